@@ -1,0 +1,45 @@
+# Five verbs: setup, demo, test, check, docs. Everything lives in .venv; nothing is installed outside it
+# except the browser that `make test` looks at the reports with.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: setup demo test check docs bench lock clean
+.DEFAULT_GOAL := setup
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2])' || \
+	  { echo "assay needs Python 3.11 or newer; this is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: setup
+	@$(BIN)/assay run examples/demo.yaml --fresh --out demo-results
+
+test: setup
+	@scripts/browser.sh
+	$(BIN)/python -m pytest
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -m 'not live'
+
+docs: setup
+	$(BIN)/mkdocs build --strict
+
+bench: setup
+	$(BIN)/python -m benches
+
+lock: setup
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-annotate --no-header \
+	  --extra dev pyproject.toml -o constraints.txt
+
+clean:
+	rm -rf $(VENV) demo-results site
