@@ -1,0 +1,300 @@
+"""The benchmark file: one typed model per section, and the two records that later stages use.
+
+`Definition` is what one job measures; `Benchmark` adds what turns it into many jobs (matrix), where
+they go (place) and what happens afterwards (schedule, alerts).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue, field_validator, model_validator
+
+from assay.spec.section import Duration, Section, Share, Size
+from assay.spec.target import Device, EndpointTarget, ModelTarget, ServiceTarget, Target
+
+_STATISTIC = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*\.(mean|median|min|max|p50|p90|p95|p99|p99_9|std)$")
+_CRON = re.compile(r"^(@(hourly|daily|weekly|monthly|yearly|annually|midnight)|\S+(\s+\S+){4})$")
+
+
+class InputSpec(Section):
+    """How one model input is filled, when the default does not fit."""
+
+    file: str | None = None
+    """A `.npy`, `.npz` (entry of the input's name) or `.pb` (ONNX TensorProto) file."""
+    value: JsonValue = None
+    """One value for every element, or a nested list of the input's own shape."""
+    range: tuple[float, float] | None = None
+    """Random values from low (included) to high (excluded)."""
+    shape: tuple[int, ...] | None = None
+    """Shape to use in place of the model's."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> InputSpec:
+        given = [name for name in ("file", "value", "range") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"give one of file, value, range; got {' and '.join(given)}")
+        return self
+
+
+class Workload(Section):
+    """What the target is fed."""
+
+    batch: int = Field(default=1, ge=1, le=1_000_000)
+    """Items in one call; fills the model's batch dimension."""
+    dims: dict[str, Annotated[int, Field(ge=1)]] = {}
+    """Sizes of the model's other dynamic dimensions, by name: `{sequence: 128}`."""
+    inputs: dict[str, InputSpec] = {}
+    """Own values for named model inputs."""
+    seed: int = 0
+    """Seed of every random value."""
+    task: str | None = None
+    """Named task for a service, such as `wikipedia-summary`."""
+    input_tokens: int | None = Field(default=None, ge=1)
+    """Prompt length in tokens."""
+    output_tokens: int | None = Field(default=None, ge=1)
+    """Answer length in tokens."""
+
+
+class Load(Section):
+    """How the target is driven."""
+
+    scenario: Literal["single-stream", "multi-stream", "offline"] | None = None
+    """MLPerf's names: one call after another (latency), several at once (latency of the slowest), or as much
+    as it can (throughput)."""
+    streams: int | None = Field(default=None, ge=1, le=1024)
+    """Calls in flight at once in `multi-stream` (8 when left out) and `offline` (1)."""
+    concurrency: int | None = Field(default=None, ge=1)
+    """Requests in flight for a service (closed loop)."""
+    arrivals: Literal["constant", "poisson", "gamma"] | None = None
+    """Arrival process for a service (open loop)."""
+    rate: float | Literal["search"] | None = None
+    """Requests per second, or `search` for the highest that meets the objective."""
+    duration: Duration | None = None
+    """How long a service is loaded."""
+    requests: int | None = Field(default=None, ge=1)
+    """How many requests a service is sent."""
+
+
+class Until(Section):
+    """When a run has measured enough."""
+
+    interval: Share = 0.02
+    """Stop when the 95 % interval of the run's median is this narrow, relative to the median."""
+    at_least: Duration = 0.5
+    """Measure at least this long."""
+    at_most: Duration = 10.0
+    """Measure at most this long."""
+    samples: int | None = Field(default=None, ge=1, le=100_000_000)
+    """Take exactly this many samples instead."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Until:
+        if self.at_most < self.at_least and "at_least" in self.model_fields_set:
+            raise ValueError(f"at_most ({self.at_most:g} s) is shorter than at_least ({self.at_least:g} s)")
+        return self
+
+
+class Measure(Section):
+    """How often and how long."""
+
+    runs: int = Field(default=5, ge=1, le=100)
+    """Fresh processes; the spread between them is the error term."""
+    warmup: Literal["auto", "none"] | Annotated[int, Field(ge=1)] | Duration = "auto"
+    """`auto` detects it; or a number of calls, a duration such as `2s`, or `none`."""
+    until: Until = Until()
+    """When a run has measured enough."""
+    timeout: Duration = Field(default=600.0, gt=0)
+    """Deadline of one run; then its whole process tree is killed."""
+    interval: Share = 0.05
+    """How narrow the interval between runs must be for a valid verdict, relative to the median."""
+    errors: Share = 0.0
+    """Largest tolerated share of failed runs."""
+    memory_limit: Size | None = None
+    """Address space that a run may use."""
+
+    @field_validator("warmup", mode="before")
+    @classmethod
+    def _not_zero(cls, value: object) -> object:
+        return "none" if value == 0 and not isinstance(value, bool) else value
+
+
+class Needs(Section):
+    """What a machine must have to take the job."""
+
+    device: Device | None = None
+    """Device kind; taken from the target when left out."""
+    runtime: str | None = None
+    """Runtime; taken from the target when left out."""
+    memory: Size | None = None
+    """Memory of the machine."""
+    cpus: int | None = Field(default=None, ge=1)
+    """Logical processors."""
+    gpus: int | None = Field(default=None, ge=1)
+    """Number of GPUs."""
+    gpu_model: str | None = None
+    """Text that the GPU's name must contain."""
+    gpu_memory: Size | None = None
+    """Memory of each GPU."""
+    os: Literal["linux", "macos", "windows"] | None = None
+    """Operating system."""
+    labels: dict[str, str] = {}
+    """Labels that the machine must carry."""
+    agent: str | None = None
+    """Name of the one machine that may take it."""
+
+
+class Ready(Section):
+    """How to know that a service is ready."""
+
+    http: str | None = None
+    """Path that must answer 200."""
+    tcp: int | None = None
+    """Port that must accept a connection."""
+    command: str | None = None
+    """Command that must exit 0."""
+    within: Duration = 300.0
+    """Give up after this long."""
+
+
+class Service(Section):
+    """A service that is started for the benchmark."""
+
+    image: str | None = None
+    """Container image; a plain process when left out."""
+    command: str | None = None
+    """Command that starts it."""
+    ready: Ready = Ready()
+    """How to know that it is ready."""
+    needs: Needs = Needs()
+    """What its machine must have."""
+    env: dict[str, str] = {}
+    """Environment variables; secrets by `${env:NAME}`."""
+
+
+class Slurm(Section):
+    """Where and how a batch job runs on a Slurm cluster."""
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    time: Duration | None = None
+    nodes: int | None = Field(default=None, ge=1)
+
+
+class Kubernetes(Section):
+    """Where a job runs on a Kubernetes cluster."""
+
+    namespace: str | None = None
+    context: str | None = None
+    image: str | None = None
+
+
+class Place(Section):
+    """Which engine places the jobs."""
+
+    engine: Literal["local", "fleet", "slurm", "kubernetes"] = "local"
+    """What moves jobs to machines."""
+    slurm: Slurm | None = None
+    """Settings for `engine: slurm`."""
+    kubernetes: Kubernetes | None = None
+    """Settings for `engine: kubernetes`."""
+
+
+class Alert(Section):
+    """When to tell people."""
+
+    metric: str
+    """Metric, or a statistic of it: `ttft_ms.p99`."""
+    when: Literal["worse", "above", "below", "failed"] = "worse"
+    """What has to happen."""
+    by: Share | None = None
+    """By how much, for `worse`."""
+    value: float | None = None
+    """The limit, for `above` and `below`."""
+    notify: tuple[str, ...] = ()
+    """Names of the channels to tell."""
+
+
+class Definition(Section):
+    """What one job measures: everything that gives its numbers their meaning."""
+
+    services: dict[str, Service] = {}
+    """Services to start first."""
+    target: Target
+    """What is measured."""
+    workload: Workload = Workload()
+    """What it is fed."""
+    load: Load = Load()
+    """How it is driven."""
+    measure: Measure = Measure()
+    """How often and how long."""
+    objective: dict[str, float] = {}
+    """Statistic → limit, such as `{latency_ms.p99: 20}`; a result that misses one fails its gate."""
+    needs: Needs = Needs()
+    """What the machine must have."""
+
+    @field_validator("objective")
+    @classmethod
+    def _names_statistics(cls, value: dict[str, float]) -> dict[str, float]:
+        for name in value:
+            if not _STATISTIC.match(name):
+                raise ValueError(f"{name!r} is not a statistic of a metric; write for example latency_ms.p99")
+        return value
+
+    @model_validator(mode="after")
+    def _every_key_means_something(self) -> Definition:
+        for section, keys, kinds in _MEANING:
+            part: Section = getattr(self, section)
+            # A value equal to its default changes nothing, so only the others can mislead.
+            given = sorted(key for key in keys if getattr(part, key) != type(part).model_fields[key].default)
+            if given and not isinstance(self.target, kinds):
+                raise ValueError(_meaningless(section, given, self.target))
+        if isinstance(self.target, ServiceTarget) and self.target.service not in self.services:
+            raise ValueError(f"target.service is {self.target.service!r}, which is not under services")
+        return self
+
+
+class Benchmark(Definition):
+    """What to measure: the file that a user writes."""
+
+    benchmark: str = Field(min_length=1, max_length=200)
+    """Name of the benchmark."""
+    description: str = ""
+    """What it is for."""
+    labels: dict[str, str] = {}
+    """Labels that travel with every result."""
+    matrix: dict[str, JsonValue] = {}
+    """Dotted path → list of values; the product is the set of jobs. `include` adds points, `exclude` removes them."""
+    place: Place = Place()
+    """Which engine places the jobs."""
+    schedule: str | None = None
+    """Five-field cron expression or an alias such as `@daily`."""
+    alerts: tuple[Alert, ...] = ()
+    """When to tell people."""
+
+    @field_validator("schedule")
+    @classmethod
+    def _is_cron(cls, value: str | None) -> str | None:
+        if value is not None and not _CRON.match(value.strip()):
+            raise ValueError(f"{value!r} is not a cron expression of five fields nor an alias such as @daily")
+        return value
+
+
+# Section, keys, and the kinds of target for which those keys do something. A key that would be ignored
+# is refused: a field that looks decisive and does nothing makes wrong numbers.
+_SERVED = (ServiceTarget, EndpointTarget)
+_MEANING: tuple[tuple[str, set[str], tuple[type[Section], ...]], ...] = (
+    ("workload", {"batch", "dims", "inputs"}, (ModelTarget,)),
+    ("workload", {"task", "input_tokens", "output_tokens"}, _SERVED),
+    ("load", {"scenario", "streams"}, (ModelTarget,)),
+    ("load", {"concurrency", "arrivals", "rate", "duration", "requests"}, _SERVED),
+    ("measure", {"warmup", "until"}, (ModelTarget, *_SERVED)),
+)
+
+
+def _meaningless(section: str, keys: list[str], target: Target) -> str:
+    kind = type(target).__name__.removesuffix("Target").lower()
+    names = " and ".join(f"{section}.{key}" for key in keys)
+    return f"{names} would do nothing for a {kind} target; remove it"

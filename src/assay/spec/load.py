@@ -1,0 +1,71 @@
+"""From a file to a checked benchmark: the one way in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import JsonValue, ValidationError
+
+from assay.errors import Problem, SpecError
+from assay.spec.benchmark import Benchmark, Definition
+from assay.spec.matrix import Matrix, Point, apply, first_point, parse_matrix
+from assay.spec.problems import problems_of, unique
+from assay.spec.source import Source, from_mapping, read
+
+S = TypeVar("S", bound=Definition)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A benchmark, the matrix it spans and the text it came from."""
+
+    benchmark: Benchmark
+    matrix: Matrix
+    source: Source
+    base: Path  # folder that relative paths start from
+
+
+def load(origin: str | Path | Mapping[str, Any] | Benchmark, *, base: Path | None = None) -> Loaded:
+    """Load a benchmark from a file, a mapping or a `Benchmark`.
+
+    Raises:
+        SpecError: with every problem found.
+    """
+    if isinstance(origin, str | Path):
+        path = Path(origin)
+        return check(read(path), base or path.resolve().parent)
+    if isinstance(origin, Benchmark):
+        origin = origin.model_dump(mode="json", exclude_defaults=True)
+    return check(from_mapping(origin), base or Path.cwd())
+
+
+def check(source: Source, base: Path) -> Loaded:
+    """Check a source that was read."""
+    matrix, problems = parse_matrix(source)
+    point = first_point(matrix)
+    benchmark, found = validate(Benchmark, source, point)
+    problems += found
+    if problems or benchmark is None:
+        raise SpecError.of(unique(problems))
+    kept = benchmark.model_copy(update={"matrix": source.document.get("matrix") or {}})
+    return Loaded(kept, matrix, source, base)
+
+
+def validate(model: type[S], source: Source, point: Point) -> tuple[S | None, list[Problem]]:
+    """Validate the document at one point of its matrix; problems come back, they are not raised."""
+    document = apply(source.document, point)
+    if model is Definition:
+        document = {key: value for key, value in document.items() if key in Definition.model_fields}
+    try:
+        return model.model_validate_json(_text(document)), []
+    except ValidationError as invalid:
+        return None, problems_of(invalid, source, document, point)
+
+
+def _text(document: dict[str, JsonValue]) -> str:
+    # Through JSON, because only its strict mode takes a list for a tuple.
+    return json.dumps(document)

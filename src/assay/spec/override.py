@@ -1,0 +1,32 @@
+"""Values set from outside the file: `measure.runs=3` on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from assay.errors import UsageError
+from assay.spec.load import Loaded, check
+from assay.spec.matrix import apply
+from assay.spec.source import parse, read
+
+
+def read_with(path: Path, settings: Sequence[str]) -> Loaded:
+    """Load a file with some of its keys set anew; the matrix stays and wins over them."""
+    source = read(path)
+    matrix = source.document.get("matrix")
+    document = apply(source.document, dict(_setting(text) for text in settings))
+    if matrix is not None:
+        document["matrix"] = matrix
+    return check(replace(source, document=document), path.resolve().parent)
+
+
+def _setting(text: str) -> tuple[str, JsonValue]:
+    path, equals, value = text.partition("=")
+    if not equals or not path.strip():
+        raise UsageError(f"{text!r} sets nothing", code="set", at="--set", try_="write --set measure.runs=3")
+    # The value is read as YAML reads it, so that 3 is a number and [1, 2] a list.
+    return path.strip(), parse(f"value: {value}", ".yaml", f"--set {path}").document["value"]

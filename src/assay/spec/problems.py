@@ -1,0 +1,173 @@
+"""Validation errors in plain words: file, line, key, value, nearest valid key, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import typing
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import JsonValue, ValidationError
+from pydantic_core import ErrorDetails
+
+from assay.errors import Problem
+from assay.spec.benchmark import Benchmark
+from assay.spec.matrix import Point
+from assay.spec.section import Section
+from assay.spec.source import KeyPath, Source, dotted
+from assay.spec.target import TARGET_TAGS, CommandTarget, EndpointTarget, ModelTarget, ServiceTarget
+
+_TARGETS = dict(zip(TARGET_TAGS, (ModelTarget, CommandTarget, ServiceTarget, EndpointTarget), strict=True))
+
+_WORDS = {
+    "int_type": "a whole number is needed",
+    "int_from_float": "a whole number is needed",
+    "float_type": "a number is needed",
+    "string_type": "text is needed",
+    "bool_type": "true or false is needed",
+    "dict_type": "a mapping of keys is needed",
+    "model_type": "a mapping of keys is needed",
+    "model_attributes_type": "a mapping of keys is needed",
+    "tuple_type": "a list is needed",
+}
+
+
+def problems_of(
+    invalid: ValidationError, source: Source, document: dict[str, JsonValue], point: Point
+) -> list[Problem]:
+    """Every problem of a validation error, once each, in the order of the file."""
+    grouped: dict[KeyPath, list[ErrorDetails]] = {}
+    for error in invalid.errors(include_url=False):
+        grouped.setdefault(_path(error["loc"], document, error["type"]), []).append(error)
+    return [_problem(path, errors, source, point) for path, errors in grouped.items()]
+
+
+def unique(problems: Iterable[Problem]) -> list[Problem]:
+    """Each problem once, in the order of the file: matrix points repeat what they share."""
+    return sorted(dict.fromkeys(problems), key=_line)
+
+
+def _line(problem: Problem) -> int:
+    line = problem.at.rpartition(":")[2]
+    return int(line) if line.isdigit() else 0
+
+
+def _path(loc: tuple[int | str, ...], document: JsonValue, kind: str) -> KeyPath:
+    """The path inside the file; labels that pydantic adds for unions are not part of it."""
+    if loc[:1] == ("target",) and loc[1:2] and loc[1] in TARGET_TAGS:
+        loc = ("target", *loc[2:])
+    path: KeyPath = ()
+    cursor: Any = document
+    for position, part in enumerate(loc):
+        inside = (isinstance(cursor, dict) and part in cursor) or (
+            isinstance(cursor, list) and isinstance(part, int) and part < len(cursor)
+        )
+        if inside:
+            cursor = cursor[part]
+            path = (*path, part)
+        elif kind == "missing" and position == len(loc) - 1:
+            path = (*path, part)
+    return path
+
+
+def _problem(path: KeyPath, errors: list[ErrorDetails], source: Source, point: Point) -> Problem:
+    error = errors[0]
+    where = _where(path, source, point)
+    name = dotted(path)
+    if error["type"] == "extra_forbidden":
+        return _unknown_key(path, error["input"], where)
+    if error["type"] == "missing":
+        return Problem(
+            "missing-key",
+            f"{name} is missing",
+            where,
+            f"add {path[-1]}: … to {dotted(path[:-1]) or 'the file'}",
+        )
+    said = " or ".join(dict.fromkeys(_said(one) for one in errors))
+    if not name:
+        return Problem("value", said, where)
+    return Problem("value", f"{name} is {_show(error['input'])}: {said}", where, _advice(error))
+
+
+def _where(path: KeyPath, source: Source, point: Point) -> str:
+    """The line of a key; a key that the matrix set stands on the line of its axis."""
+    name = ".".join(str(part) for part in path)
+    for axis in point:
+        if name == axis or name.startswith(f"{axis}."):
+            return source.at(("matrix", axis))
+    return source.at(path)
+
+
+def _unknown_key(path: KeyPath, value: object, where: str) -> Problem:
+    valid = valid_keys(path[:-1])
+    near = difflib.get_close_matches(str(path[-1]), valid, n=1, cutoff=0.5)
+    parent = dotted(path[:-1]) or "a benchmark file"
+    advice = f"did you mean {near[0]}?" if near else f"valid keys are {', '.join(valid)}"
+    return Problem(
+        "unknown-key", f"{dotted(path)} is not a key of {parent}; its value is {_show(value)}", where, advice
+    )
+
+
+def _said(error: ErrorDetails) -> str:
+    message = error["msg"].removeprefix("Value error, ")
+    return _WORDS.get(error["type"], message[:1].lower() + message[1:])
+
+
+def _advice(error: ErrorDetails) -> str:
+    context = error.get("ctx", {})
+    if error["type"] == "literal_error":
+        return _nearest_choice(error["input"], str(context.get("expected", "")))
+    for bound, words in (
+        ("ge", "or more"),
+        ("gt", "or more, but not itself"),
+        ("le", "or less"),
+        ("lt", "or less"),
+    ):
+        if bound in context:
+            return f"use {context[bound]} {words}"
+    if error["type"] in ("int_type", "int_from_float", "float_type", "int_parsing"):
+        return "write a plain number, such as 2, without quotes"
+    return "`assay schema` prints every key with its type and meaning"
+
+
+def _nearest_choice(value: object, expected: str) -> str:
+    choices = re.findall(r"'([^']+)'", expected)
+    near = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else f"use one of {', '.join(choices)}"
+
+
+def _show(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else text[:77] + "…"
+
+
+def valid_keys(path: KeyPath) -> list[str]:
+    """The keys that a section accepts, by its path."""
+    kinds: list[Any] = [Benchmark]
+    for part in path:
+        kinds = [below for kind in kinds for below in _below(kind, part)]
+    sections = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Section)]
+    return sorted({name for section in sections for name in section.model_fields})
+
+
+def _below(kind: Any, part: str | int) -> list[Any]:  # noqa: ANN401  (annotations have no common type)
+    if isinstance(kind, type) and issubclass(kind, Section):
+        if part == "target":
+            return list(_TARGETS.values())
+        field = kind.model_fields.get(str(part))
+        return _unfold(field.annotation) if field else []
+    arguments = typing.get_args(kind)
+    return [found for argument in arguments for found in _unfold(argument)]
+
+
+def _unfold(annotation: Any) -> list[Any]:  # noqa: ANN401
+    """The alternatives of an annotation, unions and Annotated taken apart."""
+    origin = typing.get_origin(annotation)
+    if origin is None or origin in (dict, tuple, list):
+        return [annotation]
+    arguments = typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _unfold(arguments[0])
+    return [found for argument in arguments for found in _unfold(argument)]

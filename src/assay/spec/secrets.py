@@ -1,0 +1,54 @@
+"""Secrets stay references, `${env:NAME}`, in every record; they are resolved where they are used and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from assay.errors import MeasureError
+
+REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+HIDDEN = "***"
+
+
+def references(value: object) -> Iterator[str]:
+    """The names of all environment variables that a tree of values refers to."""
+    if isinstance(value, str):
+        yield from REFERENCE.findall(value)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from references(item)
+    elif isinstance(value, Iterable):
+        for item in value:
+            yield from references(item)
+
+
+def resolve_secrets(text: str, environ: Mapping[str, str] | None = None) -> str:
+    """Put the values of the environment in place of their references.
+
+    Raises:
+        MeasureError: if a variable is not set; its name is told, never a value.
+    """
+    known = os.environ if environ is None else environ
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in known:
+            raise MeasureError(
+                f"the environment variable {match[1]} is not set",
+                code="secret",
+                at=match[0],
+                try_=f"export {match[1]}=… before running",
+            )
+        return known[match[1]]
+
+    return REFERENCE.sub(value, text)
+
+
+def redact(text: str, names: Iterable[str], environ: Mapping[str, str] | None = None) -> str:
+    """Hide the values of the named variables in a text that will be kept."""
+    known = os.environ if environ is None else environ
+    for name in names:
+        if len(secret := known.get(name, "")) >= 4:  # shorter ones would garble ordinary words
+            text = text.replace(secret, HIDDEN)
+    return text
