@@ -1,0 +1,36 @@
+"""The life of a job: one table of (state, event) → state. Nothing else may decide what follows what."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from assay.errors import AssayError
+
+State = Literal["pending", "running", "done", "failed", "cancelled"]
+Event = Literal["start", "finish", "fail", "cancel", "interrupt", "retry"]
+
+TABLE: dict[tuple[State, Event], State] = {
+    ("pending", "start"): "running",
+    ("pending", "fail"): "failed",  # nobody can run it
+    ("pending", "cancel"): "cancelled",
+    ("running", "finish"): "done",
+    ("running", "fail"): "failed",
+    ("running", "cancel"): "cancelled",
+    ("running", "interrupt"): "pending",  # the process that ran it is gone; its finished runs are kept
+    ("failed", "retry"): "pending",
+    ("cancelled", "retry"): "pending",
+}
+
+FINAL: frozenset[State] = frozenset({"done", "failed", "cancelled"})
+
+
+def after(state: State, event: Event) -> State:
+    """The state that follows.
+
+    Raises:
+        AssayError: for a step that the table does not have.
+    """
+    try:
+        return TABLE[state, event]
+    except KeyError:
+        raise AssayError(f"a job that is {state} cannot {event}", code="lifecycle") from None

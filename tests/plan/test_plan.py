@@ -1,0 +1,128 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.errors import AssayError, SpecError
+from assay.plan.digest import digest_of
+from assay.plan.estimate import estimate
+from assay.plan.expand import points
+from assay.plan.lifecycle import FINAL, TABLE, after
+from assay.plan.plan import make_plan
+from assay.spec.load import load
+from assay.spec.matrix import Matrix
+from assay.spec.source import parse
+from assay.spec.load import check
+
+
+def plan(document, files=None):
+    return make_plan(load(document), lambda _: files or {})
+
+
+def base(**more):
+    return {"benchmark": "p", "target": {"model": "m.onnx"}, **more}
+
+
+def test_the_product_of_the_axes_in_the_order_of_the_file():
+    made = plan(base(matrix={"workload.batch": [1, 8], "target.threads": [1, 2]}))
+    assert [dict(job.point) for job in made.jobs] == [
+        {"workload.batch": 1, "target.threads": 1},
+        {"workload.batch": 1, "target.threads": 2},
+        {"workload.batch": 8, "target.threads": 1},
+        {"workload.batch": 8, "target.threads": 2},
+    ]
+    assert [job.definition.workload.batch for job in made.jobs] == [1, 1, 8, 8]
+    assert [job.index for job in made.jobs] == [0, 1, 2, 3]
+
+
+def test_exclude_removes_and_include_adds():
+    matrix = {
+        "workload.batch": [1, 8],
+        "target.threads": [1, 2],
+        "exclude": [{"workload.batch": 8, "target.threads": 1}],
+        "include": [{"workload.batch": 32, "target.threads": 4}],
+    }
+    made = plan(base(matrix=matrix))
+    assert [(job.definition.workload.batch, job.definition.target.threads) for job in made.jobs] == [
+        (1, 1), (1, 2), (8, 2), (32, 4),
+    ]  # fmt: skip
+
+
+def test_no_matrix_is_one_job():
+    assert len(plan(base()).jobs) == 1
+
+
+def test_a_matrix_that_excludes_everything_is_an_error():
+    with pytest.raises(SpecError, match="no point left"):
+        plan(base(matrix={"workload.batch": [1], "exclude": [{"workload.batch": 1}]}))
+
+
+def test_points_that_are_wrong_are_all_told_at_the_line_of_their_axis():
+    source = parse("benchmark: p\ntarget: {model: m}\nmatrix:\n  workload.batch: [1, 0, -3]\n", ".yaml", "f")
+    with pytest.raises(SpecError) as caught:
+        make_plan(check(source, None), lambda _: {})
+    assert [problem.at for problem in caught.value.problems] == ["f:4", "f:4"]
+
+
+SAME = [
+    base(measure={"until": {"at_most": "30s"}}),
+    base(measure={"until": {"at_most": "30000ms"}, "runs": 5}),
+    base(measure={"runs": 5, "until": {"at_most": 30}}, workload={"batch": 1}),
+    {"target": {"model": "m.onnx", "device": "CPU (ONNX)"}, "measure": {"until": {"at_most": "0.5m"}}, "benchmark": "q"},
+]
+
+
+def test_same_meaning_same_digest():
+    assert len({plan(document).jobs[0].digest for document in SAME}) == 1
+
+
+OTHER = [base(), base(workload={"batch": 2}), base(workload={"seed": 1}), base(measure={"runs": 4}),
+         base(target={"model": "n.onnx"}), base(target={"model": "m.onnx", "threads": 1})]  # fmt: skip
+
+
+def test_other_meaning_other_digest():
+    assert len({plan(document).jobs[0].digest for document in OTHER}) == len(OTHER)
+
+
+def test_a_model_counts_by_content_not_by_path():
+    here = plan(base(), {"m.onnx": "a" * 64}).jobs[0].digest
+    there = plan(base(target={"model": "dir/m.onnx"}), {"dir/m.onnx": "a" * 64}).jobs[0].digest
+    changed = plan(base(), {"m.onnx": "b" * 64}).jobs[0].digest
+    assert here == there != changed
+
+
+def test_a_digest_is_stable_across_versions():
+    # Pinned on purpose: a change here makes every stored result a stranger to its own benchmark.
+    definition = plan(base(workload={"batch": 4})).jobs[0].definition
+    assert digest_of(definition, {})[:16] == "ca7cf0450838e293"
+
+
+@given(
+    st.dictionaries(st.sampled_from(["a.b", "c", "d.e"]), st.lists(st.integers(0, 3), min_size=1, max_size=4), min_size=1)
+)
+def test_points_are_unique_and_complete(axes):
+    matrix = Matrix({path: tuple(values) for path, values in axes.items()})
+    found = [json.dumps(point, sort_keys=True) for point in points(matrix)]
+    expected = 1
+    for values in axes.values():
+        expected *= len(set(values))
+    assert len(found) == len(set(found)) == expected
+
+
+def test_an_estimate_uses_what_is_known():
+    definition = plan(base()).jobs[0].definition
+    assert estimate(definition, 12.0).expected_s == 12.0
+    assert estimate(definition, None).expected_s > 5 * 10
+    command = plan({"benchmark": "c", "target": {"command": "x"}}).jobs[0].definition
+    assert estimate(command, None).expected_s is None
+
+
+def test_final_states_end_and_every_other_state_can_be_cancelled():
+    assert all(state not in FINAL or event == "retry" for state, event in TABLE)
+    assert {state for state, event in TABLE if event == "cancel"} == {"pending", "running"}
+
+
+def test_a_step_that_the_table_lacks_is_refused():
+    with pytest.raises(AssayError, match="done cannot start"):
+        after("done", "start")
