@@ -1,0 +1,1 @@
+"""What this machine is, and in which state: part of every result."""

@@ -1,0 +1,84 @@
+"""Needs against a machine's profile: yes, or what is missing, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from assay.plan.job import Job
+from assay.spec.target import CommandTarget, ModelTarget
+from assay.units import show_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a machine offers."""
+
+    name: str
+    os: str  # linux | macos | windows
+    cpus: int
+    memory_bytes: int
+    runtimes: Mapping[str, str]  # runtime → version, each tried
+    devices: Mapping[str, str]  # device → what proves it
+    gpus: int = 0
+    gpu_model: str = ""
+    gpu_memory_bytes: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def missing(job: Job, profile: Profile) -> tuple[str, ...]:
+    """What the machine lacks for a job; empty when it can take it."""
+    needs = job.definition.needs
+    found: list[str] = [*_runtime_missing(job, profile)]
+    found += _below("memory", needs.memory, profile.memory_bytes, show=True)
+    found += _below("cpus", needs.cpus, profile.cpus)
+    found += _below("gpus", needs.gpus, profile.gpus)
+    found += _below("GPU memory", needs.gpu_memory, profile.gpu_memory_bytes, show=True)
+    if needs.gpu_model and needs.gpu_model.lower() not in profile.gpu_model.lower():
+        found.append(
+            f"a GPU named like {needs.gpu_model!r} is needed, {profile.name} has {profile.gpu_model or 'none'}"
+        )
+    if needs.os and needs.os != profile.os:
+        found.append(f"{needs.os} is needed, {profile.name} runs {profile.os}")
+    if needs.agent and needs.agent != profile.name:
+        found.append(f"only {needs.agent} may take it, this is {profile.name}")
+    for label, value in needs.labels.items():
+        if profile.labels.get(label) != value:
+            found.append(f"the label {label}={value} is needed, {profile.name} does not carry it")
+    return tuple(found)
+
+
+def needs_in_words(job: Job) -> str:
+    """What a job needs, on one line."""
+    needs, target = job.definition.needs, job.definition.target
+    words = [target.runtime, target.device] if isinstance(target, ModelTarget) else []
+    words += ["a command"] if isinstance(target, CommandTarget) else []
+    words += [f"{needs.gpus} GPUs"] if needs.gpus else []
+    words += [f"{needs.cpus} cpus"] if needs.cpus else []
+    words += [f"{show_bytes(needs.memory)} memory"] if needs.memory else []
+    words += [needs.gpu_model] if needs.gpu_model else []
+    words += [needs.os] if needs.os else []
+    words += [f"{label}={value}" for label, value in needs.labels.items()]
+    words += [f"on {needs.agent}"] if needs.agent else []
+    return ", ".join(words) or "nothing special"
+
+
+def _runtime_missing(job: Job, profile: Profile) -> list[str]:
+    target, needs = job.definition.target, job.definition.needs
+    runtime = needs.runtime or (target.runtime if isinstance(target, ModelTarget) else None)
+    device = needs.device or (target.device if isinstance(target, ModelTarget) else None)
+    found = []
+    if runtime and runtime not in profile.runtimes:
+        offered = ", ".join(profile.runtimes) or "no runtime"
+        found.append(f"the runtime {runtime} is needed, {profile.name} has {offered}")
+    elif device and device.partition(":")[0] not in profile.devices:
+        offered = ", ".join(f"{name} ({proof})" for name, proof in profile.devices.items()) or "no device"
+        found.append(f"the device {device} is needed, {profile.name} has {offered}")
+    return found
+
+
+def _below(what: str, needed: int | None, there: int, *, show: bool = False) -> list[str]:
+    if needed is None or there >= needed:
+        return []
+    amounts = (show_bytes(needed), show_bytes(there)) if show else (str(needed), str(there))
+    return [f"{what}: {amounts[0]} needed, {amounts[1]} there"]
