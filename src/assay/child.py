@@ -1,0 +1,79 @@
+"""The child process of one run: puts target, load and statistical rules together, measures once, and ends.
+
+Started as `python -m assay.child ORDER EVENTS_FD LIFELINE_FD` by `assay.run.launch`; never by a user.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+from assay.analyse.stopping import enough, steady
+from assay.documents import from_json
+from assay.errors import AssayError
+from assay.run.contract import Order, Rules
+from assay.run.handover import Refusal, leave, leave_refusal
+from assay.run.lifeline import hold
+from assay.run.processes import TAG_VARIABLE
+from assay.run.stage import PipeStage
+from assay.run.targets import find_target, target_name
+
+
+def main(arguments: list[str]) -> int:
+    """Measure one run as an order says."""
+    faulthandler.enable()  # a crash in native code leaves its stack in the log
+    order_path, events_fd, lifeline_fd = Path(arguments[0]), int(arguments[1]), int(arguments[2])
+    order = from_json(Order, order_path.read_bytes(), source=str(order_path))
+    scratch = Path(order.scratch)
+    hold(lifeline_fd, os.environ.get(TAG_VARIABLE, ""), scratch)
+    _guard_memory(order.job.definition.measure.memory_limit)
+    stage = PipeStage(events_fd)
+    try:
+        target = find_target(target_name(order.job.definition))
+        measured = target(order, stage, Rules(steady=steady, enough=enough))
+    except AssayError as refused:
+        problem = refused.problem
+        return _refuse(scratch, Refusal(problem.code, problem.message, problem.try_), stage)
+    except MemoryError:
+        return _refuse(scratch, _out_of_memory(order), stage)
+    except Exception as failure:  # a target may raise anything; the run must say what
+        traceback.print_exc()
+        if "bad_alloc" in str(failure) or "Failed to allocate memory" in str(failure):
+            return _refuse(scratch, _out_of_memory(order), stage)
+        return _refuse(scratch, Refusal("target", f"{type(failure).__name__}: {_first_line(failure)}"), stage)
+    leave(scratch, measured, stage.seconds)
+    return 0
+
+
+def _refuse(scratch: Path, refusal: Refusal, stage: PipeStage) -> int:
+    leave_refusal(scratch, refusal, stage.seconds)
+    return 3
+
+
+def _out_of_memory(order: Order) -> Refusal:
+    limit = order.job.definition.measure.memory_limit
+    bound = f" (measure.memory_limit is {limit / 2**20:.0f} MiB)" if limit else ""
+    return Refusal("out-of-memory", f"the run asked for more memory than it could get{bound}",
+                   "use a smaller batch or a machine with more memory")  # fmt: skip
+
+
+def _guard_memory(limit: int | None) -> None:
+    """Be the first to go when memory runs out, so that results already measured survive."""
+    with suppress(OSError):  # not Linux, or not allowed: the kernel chooses
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    if limit is not None and sys.platform != "win32":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def _first_line(failure: Exception) -> str:
+    return next(iter(str(failure).strip().splitlines()), "no message")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,92 @@
+"""The seam between the run and its targets: what a target is given, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from assay.plan.job import Job
+from assay.run.records import DeviceProof, Phase, SampleSet, Window
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What one child process is told to do."""
+
+    job: Job
+    run_id: int
+    scratch: str  # folder for temporary files, removed after the run
+    model: str | None = None  # local path of the model, after prepare
+    model_sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Statistical decisions that a load loop asks for, between blocks and never while the clock runs."""
+
+    steady: Callable[[NDArray[np.int64]], bool]  # durations so far (ns) → warm-up is over
+    enough: Callable[[NDArray[np.int64], float], bool]  # durations so far (ns), relative width → stop
+
+
+class Stage(Protocol):
+    """Where a target says how far it is; times its phases and tells whoever watches."""
+
+    def phase(self, name: Phase) -> AbstractContextManager[None]:
+        """Time a phase."""
+        ...
+
+    def progress(self, share: float, note: str = "") -> None:
+        """Tell how much of the current phase is done, from 0 to 1."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """What a target gives back."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
+    samples: tuple[SampleSet, ...] = ()
+    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+    device: DeviceProof | None = None
+    window: Window | None = None
+
+
+class Target(Protocol):
+    """Measures one run. Registered by name under the entry-point group `assay.targets`."""
+
+    def __call__(self, order: Order, stage: Stage, rules: Rules) -> Measured:
+        """Go through the phases and return what was measured; raise MeasureError when it cannot be."""
+        ...
+
+
+class InProcessModel(Protocol):
+    """A model inside our process; `run.load.in_process.drive` takes it through the phases."""
+
+    items_per_call: int
+
+    def load(self) -> None:
+        """Load the model. Imports are done before; inputs are made after; this alone is timed as load."""
+        ...
+
+    def call(self) -> Callable[[], object]:
+        """The unit of work, ready to be called with no argument. Safe to call from several threads."""
+        ...
+
+    def proof(self) -> DeviceProof:
+        """Which device did the work, read back from the runtime."""
+        ...
+
+    def facts(self) -> Mapping[str, JsonValue]:
+        """What was really used: inputs with shape, dtype and digest, outputs with digest, threads, versions."""
+        ...
+
+    def close(self) -> None:
+        """Free everything."""
+        ...

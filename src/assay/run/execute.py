@@ -1,0 +1,197 @@
+"""A job, measured: prepare once, then one fresh child process per run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Protocol
+
+from assay.clock import Clock, iso
+from assay.errors import AssayError, Problem
+from assay.plan.job import Job
+from assay.run.contract import Order
+from assay.run.handover import ChildReport, take
+from assay.run.launch import Ended, Watch, launch, log_tail
+from assay.run.models.sources import LocalModel, resolve
+from assay.run.records import Failure, RunOutcome, SampleSet, SingleRunResult
+from assay.run.scratch import scratch_folder
+from assay.spec.secrets import redact, references
+from assay.spec.target import ModelTarget
+
+# Failures that the next run would only repeat: nothing about them is chance.
+CERTAIN = frozenset({"device", "model", "checksum", "target", "input", "secret", "fetch", "spec", "usage"})
+# A run that dies twice before any has succeeded will not do better a third time.
+HOPELESS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is fetched and checked once for all runs of a job."""
+
+    model: LocalModel | None
+    seconds: float
+
+
+class JobWatch(Watch, Protocol):
+    """Whoever wants to know how far a job is."""
+
+    def run(self, run_id: int, of: int) -> None:
+        """A run begins."""
+
+    def run_done(self, result: SingleRunResult) -> None:
+        """A run has ended."""
+
+
+def prepare(job: Job, cache: Path, watch: Watch) -> Prepared:
+    """Fetch and verify what the job needs; timed, and never part of a load."""
+    start = perf_counter()
+    target = job.definition.target
+    model = None
+    if isinstance(target, ModelTarget):
+        watch.phase("prepare")
+        model = resolve(target, Path(job.base), cache=cache, on_progress=_told(watch))
+    return Prepared(model, perf_counter() - start)
+
+
+def execute_job(
+    job: Job,
+    *,
+    cache: Path,
+    clock: Clock,
+    watch: JobWatch,
+    keep: Callable[[RunOutcome], None],
+    before: Iterable[SingleRunResult] = (),
+) -> None:
+    """Measure the runs of a job that are not there yet.
+
+    Args:
+        job: what to measure.
+        cache: folder for fetched models.
+        clock: tells the time.
+        watch: is told how far it is.
+        keep: takes each run as soon as it has ended, so that a later failure cannot lose it.
+        before: runs that an interrupted attempt has finished.
+    """
+    ended = {result.run_id: result for result in before}
+    wanted = [run_id for run_id in range(job.definition.measure.runs) if run_id not in ended]
+    if not wanted or is_hopeless(ended.values()):
+        return
+    try:
+        prepared = prepare(job, cache, watch)
+    except AssayError as refused:
+        outcome = RunOutcome(_refused(job, wanted[0], refused.problem, clock))
+        keep(outcome)
+        watch.run_done(outcome.result)
+        return
+    for run_id in wanted:
+        watch.run(run_id, job.definition.measure.runs)
+        outcome = execute_run(job, run_id, prepared, clock=clock, watch=watch)
+        keep(outcome)
+        watch.run_done(outcome.result)
+        ended[run_id] = outcome.result
+        if is_hopeless(ended.values()):
+            return
+
+
+def is_hopeless(results: Iterable[SingleRunResult]) -> bool:
+    """Whether further runs would only repeat a failure."""
+    failures = [result.error for result in results if result.error is not None]
+    if any(failure.code in CERTAIN for failure in failures):
+        return True
+    return len(failures) >= HOPELESS and all(result.error is not None for result in results)
+
+
+def execute_run(job: Job, run_id: int, prepared: Prepared, *, clock: Clock, watch: Watch) -> RunOutcome:
+    """One fresh process, from its start to its record."""
+    started = clock.utc()
+    start_s = clock.monotonic_s()
+    with scratch_folder() as scratch:
+        order = Order(job, run_id, str(scratch), *_model_of(prepared))
+        ended = launch(order, timeout_s=job.definition.measure.timeout, clock=clock, watch=watch)
+        left = take(scratch)
+        tail = tuple(redact(line, references(job.definition.model_dump())) for line in log_tail(scratch))
+    result = SingleRunResult(
+        run_id=run_id,
+        is_cold_start=run_id == 0,
+        started_at=iso(started),
+        completed_at=iso(clock.utc()),
+        duration_seconds=clock.monotonic_s() - start_s,
+    )
+    if left is None or left[0].refusal is not None or ended.timed_out:
+        return RunOutcome(replace(result, error=_failure(job, ended, left[0] if left else None, tail)))
+    report, samples = left
+    return RunOutcome(_complete(result, report, samples, prepared, ended), samples)
+
+
+def _model_of(prepared: Prepared) -> tuple[str | None, str | None]:
+    return (str(prepared.model.path), prepared.model.sha256) if prepared.model else (None, None)
+
+
+def _complete(
+    result: SingleRunResult, report: ChildReport, samples: tuple[SampleSet, ...], prepared: Prepared, ended: Ended
+) -> SingleRunResult:
+    facts = dict(report.facts)
+    if prepared.model is not None:
+        facts["model"] = {
+            "file": prepared.model.path.name,
+            "source": prepared.model.source,
+            "sha256": prepared.model.sha256,
+            "size_bytes": prepared.model.size_bytes,
+        }
+    if ended.stragglers:
+        facts["processes_left_behind"] = ended.stragglers
+    return replace(
+        result,
+        phases={"prepare": prepared.seconds, **report.phases},
+        metrics=report.metrics,
+        absent=report.absent,
+        sample_counts={one.metric: len(one.value) for one in samples if one.phase == "measure"},
+        facts=facts,
+        device=report.device,
+        window=report.window,
+    )
+
+
+def _failure(job: Job, ended: Ended, report: ChildReport | None, tail: tuple[str, ...]) -> Failure:
+    evidence = Failure(
+        code="crashed",
+        message=f"the process ended with code {ended.exit_code} in phase {ended.phase}",
+        phase=ended.phase,
+        exit_code=ended.exit_code,
+        signal=ended.signal_name,
+        peak_rss_mb=ended.peak_rss_mb,
+        log_tail=tail,
+        try_="the last lines it wrote are kept with this run",
+    )
+    if ended.timed_out:
+        limit = job.definition.measure.timeout
+        return replace(evidence, code="timeout", message=f"not finished after {limit:g} s, in phase {ended.phase}",
+                       try_="raise measure.timeout, or find out why it hangs")  # fmt: skip
+    if report is not None and report.refusal is not None:
+        said = report.refusal
+        return replace(evidence, code=said.code, message=said.message, signal=None, try_=said.try_)
+    if ended.signal_name is None:
+        return evidence
+    peak = f" at {ended.peak_rss_mb:.0f} MB" if ended.peak_rss_mb is not None else ""
+    if ended.signal_name == "SIGKILL" and ended.oom_kills:
+        return replace(evidence, code="out-of-memory", try_="use a smaller batch or a machine with more memory",
+                       message=f"the kernel killed it for memory{peak}, in phase {ended.phase}")  # fmt: skip
+    return replace(evidence, message=f"killed by {ended.signal_name}{peak}, in phase {ended.phase}")
+
+
+def _refused(job: Job, run_id: int, problem: Problem, clock: Clock) -> SingleRunResult:
+    """The record of a run that never started because its job could not be prepared."""
+    now = iso(clock.utc())
+    message = redact(problem.message, references(job.definition.model_dump()))
+    failure = Failure(problem.code, message, phase="prepare", try_=problem.try_)
+    return SingleRunResult(run_id, run_id == 0, now, now, 0.0, error=failure)
+
+
+def _told(watch: Watch) -> Callable[[int, int | None], None]:
+    def on_progress(done: int, total: int | None) -> None:
+        if total:
+            watch.progress(done / total, f"{done / 1e6:.0f} of {total / 1e6:.0f} MB")
+
+    return on_progress

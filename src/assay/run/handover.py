@@ -1,0 +1,86 @@
+"""What a child process leaves for its parent: one document and one file of samples, or a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from pydantic import JsonValue
+
+from assay.documents import from_json, to_json
+from assay.run.contract import Measured
+from assay.run.records import DeviceProof, SamplePhase, SampleSet, Window
+
+REPORT = "report.json"
+SAMPLES = "samples.npz"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a child could not measure, in its own words."""
+
+    code: str
+    message: str
+    try_: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildReport:
+    """Everything but the samples."""
+
+    phases: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+    device: DeviceProof | None = None
+    window: Window | None = None
+    columns: tuple[tuple[str, SamplePhase], ...] = ()
+    refusal: Refusal | None = None
+
+
+def leave(folder: Path, measured: Measured, phases: Mapping[str, float]) -> None:
+    """Write what was measured; the report comes last, so that its presence means all is there."""
+    columns = {f"at{index}": one.at_ns for index, one in enumerate(measured.samples)}
+    columns |= {f"value{index}": one.value for index, one in enumerate(measured.samples)}  # type: ignore[misc]
+    np.savez(folder / SAMPLES, **columns)  # type: ignore[arg-type]
+    _write(
+        folder,
+        ChildReport(
+            phases=dict(phases),
+            metrics=measured.metrics,
+            absent=measured.absent,
+            facts=measured.facts,
+            device=measured.device,
+            window=measured.window,
+            columns=tuple((one.metric, one.phase) for one in measured.samples),
+        ),
+    )
+
+
+def leave_refusal(folder: Path, refusal: Refusal, phases: Mapping[str, float]) -> None:
+    """Write why nothing was measured."""
+    _write(folder, ChildReport(phases=dict(phases), refusal=refusal))
+
+
+def take(folder: Path) -> tuple[ChildReport, tuple[SampleSet, ...]] | None:
+    """Read what a child left; None when it died before it could write."""
+    path = folder / REPORT
+    if not path.exists():
+        return None
+    report = from_json(ChildReport, path.read_bytes(), source=str(path))
+    if report.refusal is not None:
+        return report, ()
+    with np.load(folder / SAMPLES, allow_pickle=False) as columns:
+        samples = tuple(
+            SampleSet(metric, phase, columns[f"at{index}"], columns[f"value{index}"])
+            for index, (metric, phase) in enumerate(report.columns)
+        )
+    return report, samples
+
+
+def _write(folder: Path, report: ChildReport) -> None:
+    partial = folder / f"{REPORT}.part"
+    partial.write_text(to_json(report))
+    partial.replace(folder / REPORT)

@@ -1,0 +1,1 @@
+"""How a target is driven: the loops that keep the clock."""

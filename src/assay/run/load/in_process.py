@@ -1,0 +1,238 @@
+"""A model inside our process, taken through the phases: load, first, warm-up, measure, score, clean up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+
+import numpy as np
+from pydantic import JsonValue
+
+from assay.errors import MeasureError
+from assay.run import memory, window
+from assay.run.contract import InProcessModel, Measured, Order, Rules, Stage
+from assay.run.load.streams import Block, multi_stream, offline, single_stream
+from assay.run.load.timing import Call, Stopwatch, harness_cost_ns, quiet_collector
+from assay.run.records import DeviceProof, SamplePhase, SampleSet, Window
+from assay.spec.benchmark import Load, Until
+
+# Long enough to hide the cost of a block's end, short enough to keep deadlines.
+BLOCK_NS = 50_000_000
+MAX_BLOCK = 100_000
+DEFAULT_STREAMS = {"multi-stream": 8, "offline": 1, "single-stream": 1}
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What the phases have found so far."""
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    samples: list[SampleSet] = field(default_factory=list)
+    facts: dict[str, JsonValue] = field(default_factory=dict)
+
+
+def drive(model: InProcessModel, order: Order, stage: Stage, rules: Rules) -> Measured:
+    """Measure one run of a model."""
+    definition = order.job.definition
+    found = _Findings()
+    try:
+        _load(model, stage, found)
+        call = model.call()
+        first_ns = _first(call, stage, found)
+        with _scenario(definition.load, call) as block, quiet_collector():
+            _warm_up(block, first_ns, order, stage, rules, found)
+            seen = _measure(block, first_ns, order, stage, rules, found)
+        _throughput(definition.load, model.items_per_call, seen, found)
+        _memory_of_running(found)
+        with stage.phase("score"):
+            proof = _proved(model.proof())
+            found.facts |= dict(model.facts())
+    finally:
+        with stage.phase("cleanup"):
+            model.close()
+    return Measured(found.metrics, found.absent, tuple(found.samples), found.facts, proof, seen.window)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The measured window and what was done in it."""
+
+    window: Window
+    calls: int
+    busy_ns: int  # wall time of the blocks alone, without our pauses between them
+
+
+def _load(model: InProcessModel, stage: Stage, found: _Findings) -> None:
+    found.metrics["baseline_rss_mb"] = memory.resident_mb()
+    apart = memory.reset_peak()
+    with stage.phase("load"):
+        start = perf_counter_ns()
+        model.load()
+        found.metrics["load_ms"] = (perf_counter_ns() - start) / 1e6
+    _keep_peak(found, "peak_load_rss_mb", apart=apart)
+    found.facts["memory_peaks_apart"] = apart
+
+
+def _first(call: Call, stage: Stage, found: _Findings) -> int:
+    memory.reset_peak()
+    with stage.phase("first"):
+        start = perf_counter_ns()
+        call()
+        taken = perf_counter_ns() - start
+    found.metrics["first_ms"] = taken / 1e6
+    return taken
+
+
+def _scenario(load: Load, call: Call) -> AbstractContextManager[Block]:
+    if load.scenario == "multi-stream":
+        return multi_stream(call, _streams(load))
+    if load.scenario == "offline":
+        return offline(call, _streams(load))
+    return single_stream(call)
+
+
+def _streams(load: Load) -> int:
+    return load.streams or DEFAULT_STREAMS[load.scenario or "single-stream"]
+
+
+def _warm_up(block: Block, first_ns: int, order: Order, stage: Stage, rules: Rules, found: _Findings) -> None:
+    """Call until the times are level, or as often as the file says."""
+    asked = order.job.definition.measure.warmup
+    if asked == "none":
+        found.facts["warmup"] = {"how": "none", "calls": 0}
+        return
+    until = order.job.definition.measure.until
+    cap_ns = int(1e9 * (asked if isinstance(asked, float) else max(1.0, until.at_most / 2)))
+    watch = Stopwatch()
+    steady = False
+    with stage.phase("warmup"):
+        begin = perf_counter_ns()
+        while (elapsed := perf_counter_ns() - begin) < cap_ns and not steady:
+            size = _block_size(watch, first_ns, left_ns=cap_ns - elapsed, share=0.2)
+            size = min(size, asked - watch.count) if isinstance(asked, int) else size
+            if size < 1:
+                break
+            block(watch, size)
+            steady = asked == "auto" and rules.steady(watch.durations_ns)
+    found.facts["warmup"] = {
+        "how": "detected" if asked == "auto" else "given",
+        "calls": watch.count,
+        "seconds": round((perf_counter_ns() - begin) / 1e9, 4),
+        "steady": steady if asked == "auto" else None,
+    }
+    _keep_samples(watch, "warmup", found)
+
+
+def _measure(block: Block, first_ns: int, order: Order, stage: Stage, rules: Rules, found: _Findings) -> _Seen:
+    """Take samples until the stop rule is content."""
+    until = order.job.definition.measure.until
+    harness_ns = _harness_ns(order.job.definition.load)
+    watch = Stopwatch(until.samples or 65_536)
+    busy_ns = 0
+    finished = _stop_rule(until, rules, stage)
+    with stage.phase("measure"):
+        begin = window.read()
+        while True:
+            elapsed_ns = perf_counter_ns() - begin.wall_ns
+            if finished(watch, elapsed_ns):
+                break
+            left_ns = int(until.at_most * 1e9) - elapsed_ns
+            size = _block_size(watch, first_ns, left_ns=left_ns)
+            if until.samples is not None:
+                size = min(_block_size(watch, first_ns, left_ns=BLOCK_NS), until.samples - watch.count)
+            busy_ns += block(watch, size)
+        end = window.read()
+    seen = window.between(begin, end, harness_ns=harness_ns)
+    _keep_samples(watch, "measure", found)
+    found.metrics |= {"cpu_s": seen.cpu_s, "cpu_pct": 100 * seen.cpu_s / seen.wall_s}
+    return _Seen(seen, watch.count, busy_ns)
+
+
+def _stop_rule(until: Until, rules: Rules, stage: Stage) -> Callable[[Stopwatch, int], bool]:
+    """Whether enough was measured; statistics are asked at growing counts only, for they cost time."""
+    next_look = 64
+
+    def finished(watch: Stopwatch, elapsed_ns: int) -> bool:
+        nonlocal next_look
+        if until.samples is not None:
+            stage.progress(watch.count / until.samples)
+            return watch.count >= until.samples
+        stage.progress(elapsed_ns / (until.at_most * 1e9))
+        if elapsed_ns >= until.at_most * 1e9 and watch.count:
+            return True
+        if elapsed_ns < until.at_least * 1e9 or watch.count < next_look:
+            return False
+        next_look = int(watch.count * 1.4) + 1
+        return rules.enough(watch.durations_ns, until.interval)
+
+    return finished
+
+
+def _block_size(watch: Stopwatch, first_ns: int, *, left_ns: int, share: float = 1.0) -> int:
+    """Calls that fill one block, or what is left of the time."""
+    recent = watch.durations_ns[-1000:]
+    typical_ns = max(1.0, float(np.median(recent)) if len(recent) else first_ns)
+    wanted_ns = max(1, min(BLOCK_NS * share, left_ns))
+    return int(min(MAX_BLOCK, max(1, wanted_ns / typical_ns)))
+
+
+def _harness_ns(load: Load) -> float:
+    def nothing() -> None:
+        return None
+
+    if load.scenario == "multi-stream":
+        with multi_stream(nothing, _streams(load)) as block:
+            watch = Stopwatch()
+            block(watch, 500)
+            return float(np.median(watch.durations_ns))
+    return harness_cost_ns(nothing)
+
+
+def _keep_samples(watch: Stopwatch, phase: SamplePhase, found: _Findings) -> None:
+    if watch.count:
+        starts = watch.starts_ns
+        found.samples.append(SampleSet("latency_ms", phase, starts - starts.min(), watch.durations_ns / 1e6))
+
+
+def _throughput(load: Load, items_per_call: int, seen: _Seen, found: _Findings) -> None:
+    calls_per_sample = _streams(load) if load.scenario == "multi-stream" else 1
+    items = seen.calls * items_per_call * calls_per_sample
+    found.metrics["throughput_per_s"] = items / (seen.busy_ns / 1e9)
+    found.facts["load"] = {
+        "scenario": load.scenario or "single-stream",
+        "streams": _streams(load),
+        "items_per_call": items_per_call,
+    }
+
+
+def _memory_of_running(found: _Findings) -> None:
+    _keep_peak(found, "peak_run_rss_mb", apart=bool(found.facts["memory_peaks_apart"]))
+
+
+def _keep_peak(found: _Findings, name: str, *, apart: bool) -> None:
+    peak = memory.peak_mb()
+    if peak is None:
+        found.absent[name] = "this system keeps no high-water mark of memory"
+    elif not apart and name == "peak_run_rss_mb" and peak <= found.metrics.get("peak_load_rss_mb", 0.0):
+        found.absent[name] = "not above the peak of the load, and this system cannot tell the two apart"
+    else:
+        found.metrics[name] = peak
+
+
+def _proved(proof: DeviceProof) -> DeviceProof:
+    """The proof, if the device that was asked for did the work.
+
+    Raises:
+        MeasureError: if another device did; its numbers would carry a false name.
+    """
+    if not proof.honoured:
+        nodes = ", ".join(f"{provider} ran {count} nodes" for provider, count in proof.nodes.items())
+        raise MeasureError(
+            f"{proof.requested} was asked for, but {proof.used} did the work ({nodes}; {proof.evidence})",
+            code="device",
+            try_="ask for the device that really runs this model, or install a runtime that supports it there",
+        )
+    return proof

@@ -1,0 +1,91 @@
+"""Process trees: everything a run started is found and ended, even what slipped out of its group."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import psutil
+
+# Every process of a run inherits this variable, so that a daemon which left its group and its parents is still known.
+TAG_VARIABLE = "ASSAY_RUN_TAG"
+_GRACE_S = 3.0
+
+
+def kill_tree(root: int, tag: str, *, spare: int | None = None) -> int:
+    """End a process, its group, its descendants and everything that carries its tag; return how many there were."""
+    victims = {process.pid: process for process in (*_descendants(root), *_tagged(tag))}
+    victims.pop(spare or -1, None)
+    victims.pop(os.getpid(), None)
+    if spare is None:
+        _kill_group(root)
+    for process in victims.values():
+        _kill(process)
+    psutil.wait_procs(list(victims.values()), timeout=_GRACE_S)
+    return len(victims)
+
+
+def sweep(tag: str) -> int:
+    """End what a finished run left behind; return how many processes that was."""
+    left = list(_tagged(tag))
+    for process in left:
+        _kill(process)
+    psutil.wait_procs(left, timeout=_GRACE_S)
+    return len(left)
+
+
+def is_alive(pid: int, started: float) -> bool:
+    """Whether a process recorded earlier still runs; its start time guards against a reused number."""
+    try:
+        process = psutil.Process(pid)
+        return abs(process.create_time() - started) < 2.0 and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def own_start() -> float:
+    """When this process began, as `is_alive` wants it."""
+    return float(psutil.Process().create_time())
+
+
+def _descendants(root: int) -> list[psutil.Process]:
+    try:
+        top = psutil.Process(root)
+        return [top, *top.children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+def _tagged(tag: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get(TAG_VARIABLE) == tag:
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return [process for process in found if process.is_running() and _status(process) != psutil.STATUS_ZOMBIE]
+
+
+def _status(process: psutil.Process) -> str:
+    try:
+        return str(process.status())
+    except psutil.Error:
+        return str(psutil.STATUS_DEAD)
+
+
+def _kill(process: psutil.Process) -> None:
+    try:
+        process.kill()
+    except psutil.Error:
+        return
+
+
+def _kill_group(leader: int) -> None:
+    if sys.platform == "win32":
+        return
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return

@@ -1,0 +1,97 @@
+"""What a run leaves behind: numbers, samples, proof of device, machine state, or the evidence of its failure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+Phase = Literal["prepare", "load", "first", "warmup", "measure", "score", "cleanup"]
+PHASES: tuple[Phase, ...] = ("prepare", "load", "first", "warmup", "measure", "score", "cleanup")
+SamplePhase = Literal["warmup", "measure"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleSet:
+    """The samples of one metric in one phase of one run; a sample's id is its position."""
+
+    metric: str
+    phase: SamplePhase
+    at_ns: NDArray[np.int64]  # when each sample began, from the start of its phase
+    value: NDArray[np.float64]  # in the metric's unit; NaN where the target gave none
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProof:
+    """Which device was asked for and which one the runtime says it used."""
+
+    requested: str
+    used: str
+    nodes: Mapping[str, int]  # execution provider → nodes of the graph it ran
+    evidence: str  # where this was read
+
+    @property
+    def honoured(self) -> bool:
+        """Whether the device that was asked for did the work."""
+        return self.used == self.requested
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What the machine did while the clock ran."""
+
+    wall_s: float
+    cpu_s: float  # of the measured process and its children
+    others_cpu_s: float | None  # busy time of everything else; None where the system does not tell
+    steal_s: float | None  # time the hypervisor took away
+    cores: int
+    throttle_events: int | None  # thermal throttle count, None where not readable
+    harness_ns: float | None = None  # our own cost per sample, measured on a no-op
+    load_average_before: float | None = None
+    load_average_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a run ended without a result, and the evidence."""
+
+    code: str  # crashed | timeout | out-of-memory | device | model | target | cancelled …
+    message: str
+    phase: str = ""
+    exit_code: int | None = None
+    signal: str | None = None
+    peak_rss_mb: float | None = None
+    log_tail: tuple[str, ...] = ()
+    try_: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SingleRunResult:
+    """One repetition: a fresh process, cold start included."""
+
+    run_id: int
+    is_cold_start: bool  # the first run of the job on this machine
+    started_at: str
+    completed_at: str
+    duration_seconds: float
+    phases: Mapping[str, float] = field(default_factory=dict)  # seconds in each phase
+    metrics: Mapping[str, float] = field(default_factory=dict)  # one number of the whole run each
+    absent: Mapping[str, str] = field(default_factory=dict)  # metric → why it could not be measured
+    sample_counts: Mapping[str, int] = field(default_factory=dict)  # measured samples by metric
+    facts: Mapping[str, JsonValue] = field(default_factory=dict)  # what the target read back about itself
+    device: DeviceProof | None = None
+    window: Window | None = None
+    samples: str | None = None  # content hash of the sample file
+    error: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunOutcome:
+    """A run's record together with its samples."""
+
+    result: SingleRunResult
+    samples: tuple[SampleSet, ...] = ()

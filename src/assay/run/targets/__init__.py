@@ -1,0 +1,39 @@
+"""What can be measured: targets by name, ours and those of others."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from assay.errors import MeasureError
+from assay.run.contract import Target
+from assay.spec.benchmark import Definition
+from assay.spec.target import CommandTarget, ModelTarget
+
+GROUP = "assay.targets"
+
+
+def target_name(definition: Definition) -> str:
+    """Which target measures a definition."""
+    target = definition.target
+    if isinstance(target, CommandTarget):
+        return "program"
+    if isinstance(target, ModelTarget):
+        return target.runtime
+    return target.api
+
+
+def find_target(name: str) -> Target:
+    """Load a target by name, from whichever installed package registers it.
+
+    Raises:
+        MeasureError: if no package does.
+    """
+    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in found:
+        raise MeasureError(
+            f"nothing installed here measures {name!r}",
+            code="target",
+            try_=f"use one of {', '.join(sorted(found))}, or install a package that registers it under {GROUP}",
+        )
+    target: Target = found[name].load()
+    return target

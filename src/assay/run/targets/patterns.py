@@ -1,0 +1,91 @@
+"""Numbers out of a program's output: patterns that may span lines, with the context above them."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from assay.spec.target import MetricPattern
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value that a program reported, and where in its output."""
+
+    metric: str  # with its context: `speed{batch=8}`
+    value: float  # NaN where the program printed one
+    offset: int  # character of the output at which it stands
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A match that is not a number."""
+
+    metric: str
+    text: str
+    line: int
+
+
+def find_values(output: str, metrics: Sequence[MetricPattern]) -> tuple[list[Found], list[Unreadable]]:
+    """All values of all patterns, in the order of the output, and the matches that are no numbers."""
+    found: list[Found] = []
+    unreadable: list[Unreadable] = []
+    for metric in metrics:
+        for item in _of_one(output, metric):
+            (found if isinstance(item, Found) else unreadable).append(item)  # type: ignore[arg-type]
+    return sorted(found, key=lambda item: item.offset), unreadable
+
+
+def number(text: str) -> float | None:
+    """A number as programs print it: sign, exponent, thousands, `nan`, `inf`; None if it is none."""
+    clean = text.strip().replace("_", "")
+    if re.fullmatch(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?", clean):
+        clean = clean.replace(",", "")
+    try:
+        return float(clean)
+    except ValueError:
+        return None
+
+
+def with_context(name: str, labels: dict[str, str]) -> str:
+    """A metric's name with the context that tells it from its siblings."""
+    if not labels:
+        return name
+    return name + "{" + ",".join(f"{label}={value}" for label, value in sorted(labels.items())) + "}"
+
+
+def _of_one(output: str, metric: MetricPattern) -> Iterator[Found | Unreadable]:
+    if metric.pattern is None:
+        return
+    context = {label: _Context(output, pattern) for label, pattern in metric.context.items()}
+    for match in re.finditer(metric.pattern, output, re.MULTILINE):
+        text = _group(match)
+        if text is None:
+            continue
+        value = number(text)
+        if value is None:
+            yield Unreadable(metric.name, text, output.count("\n", 0, match.start()) + 1)
+            continue
+        labels = {label: seen for label, where in context.items() if (seen := where.above(match.end())) is not None}
+        yield Found(with_context(metric.name, labels), value, match.start())
+
+
+def _group(match: re.Match[str]) -> str | None:
+    named = match.groupdict()
+    return named["value"] if "value" in named else match.group(1)
+
+
+class _Context:
+    """The last match of a pattern above a place."""
+
+    def __init__(self, output: str, pattern: str) -> None:
+        matches = [(match.start(), _group(match)) for match in re.finditer(pattern, output, re.MULTILINE)]
+        self._starts = [start for start, _ in matches]
+        self._texts = [text for _, text in matches]
+
+    def above(self, offset: int) -> str | None:
+        """What the pattern last matched before an offset."""
+        position = bisect.bisect_left(self._starts, offset)
+        return self._texts[position - 1] if position else None
