@@ -1,0 +1,1 @@
+"""Stage 5: records in SQL, samples in columns by content hash. Listing never reads samples."""

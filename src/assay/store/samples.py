@@ -1,0 +1,129 @@
+"""Samples in columns: one Parquet file per run, named by the hash of its content."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from assay.errors import StoreError
+from assay.run.records import SamplePhase, SampleSet
+
+COLUMNS = ("metric", "phase", "sample", "at_ns", "value")
+
+
+class SampleFiles:
+    """A folder of sample files by content hash."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, digest: str) -> Path:
+        """Where the file with a content hash lies."""
+        return self.folder / digest[:2] / f"{digest}.parquet"
+
+    def write(self, samples: Iterable[SampleSet]) -> str | None:
+        """Keep samples; return their content hash, or None when there are none."""
+        sets = tuple(samples)
+        if not sets:
+            return None
+        content = encode(sets)
+        digest = hashlib.sha256(content).hexdigest()
+        path = self.path(digest)
+        if not path.exists():
+            write_whole(path, content)
+        return digest
+
+    def read(self, digest: str) -> tuple[SampleSet, ...]:
+        """Read samples back.
+
+        Raises:
+            StoreError: if the file is missing or its content is not what its name says.
+        """
+        path = self.path(digest)
+        try:
+            content = path.read_bytes()
+        except OSError as problem:
+            raise StoreError(f"cannot read samples: {problem.strerror}", code="samples", at=str(path)) from None
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise StoreError("the sample file is damaged: its content does not match its name", code="samples",
+                             at=str(path), try_="restore it from a copy, or measure again")  # fmt: skip
+        return decode(content)
+
+
+def encode(sets: tuple[SampleSet, ...]) -> bytes:
+    """Write sample sets as one Parquet table."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    lengths = [len(one.value) for one in sets]
+    order = np.repeat(np.arange(len(sets), dtype=np.int32), lengths)
+    table = pa.table(
+        {
+            "metric": pa.DictionaryArray.from_arrays(order, [one.metric for one in sets]),
+            "phase": pa.DictionaryArray.from_arrays(order, [one.phase for one in sets]),
+            "sample": np.concatenate([np.arange(length, dtype=np.int64) for length in lengths]),
+            "at_ns": np.concatenate([one.at_ns for one in sets]),
+            "value": np.concatenate([one.value for one in sets]),
+        }
+    )
+    sink = pa.BufferOutputStream()
+    # Times rise steadily, so their differences are small numbers: delta coding shrinks them several times.
+    pq.write_table(table, sink, compression="zstd", use_dictionary=["metric", "phase"],
+                   column_encoding={"sample": "DELTA_BINARY_PACKED", "at_ns": "DELTA_BINARY_PACKED"})  # fmt: skip
+    return cast("bytes", sink.getvalue().to_pybytes())
+
+
+def decode(content: bytes) -> tuple[SampleSet, ...]:
+    """Read sample sets from a Parquet table."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(pa.BufferReader(content))
+    metric, phase = (_names(table, name) for name in ("metric", "phase"))
+    at_ns = table.column("at_ns").to_numpy()
+    value = table.column("value").to_numpy()
+    # Rows of one set stand together: a set ends where metric or phase changes.
+    cuts = np.flatnonzero((metric[1:] != metric[:-1]) | (phase[1:] != phase[:-1])) + 1
+    bounds = [0, *cuts.tolist(), len(value)]
+    return tuple(
+        SampleSet(str(metric[low]), cast("SamplePhase", str(phase[low])), at_ns[low:high], value[low:high])
+        for low, high in itertools.pairwise(bounds)
+        if high > low
+    )
+
+
+def _names(table: Any, column: str) -> np.ndarray[Any, Any]:  # noqa: ANN401  (pyarrow is untyped)
+    coded = table.column(column).combine_chunks()
+    coded = coded if hasattr(coded, "dictionary") else coded.dictionary_encode()
+    names: np.ndarray[Any, Any] = np.array(coded.dictionary.to_pylist(), dtype=object)
+    return cast("np.ndarray[Any, Any]", names[coded.indices.to_numpy()])
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it is either there whole or not at all, also when the power goes.
+
+    Raises:
+        StoreError: if there is no room or no permission; nothing half-written stays.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd, partial = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(partial).replace(path)
+    except OSError as problem:
+        Path(partial).unlink(missing_ok=True)
+        raise StoreError(f"cannot write: {problem.strerror}", code="disk", at=str(path),
+                         try_="free some space or set another place with --store") from None  # fmt: skip
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
