@@ -1,0 +1,74 @@
+"""The `assay` command: puts the verbs together and turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+
+from assay import __version__
+from assay.cli import compare, exec_, init, models, plan, report, results, run, schema, validate
+from assay.errors import AssayError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="assay",
+    help="Benchmarks for machine learning whose results carry their own doubt.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help starts twice as fast
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command("run")(run.run)
+app.command("plan")(plan.plan)
+app.command("validate")(validate.validate)
+app.command("init")(init.init)
+app.command("schema")(schema.schema)
+app.command("models")(models.models)
+app.add_typer(results.app, name="results")
+app.command("compare")(compare.compare)
+app.command("report")(report.report)
+app.command("exec")(exec_.exec_)
+
+
+def _version(value: bool) -> None:
+    if value:
+        sys.stdout.write(f"assay {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Exit codes: 0 done, 1 a check or gate failed, 2 wrong use, 3 could not measure."""
+
+
+def main() -> NoReturn:
+    """Run the command line."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        app(standalone_mode=True)
+    except AssayError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of a pipe has gone; that is no failure of ours
+        sys.exit(0)
+    sys.exit(0)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (signal's signature)
+    """A polite request to end is handled like Ctrl-C: children are ended, results kept."""
+    raise KeyboardInterrupt

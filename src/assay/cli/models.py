@@ -1,0 +1,28 @@
+"""`assay models`: real networks that need no download."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from assay.cli.options import Format, FormatOption, say
+
+
+def models(form: FormatOption = Format.text) -> None:
+    """List the built-in models: real networks that need no network access."""
+    from assay.report.grid import Column, lay_out
+    from assay.run.models import builtin_models
+
+    found = builtin_models()
+    if form is Format.json:
+        say(json.dumps([asdict(model) for model in found], indent=2))
+        return
+    columns = (
+        Column("name"),
+        Column("network", flexible=True),
+        Column("input"),
+        Column("batch"),
+        Column("nodes", right=True),
+    )
+    say("\n".join(lay_out(columns, [(m.name, m.title, m.input, m.batch, str(m.nodes)) for m in found], 100)))
+    say("\ntrue graphs with constant weights: real compute, meaningless classes. Use a name as target.model.")

@@ -1,0 +1,77 @@
+"""`assay plan`: what would run, before anything does."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from assay.cli.options import BenchmarkFile, Format, FormatOption, SetOption, StoreOption, open_store, say
+
+if TYPE_CHECKING:
+    from assay.plan.estimate import Estimate
+    from assay.plan.job import Job
+    from assay.plan.plan import Plan
+
+
+def plan(
+    file: BenchmarkFile, form: FormatOption = Format.text, settings: SetOption = None, store: StoreOption = None
+) -> None:
+    """Show the jobs of a benchmark, what they need and how long they will take."""
+    from assay.campaign import plan_of
+    from assay.hardware.profile import local_profile
+    from assay.place.needs import missing
+    from assay.plan.estimate import estimate
+    from assay.spec.override import read_with
+
+    made = plan_of(read_with(file, settings or ()))
+    kept = open_store(store)
+    profile = local_profile()
+    rows = [(job, missing(job, profile), estimate(job.definition, kept.known_seconds(job.digest))) for job in made.jobs]
+    kept.close()
+    say(_json(made, rows) if form is Format.json else _text(made, rows))
+
+
+def _text(made: Plan, rows: list[tuple[Job, tuple[str, ...], Estimate]]) -> str:
+    from assay.place.needs import needs_in_words
+    from assay.report.grid import Column, lay_out
+    from assay.report.wording import job_label
+    from assay.units import show_seconds
+
+    columns = (Column("job"), Column("digest"), Column("point", flexible=True), Column("runs", right=True),
+               Column("time", right=True), Column("needs", flexible=True))  # fmt: skip
+    table = [
+        (
+            str(job.index),
+            job.digest[:12],
+            job_label(job.point, job.definition.model_dump(mode="json", exclude_defaults=True)),
+            str(job.definition.measure.runs),
+            show_seconds(time.expected_s) if time.expected_s is not None else "?",
+            needs_in_words(job),
+        )
+        for job, _, time in rows
+    ]
+    lines = lay_out(columns, table, 100)
+    lines += [f"job {job.index} cannot run here: {'; '.join(lacking)}" for job, lacking, _ in rows if lacking]
+    known = [time.expected_s for _, _, time in rows if time.expected_s is not None]
+    expected = f"about {show_seconds(sum(known))}" if len(known) == len(rows) else "not known"
+    limit = show_seconds(sum(time.at_most_s for _, _, time in rows))
+    lines += ["", f"{made.benchmark}: {len(rows)} jobs, {expected}, never longer than {limit}"]
+    lines += [f"times come from {source}" for source in dict.fromkeys(time.source for _, _, time in rows)]
+    return "\n".join(lines)
+
+
+def _json(made: Plan, rows: list[tuple[Job, tuple[str, ...], Estimate]]) -> str:
+    jobs = [
+        {
+            "job": job.index,
+            "digest": job.digest,
+            "point": dict(job.point),
+            "runs": job.definition.measure.runs,
+            "missing": list(lacking),
+            "expected_s": time.expected_s,
+            "at_most_s": time.at_most_s,
+            "estimate_from": time.source,
+        }
+        for job, lacking, time in rows
+    ]
+    return json.dumps({"benchmark": made.benchmark, "digest": made.digest, "jobs": jobs}, indent=2)

@@ -1,0 +1,100 @@
+"""`assay results`: what was measured on this machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay.cli.options import Format, FormatOption, StoreOption, open_store, rendered, say, terminal_width, use_colour
+
+app = typer.Typer(help="List, show, export and remove results.", no_args_is_help=True, rich_markup_mode=None)
+
+Reference = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Id, its beginning, `latest` or `latest~1`.")]
+
+
+@app.command("list")
+def list_(
+    form: FormatOption = Format.text,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many.")] = 20,
+    store: StoreOption = None,
+) -> None:
+    """List campaigns, newest first."""
+    kept = open_store(store)
+    found = kept.campaigns(limit)
+    kept.close()
+    if form is Format.json:
+        say(json.dumps([asdict(one) for one in found], indent=2))
+        return
+    if not found:
+        say(f"no results yet in {kept.folder}\nnext    assay init; assay run bench.yaml")
+        return
+    from assay.report.grid import Column, lay_out
+
+    columns = (Column("campaign"), Column("created"), Column("state"), Column("jobs", right=True),
+               Column("benchmark", flexible=True))  # fmt: skip
+    rows = [(one.id, one.created_at[:19], one.state, f"{one.jobs_ended}/{one.jobs}", one.benchmark) for one in found]
+    say("\n".join(lay_out(columns, rows, terminal_width())))
+
+
+@app.command("show")
+def show(
+    campaign: Reference = "latest",
+    form: FormatOption = Format.text,
+    job: Annotated[int | None, typer.Option("--job", "-j", help="One job, by its number, in full.")] = None,
+    store: StoreOption = None,
+) -> None:
+    """Show the results of a campaign, or one of its jobs in full."""
+    from assay.campaign import read_campaign
+    from assay.errors import UsageError
+    from assay.report.detail import render_job
+
+    kept = open_store(store)
+    record = read_campaign(kept, kept.find(campaign))
+    kept.close()
+    if job is None:
+        say(rendered(record, form))
+        return
+    chosen = next((one for one in record.jobs if one.index == job), None)
+    if chosen is None:
+        raise UsageError(
+            f"campaign {record.campaign} has no job {job}", code="unknown-job", try_=f"use 0 to {len(record.jobs) - 1}"
+        )
+    say(render_job(chosen, width=terminal_width(), colour=use_colour()))
+
+
+@app.command("export")
+def export(
+    campaign: Reference,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write into.")] = Path(),
+    store: StoreOption = None,
+) -> None:
+    """Write the results of a campaign as JSON and CSV, with every sample as Parquet."""
+    from assay.campaign import read_campaign
+    from assay.store.samples import write_whole
+
+    kept = open_store(store)
+    record = read_campaign(kept, kept.find(campaign))
+    folder = out / record.campaign
+    write_whole(folder / "result.json", rendered(record, Format.json).encode())
+    write_whole(folder / "result.csv", rendered(record, Format.csv).encode())
+    for one in record.jobs:
+        for run in one.runs:
+            if run.samples:
+                path = folder / "samples" / f"job-{one.index}-run-{run.run_id}.parquet"
+                write_whole(path, kept.samples.path(run.samples).read_bytes())
+    kept.close()
+    say(str(folder))
+
+
+@app.command("rm")
+def rm(campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")], store: StoreOption = None) -> None:
+    """Remove campaigns with their samples."""
+    kept = open_store(store)
+    for reference in [kept.find(one) for one in campaigns]:
+        kept.remove(reference)
+        say(f"removed {reference}")
+    kept.close()
