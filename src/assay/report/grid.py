@@ -1,0 +1,69 @@
+"""Plain text in columns: aligned by what a terminal really shows, never wrapped, never wider than allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len, set_cell_size
+
+GAP = "  "
+_SHORTEST_FLEXIBLE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """How one column of a text table is laid out."""
+
+    title: str
+    right: bool = False
+    flexible: bool = False  # may be shortened with … when the table is too wide
+    expendable: int = 0  # dropped when still too wide, highest first; 0 is never dropped
+
+
+def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Write a table as lines of equal layout, none wider than `width`."""
+    kept = list(range(len(columns)))
+    widths = [
+        max(cell_len(text) for text in (column.title, *(row[i] for row in rows))) for i, column in enumerate(columns)
+    ]
+    while (excess := _total(widths, kept) - width) > 0:
+        if _shorten(columns, widths, kept, excess):
+            break
+        dropped = max(kept, key=lambda i: columns[i].expendable)
+        if not columns[dropped].expendable:
+            break
+        kept.remove(dropped)
+    lines = [[column.title for column in columns], *rows]
+    return [shorten(_line(columns, line, widths, kept), width) for line in lines]
+
+
+def shorten(text: str, width: int) -> str:
+    """Cut a text to a number of terminal cells, marking the cut with `…`."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, max(width - 1, 0)).rstrip() + "…" if width > 0 else ""
+
+
+def pad(text: str, width: int, *, right: bool = False) -> str:
+    """Fill a text with spaces up to a number of terminal cells."""
+    space = " " * (width - cell_len(text))
+    return space + text if right else text + space
+
+
+def _total(widths: Sequence[int], kept: Sequence[int]) -> int:
+    return sum(widths[i] for i in kept) + len(GAP) * (len(kept) - 1)
+
+
+def _shorten(columns: Sequence[Column], widths: list[int], kept: Sequence[int], excess: int) -> bool:
+    """Take the excess from the flexible columns, the widest first; tell whether that was enough."""
+    for i in sorted((i for i in kept if columns[i].flexible), key=lambda i: -widths[i]):
+        given = min(excess, max(widths[i] - _SHORTEST_FLEXIBLE, 0))
+        widths[i] -= given
+        excess -= given
+    return excess <= 0
+
+
+def _line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int], kept: Sequence[int]) -> str:
+    parts = (pad(shorten(cells[i], widths[i]), widths[i], right=columns[i].right) for i in kept)
+    return GAP.join(parts).rstrip()

@@ -1,0 +1,124 @@
+"""The whole report: one HTML file with everything in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from importlib.resources import files
+
+from pydantic import JsonValue
+
+from assay.analyse.records import CampaignRecord
+from assay.documents import to_json
+from assay.report.html.job import job_section
+from assay.report.html.markup import Child, Markup, el
+from assay.report.html.pictures import Samples, draw_overview
+from assay.report.html.tables import summary_table, verdict_mark
+from assay.report.wording import (
+    MEANING,
+    WORDS_IN_ORDER,
+    job_count,
+    job_labels,
+    machine_sentence,
+    one_line,
+    verdict_counts,
+    verdict_word,
+)
+
+# Nothing may be fetched or run, whatever a name inside the report says.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def render_html(record: CampaignRecord, samples: Samples) -> str:
+    """Write a campaign as one self-contained HTML file.
+
+    Args:
+        record: the campaign.
+        samples: gives the samples of a run by job id and run id; empty where there are none.
+    """
+    labels = job_labels(record)
+    anchors = {job.job: f"job-{place}" for place, job in enumerate(record.jobs)}
+    body = el(
+        "body",
+        _header(record),
+        el("main", _overview(record, labels, anchors), *_jobs(record, labels, anchors, samples), _reading()),
+        el("footer", f"Made by assay{f' {record.assay_version}' if record.assay_version else ''}."),
+    )
+    return f"<!DOCTYPE html>\n{el('html', _head(record), body, lang='en')}\n"
+
+
+def _head(record: CampaignRecord) -> Markup:
+    return el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="color-scheme", content="light dark"),
+        el("title", f"{one_line(record.benchmark)} – assay"),
+        el("style", Markup(files("assay.report.html").joinpath("style.css").read_text("utf-8"))),
+    )
+
+
+def _header(record: CampaignRecord) -> Markup:
+    counts = Counter(verdict_word(job) for job in record.jobs)
+    marks = [
+        el("li", el("strong", counts[word]), " ", verdict_mark(word), el("span", MEANING[word], class_="quiet"))
+        for word in WORDS_IN_ORDER
+        if counts[word]
+    ]
+    machines = dict.fromkeys(sentence for job in record.jobs if (sentence := machine_sentence(job)))
+    facts = [
+        ("campaign", el("code", record.campaign)),
+        ("made", _moment(record.created_at)),
+        *[("machine", sentence) for sentence in list(machines)[:6]],
+        *[(name, value) for name, value in record.labels.items()],
+    ]
+    return el(
+        "header",
+        el("h1", record.benchmark),
+        el("dl", *(el("div", el("dt", name), el("dd", value)) for name, value in facts)),
+        el("p", f"{job_count(record)}: {verdict_counts(record)}.", class_="counts"),
+        el("ul", *marks, class_="verdicts"),
+    )
+
+
+def _overview(record: CampaignRecord, labels: dict[str, str], anchors: dict[str, str]) -> Markup:
+    pictures = draw_overview(record, labels, anchors)
+    undrawn = [labels[job.job] for job in record.jobs if job.state != "done"]
+    note = el("p", f"Not drawn, as they have no numbers: {', '.join(undrawn)}.", class_="quiet") if undrawn else None
+    content: tuple[Child, ...] = (el("div", *pictures, class_="figures"), note, summary_table(record, labels, anchors))
+    return el("section", el("h2", "All jobs"), *content, id="overview")
+
+
+def _moment(written: str) -> str:
+    try:
+        return f"{datetime.fromisoformat(written).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except ValueError:
+        return written
+
+
+def _jobs(record: CampaignRecord, labels: dict[str, str], anchors: dict[str, str], samples: Samples) -> list[Markup]:
+    sections, seen = [], dict[str, str]()
+    for job in record.jobs:
+        first = seen.setdefault(_key(dict(job.environment)), job.job)
+        same = None if first == job.job else (labels[first], anchors[first])
+        sections.append(job_section(job, labels[job.job], anchors[job.job], samples, same))
+    return sections
+
+
+def _key(environment: dict[str, JsonValue]) -> str:
+    return to_json(environment)
+
+
+_READING = """\
+A run is a fresh process. Samples inside a run describe its shape; every interval comes from the spread between \
+runs, because only that spread shows what would change if the measurement were made again.
+± is half the width of the interval, as a share of its centre. Numbers have no more digits than the interval allows.
+A dash stands where something was not measured, or where the samples are too few to back a percentile; point at it \
+to read what it needs. Nothing here is guessed, and nothing missing is written as zero.
+Outliers are flagged by median and MAD and never dropped."""
+
+
+def _reading() -> Markup:
+    lines = [el("li", line) for line in _READING.split("\n")]
+    return el("section", el("h2", "How to read this"), el("ul", *lines), id="reading")

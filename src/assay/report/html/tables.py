@@ -1,0 +1,151 @@
+"""The tables of the HTML report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
+from assay.metrics import METRICS, base_name
+from assay.report.headline import headline_of
+from assay.report.html.markup import Child, Markup, el, join
+from assay.report.numbers import (
+    decimals_of,
+    name_with_unit,
+    show,
+    show_count,
+    show_statistics,
+    tail_needs,
+)
+from assay.report.wording import failed, others_share, verdict_word
+from assay.run.records import SingleRunResult
+from assay.units import show_seconds
+
+DASH = "–"
+_GLYPHS = {"valid": "✓", "suspect": "!", "invalid": "✕", "failed": "✕"}
+_TAILS = ("p90", "p95", "p99", "p99_9")
+
+
+def verdict_mark(word: str) -> Markup:
+    """A verdict as a word with a sign; its colour only repeats them."""
+    glyph = el("span", _GLYPHS.get(word, DASH), aria_hidden="true", class_="glyph")
+    return el("span", glyph, word, class_=f"verdict {word.replace(' ', '-')}")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Child]], *, numeric: Iterable[int] = (), name: str) -> Markup:
+    """A table inside its own scrolling container, with the numeric columns aligned."""
+    right = set(numeric)
+    titles = [el("th", title, class_="n" if i in right else None, scope="col") for i, title in enumerate(head)]
+    body = [
+        el("tr", *(el("td", cell, class_="n" if i in right else None) for i, cell in enumerate(row))) for row in rows
+    ]
+    drawn = el("table", el("thead", el("tr", *titles)), el("tbody", *body))
+    # Focusable, so that a keyboard can scroll it too.
+    return el("div", drawn, class_="scroll", tabindex=0, role="region", aria_label=name)
+
+
+def summary_table(record: CampaignRecord, labels: Mapping[str, str], anchors: Mapping[str, str]) -> Markup:
+    """One line per job and headline metric."""
+    head = ("job", "metric", "median", "interval", "±", "p99", "runs × samples", "verdict", "reasons to doubt")
+    rows = [row for job in record.jobs for row in _summary(job, labels[job.job], anchors[job.job])]
+    return el("div", table(head, rows, numeric=range(2, 7), name="All jobs"), class_="summary")
+
+
+def metrics_table(job: MultiRunJobResult) -> Markup:
+    """Every metric with its interval and percentiles, and those that are absent with the reason."""
+    head = ("metric", "median", "interval", "±", "mean", "std", "min", "p90", "p95", "p99", "p99.9", "max",
+            "runs × samples", "outliers")  # fmt: skip
+    rows: list[Sequence[Child]] = [
+        _metric(name, job.metrics[name]) for name in dict.fromkeys((*headline_of(job), *job.metrics))
+    ]
+    return table(head, rows, numeric=range(1, len(head)), name="Metrics")
+
+
+def runs_table(job: MultiRunJobResult) -> Markup:
+    """One line per run: how long its phases took, what it ran on, and how it ended."""
+    names = [name for name in headline_of(job) if job.metrics[name].run_values][:3] if job.state == "done" else []
+    head = ("run", "start", "took", "load", "warm-up", "measure", *names, "samples", "device used",
+            "other programs", "outcome")  # fmt: skip
+    rows = [_run(run, job, names) for run in job.runs]
+    return table(head, rows, numeric=[0, *range(2, 7 + len(names))], name="Runs")
+
+
+def facts_table(pairs: Iterable[tuple[str, str]], name: str) -> Markup:
+    """Facts by their path."""
+    return table(("fact", "value"), [(el("code", path), value) for path, value in pairs], name=name)
+
+
+def tail_cell(stats: MetricStatistics, statistic: str) -> Child:
+    """A percentile, or a dash that says how many samples it would need."""
+    value: float | None = getattr(stats, statistic)
+    if value is None:
+        return el("span", DASH, title=tail_needs(statistic), class_="absent")
+    return show(value, decimals_of(stats))
+
+
+def _summary(job: MultiRunJobResult, label: str, anchor: str) -> list[Sequence[Child]]:
+    link = el("a", label, href=f"#{anchor}")
+    mark = verdict_mark(verdict_word(job))
+    doubts = ", ".join(check.name for check in failed((*job.checks, *job.gates)))
+    names = headline_of(job) if job.state == "done" else ()
+    if not names:
+        why = f"error[{job.error.code}]" if job.error else doubts
+        return [(link, *[DASH] * 6, mark, why)]
+    return [(link, *_headline(name, job.metrics[name]), mark, doubts or DASH) for name in names]
+
+
+def _headline(name: str, stats: MetricStatistics) -> tuple[Child, ...]:
+    shown = show_statistics(stats)
+    count = show_count(stats.runs, stats.count)
+    return (_metric_name(name, stats.unit), shown.median, shown.interval, shown.spread, tail_cell(stats, "p99"), count)
+
+
+def _metric(name: str, stats: MetricStatistics) -> tuple[Child, ...]:
+    shown = show_statistics(stats)
+    places = decimals_of(stats)
+    mean, std, low, high = (
+        DASH if v is None else show(v, places) for v in (stats.mean, stats.std, stats.min, stats.max)
+    )
+    tails = (tail_cell(stats, statistic) for statistic in _TAILS)
+    count = show_count(stats.runs, stats.count)
+    head = (_metric_name(name, stats.unit), shown.median, shown.interval, shown.spread)
+    return (*head, mean, std, low, *tails, high, count, _outliers(stats))
+
+
+def _outliers(stats: MetricStatistics) -> Child:
+    if not stats.outlier_count:
+        return "0"
+    worst = [
+        f"run {o.run}{f' sample {o.sample}' if o.sample is not None else ''}: {show(o.value)}" for o in stats.outliers
+    ]
+    return el("span", f"{stats.outlier_count:,}", title="; ".join(worst) or None)
+
+
+def _metric_name(name: str, unit: str) -> Markup:
+    known = METRICS.get(base_name(name))
+    return el("span", name_with_unit(name, unit), title=known.meaning if known else None)
+
+
+def _run(run: SingleRunResult, job: MultiRunJobResult, names: Iterable[str]) -> tuple[Child, ...]:
+    phases = (_seconds(run.phases.get(name)) for name in ("load", "warmup", "measure"))
+    medians = (_run_value(job.metrics[name], run.run_id) for name in names)
+    samples = max(run.sample_counts.values(), default=0)
+    outcome = verdict_mark("failed") if run.error else "ok"
+    return (
+        run.run_id,
+        "cold" if run.is_cold_start else "fresh",
+        show_seconds(run.duration_seconds),
+        *phases,
+        *medians,
+        f"{samples:,}" if samples else DASH,
+        run.device.used if run.device else DASH,
+        others_share(run) or DASH,
+        join((outcome, f" {run.error.code}" if run.error else None)),
+    )
+
+
+def _run_value(stats: MetricStatistics, run: int) -> str:
+    return show(stats.run_values[run], decimals_of(stats)) if run in stats.run_values else DASH
+
+
+def _seconds(value: float | None) -> str:
+    return DASH if value is None else show_seconds(value)

@@ -1,0 +1,246 @@
+"""What a person sees while a campaign runs: a live picture on a terminal, plain lines elsewhere, or nothing.
+
+A view draws on the error stream, so that standard output holds the result alone. The live one redraws
+at most four times a second: more would take processor time from what is being measured.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Protocol, TextIO
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+from assay.analyse.records import MultiRunJobResult
+from assay.report.headline import headline_of
+from assay.report.numbers import name_with_unit, show_statistics
+from assay.report.wording import failed, failure_sentence, one_line, unmeasured_sentence, verdict_word
+from assay.run.records import SingleRunResult
+from assay.units import show_seconds
+
+REDRAWS_PER_S = 4
+
+
+class View(Protocol):
+    """Who is told how a campaign goes."""
+
+    def campaign(self, campaign_id: str, jobs: int, runs: int, note: str) -> None:
+        """A campaign of so many jobs and runs begins."""
+        ...
+
+    def job(self, job_id: str, label: str, index: int, of: int) -> None:
+        """A job begins; `index` counts from 0."""
+        ...
+
+    def run(self, run_id: int, of: int) -> None:
+        """A run of the current job begins; `run_id` counts from 0."""
+        ...
+
+    def phase(self, name: str) -> None:
+        """A phase of the current run begins."""
+        ...
+
+    def progress(self, share: float, note: str) -> None:
+        """So much of the current phase is done, from 0 to 1."""
+        ...
+
+    def run_done(self, result: SingleRunResult) -> None:
+        """A run ended, well or not."""
+        ...
+
+    def job_done(self, result: MultiRunJobResult) -> None:
+        """A job ended, well or not."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something that a person should know."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        ...
+
+
+def view_for(*, text: bool, quiet: bool = False, stream: TextIO | None = None) -> View:
+    """The view that fits: live on a terminal with text output, plain lines elsewhere, silent when asked."""
+    out = stream or sys.stderr
+    if quiet:
+        return SilentView()
+    return LiveView(out) if text and out.isatty() else PlainView(out)
+
+
+class SilentView:
+    """Shows nothing."""
+
+    def campaign(self, campaign_id: str, jobs: int, runs: int, note: str) -> None:
+        """Show nothing."""
+
+    def job(self, job_id: str, label: str, index: int, of: int) -> None:
+        """Show nothing."""
+
+    def run(self, run_id: int, of: int) -> None:
+        """Show nothing."""
+
+    def phase(self, name: str) -> None:
+        """Show nothing."""
+
+    def progress(self, share: float, note: str) -> None:
+        """Show nothing."""
+
+    def run_done(self, result: SingleRunResult) -> None:
+        """Show nothing."""
+
+    def job_done(self, result: MultiRunJobResult) -> None:
+        """Show nothing."""
+
+    def note(self, text: str) -> None:
+        """Show nothing."""
+
+    def close(self) -> None:
+        """Show nothing."""
+
+
+class PlainView(SilentView):
+    """One line per event; phases and their progress are left out, as a log would drown in them."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._job = ""
+        self._runs = 0
+
+    def campaign(self, campaign_id: str, jobs: int, runs: int, note: str) -> None:
+        """Say what begins."""
+        self._say("campaign", campaign_sentence(campaign_id, jobs, runs, note))
+
+    def job(self, job_id: str, label: str, index: int, of: int) -> None:
+        """Say which job begins."""
+        self._job = one_line(label)
+        self._say("job", f"{index + 1}/{of} {self._job} ({one_line(job_id)})")
+
+    def run(self, run_id: int, of: int) -> None:  # noqa: ARG002  (the line comes when the run is done)
+        """Remember how many runs there are."""
+        self._runs = of
+
+    def run_done(self, result: SingleRunResult) -> None:
+        """Say how a run went."""
+        self._say("run", f"{result.run_id + 1}/{self._runs} {self._job}: {run_sentence(result)}")
+
+    def job_done(self, result: MultiRunJobResult) -> None:
+        """Say what became of a job."""
+        self._say("done", f"{self._job}: {job_sentence(result)}")
+
+    def note(self, text: str) -> None:
+        """Pass a note on."""
+        self._say("note", one_line(text))
+
+    def _say(self, kind: str, text: str) -> None:
+        # Flushed at once: a log that is read while the campaign runs must not lag behind it.
+        self._stream.write(f"{kind:<8}  {text}\n")
+        self._stream.flush()
+
+
+class LiveView:
+    """A bar for the jobs and one for the current run, redrawn in place; finished jobs stay as lines above."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}", style="dim"),
+            console=self._console,
+            refresh_per_second=REDRAWS_PER_S,
+            transient=True,
+        )
+        self._jobs: TaskID | None = None
+        self._runs: TaskID | None = None
+        self._label = ""
+        self._phase = ""
+
+    def campaign(self, campaign_id: str, jobs: int, runs: int, note: str) -> None:
+        """Open the picture."""
+        self._print("campaign", campaign_sentence(campaign_id, jobs, runs, note))
+        self._jobs = self._bars.add_task("jobs", total=jobs, note="")
+        self._runs = self._bars.add_task("runs", total=None, note="")
+        self._bars.start()
+
+    def job(self, job_id: str, label: str, index: int, of: int) -> None:  # noqa: ARG002  (the label is shorter)
+        """Show which job begins."""
+        self._label = one_line(label)
+        if self._jobs is not None:
+            self._bars.update(self._jobs, completed=index, total=of, note=escape(self._label))
+
+    def run(self, run_id: int, of: int) -> None:
+        """Show which run begins."""
+        self._set_run(completed=run_id, total=of, note="")
+
+    def phase(self, name: str) -> None:
+        """Show which phase begins."""
+        self._phase = one_line(name)
+        self._set_run(note=escape(self._phase))
+
+    def progress(self, share: float, note: str) -> None:
+        """Show how far the phase is."""
+        told = f" · {one_line(note)}" if note else ""
+        self._set_run(note=escape(f"{self._phase} {min(max(share, 0.0), 1.0):.0%}{told}"))
+
+    def run_done(self, result: SingleRunResult) -> None:
+        """Move on; a failed run leaves a line."""
+        self._set_run(completed=result.run_id + 1, note="")
+        if result.error:
+            self._print("run", f"{result.run_id + 1} {self._label}: {run_sentence(result)}")
+
+    def job_done(self, result: MultiRunJobResult) -> None:
+        """Leave a line with the job's verdict."""
+        self._print("done", f"{self._label}: {job_sentence(result)}")
+        if self._jobs is not None:
+            self._bars.advance(self._jobs)
+
+    def note(self, text: str) -> None:
+        """Leave a line with the note."""
+        self._print("note", one_line(text))
+
+    def close(self) -> None:
+        """Take the picture away and leave the lines."""
+        self._bars.stop()
+
+    def _set_run(self, **fields: object) -> None:
+        if self._runs is not None:
+            self._bars.update(self._runs, **fields)  # type: ignore[arg-type]
+
+    def _print(self, kind: str, text: str) -> None:
+        self._console.print(f"{kind:<8}  {text}", markup=False)
+
+
+def campaign_sentence(campaign_id: str, jobs: int, runs: int, note: str) -> str:
+    """What a campaign will do, as one line."""
+    counts = f"{jobs} job{'' if jobs == 1 else 's'}, {runs} run{'' if runs == 1 else 's'}"
+    return one_line(f"{campaign_id}: {counts}{f' · {note}' if note else ''}")
+
+
+def run_sentence(result: SingleRunResult) -> str:
+    """How a run went, as one line."""
+    if result.error:
+        return failure_sentence(result.error)
+    samples = max(result.sample_counts.values(), default=0)
+    told = f", {samples:,} samples" if samples else ""
+    return f"ok in {show_seconds(result.duration_seconds)}{told}"
+
+
+def job_sentence(result: MultiRunJobResult) -> str:
+    """What became of a job, as one line with its headline numbers and their doubt."""
+    word = verdict_word(result)
+    if result.state != "done":
+        return f"{word}: {unmeasured_sentence(result)}"
+    parts = [_headline_sentence(result, name) for name in headline_of(result)]
+    doubts = ", ".join(check.name for check in failed(result.checks))
+    return one_line(f"{word}: {'; '.join(parts) or 'nothing measured'}{f' (failed: {doubts})' if doubts else ''}")
+
+
+def _headline_sentence(result: MultiRunJobResult, name: str) -> str:
+    stats = result.metrics[name]
+    shown = show_statistics(stats)
+    return f"{name_with_unit(name, stats.unit)} {shown.median} {shown.spread}"

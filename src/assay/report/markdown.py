@@ -1,0 +1,118 @@
+"""Results as Markdown, for a pull request, a wiki page or a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
+from assay.report.facts import flat
+from assay.report.headline import headline_of
+from assay.report.numbers import NOTHING, decimals_of, name_with_unit, show, show_count, show_statistics
+from assay.report.wording import (
+    MEANING,
+    WORDS_IN_ORDER,
+    check_sentence,
+    failed,
+    failure_of,
+    gate_word,
+    job_count,
+    job_labels,
+    one_line,
+    unmeasured_sentence,
+    verdict_counts,
+    verdict_word,
+)
+
+_SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]|~#"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"})
+_HEAD = ("job", "metric", "median", "interval", "±", "p99", "runs×samples", "verdict")
+
+
+def render_markdown(record: CampaignRecord) -> str:
+    """Write a campaign as a Markdown report: table, reasons to doubt, environment."""
+    labels = job_labels(record)
+    blocks = (
+        [f"# {escape(record.benchmark)}"],
+        _head(record),
+        _table(_HEAD, [row for job in record.jobs for row in _rows(job, labels[job.job])]),
+        _section("Reasons to doubt", [line for job in record.jobs for line in _doubts(job, labels[job.job])]),
+        _section("What the verdicts mean", _meanings(record)),
+        *_environments(record, labels),
+    )
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def escape(text: str) -> str:
+    """Text that Markdown shows as it is: one line, no markup, no table border."""
+    return one_line(text).translate(_SPECIAL)
+
+
+def _head(record: CampaignRecord) -> list[str]:
+    made = f" by assay {escape(record.assay_version)}" if record.assay_version else ""
+    when = f"Campaign {_code(record.campaign)}, {escape(record.created_at)}{made}."
+    return [f"{when} {job_count(record)}: {verdict_counts(record)}."]
+
+
+def _code(text: str) -> str:
+    return f"`{one_line(text).replace('`', chr(39))}`"
+
+
+def _rows(job: MultiRunJobResult, label: str) -> list[tuple[str, ...]]:
+    names = headline_of(job) if job.state == "done" else ()
+    if not names:
+        return [(escape(label), *[NOTHING] * 6, _verdict(job))]
+    return [(escape(label), *_numbers(name, job.metrics[name]), _verdict(job)) for name in names]
+
+
+def _numbers(name: str, stats: MetricStatistics) -> tuple[str, ...]:
+    shown = show_statistics(stats)
+    p99, count = show(stats.p99, decimals_of(stats)), show_count(stats.runs, stats.count)
+    metric = escape(name_with_unit(name, stats.unit))
+    return (metric, shown.median, escape(shown.interval), shown.spread, p99, count)
+
+
+def _verdict(job: MultiRunJobResult) -> str:
+    word = verdict_word(job)
+    return word if word == "valid" else f"**{word}**"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    rule = ["---", "---", *["---:"] * (len(head) - 3), "---"]
+    return [f"| {' | '.join(cells)} |" for cells in (head, rule, *rows)]
+
+
+def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
+    lead = f"- **{escape(label)}** ({verdict_word(job)})"
+    if job.state != "done":
+        error = failure_of(job)
+        remedy = f" Try: {escape(error.try_)}" if error and error.try_ else ""
+        return [f"{lead}: {escape(unmeasured_sentence(job))}{remedy}"]
+    checks = [f"{lead}: {escape(check_sentence(check))}" for check in failed(job.checks)]
+    gates = [
+        f"- **{escape(label)}** (objective {gate_word(gate)}): {escape(check_sentence(gate))}"
+        for gate in job.gates
+        if gate.passed is not True
+    ]
+    return checks + gates
+
+
+def _meanings(record: CampaignRecord) -> list[str]:
+    used = {verdict_word(job) for job in record.jobs}
+    return [f"- **{word}**: {MEANING[word]}." for word in WORDS_IN_ORDER if word in used]
+
+
+def _section(title: str, lines: list[str]) -> list[str]:
+    return [f"## {title}", "", *lines] if lines else []
+
+
+def _environments(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
+    """One block per distinct environment, naming the jobs that ran in it."""
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for job in record.jobs:
+        groups.setdefault(tuple(flat(job.environment)), []).append(labels[job.job])
+    several = len(groups) > 1
+    return [_environment(pairs, names if several else ()) for pairs, names in groups.items() if pairs]
+
+
+def _environment(pairs: Iterable[tuple[str, str]], names: Sequence[str]) -> list[str]:
+    title = f"Environment of {', '.join(map(escape, names))}" if names else "Environment"
+    return _section(title, ["| fact | value |", "| --- | --- |", *(f"| {_code(k)} | {escape(v)} |" for k, v in pairs)])

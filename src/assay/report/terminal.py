@@ -1,0 +1,126 @@
+"""Results on a terminal: a narrow, aligned table that can be searched line by line, and the doubts below it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
+from assay.report.colour import paint
+from assay.report.comparison import render_comparison
+from assay.report.detail import render_job
+from assay.report.grid import Column, lay_out, pad
+from assay.report.headline import headline_of
+from assay.report.live import LiveView, PlainView, SilentView, View, view_for
+from assay.report.numbers import (
+    NOTHING,
+    decimals_of,
+    name_with_unit,
+    show,
+    show_count,
+    show_statistics,
+    tail_needs,
+)
+from assay.report.wording import (
+    check_sentence,
+    failed,
+    failure_of,
+    gate_word,
+    job_count,
+    job_labels,
+    one_line,
+    unmeasured_sentence,
+    verdict_counts,
+    verdict_word,
+)
+
+__all__ = [
+    "LiveView",
+    "PlainView",
+    "SilentView",
+    "View",
+    "paint",
+    "render_comparison",
+    "render_job",
+    "render_table",
+    "view_for",
+]
+
+WIDTH = 100  # columns of a table when nobody says how wide the terminal is
+
+_COLUMNS = (
+    Column("job", flexible=True),
+    Column("metric", flexible=True),
+    Column("median", right=True),
+    Column("95 % interval", right=True),
+    Column("±", right=True, expendable=1),
+    Column("p99", right=True, expendable=2),
+    Column("runs×samples", right=True, expendable=3),
+    Column("verdict"),
+)
+
+
+def render_table(record: CampaignRecord, *, width: int | None = None, colour: bool = False) -> str:
+    """Write a campaign as a plain table, one line per job and headline metric, with its doubts below.
+
+    No line of the table is wider than `width` (100 when left out). The sentences below it are one line
+    each and are never cut: a reason that is cut off is no reason.
+    """
+    labels = job_labels(record)
+    rows = [row for job in record.jobs for row in _rows(job, labels[job.job])]
+    table = lay_out(_titled(record), rows, width or WIDTH) if rows else []
+    doubts = [line for job in record.jobs for line in _doubts(job, labels[job.job])]
+    blocks = (table, [*doubts, *_footnotes(record)], [f"{job_count(record)}: {verdict_counts(record)}"])
+    text = "\n\n".join("\n".join(block) for block in blocks if block)
+    return paint(text) if colour else text
+
+
+def _titled(record: CampaignRecord) -> Sequence[Column]:
+    """The columns, with the promise of the intervals in the title as they really are."""
+    levels = {s.interval.level for job in record.jobs for s in job.metrics.values() if s.interval}
+    title = f"{levels.pop() * 100:g} % interval" if len(levels) == 1 else "interval"
+    return [Column(title, right=True) if column.title == "95 % interval" else column for column in _COLUMNS]
+
+
+def _rows(job: MultiRunJobResult, label: str) -> list[tuple[str, ...]]:
+    names = headline_of(job) if job.state == "done" else ()
+    if not names:
+        return [(label, *[NOTHING] * 6, verdict_word(job))]
+    return [_row(label, name, job.metrics[name], verdict_word(job)) for name in names]
+
+
+def _row(label: str, name: str, stats: MetricStatistics, verdict: str) -> tuple[str, ...]:
+    shown = show_statistics(stats)
+    p99 = show(stats.p99, decimals_of(stats))
+    count = show_count(stats.runs, stats.count)
+    metric = one_line(name_with_unit(name, stats.unit))
+    return (label, metric, shown.median, shown.interval, shown.spread, p99, count, verdict)
+
+
+def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
+    word = verdict_word(job)
+    if job.state == "failed":
+        error = failure_of(job)
+        lines = [unmeasured_sentence(job)]
+        lines += [one_line(f"try: {error.try_}")] if error and error.try_ else []
+        return [_doubt("failed", label, line) for line in lines]
+    doubts = [_doubt(word, label, check_sentence(check)) for check in failed(job.checks)]
+    gates = [
+        _doubt("gate", label, f"{gate_word(gate)}: {check_sentence(gate)}")
+        for gate in job.gates
+        if gate.passed is not True
+    ]
+    return doubts + gates
+
+
+def _doubt(word: str, label: str, sentence: str) -> str:
+    return f"{pad(word, 7)}  {label}: {sentence}"
+
+
+def _footnotes(record: CampaignRecord) -> list[str]:
+    shown = [job.metrics[name] for job in record.jobs if job.state == "done" for name in headline_of(job)]
+    notes = []
+    if any(stats.p99 is None for stats in shown):
+        notes.append(f"p99 is {NOTHING} where too few samples back it: {tail_needs('p99')}")
+    if any(stats.interval is None for stats in shown):
+        notes.append("±? means that the doubt is unknown: the interval comes from the spread between runs")
+    return notes

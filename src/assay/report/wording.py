@@ -1,0 +1,179 @@
+"""Words that every form of report shares: job labels, verdicts, sentences about what went wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from pydantic import JsonValue
+
+from assay.analyse.records import CampaignRecord, Check, MultiRunJobResult
+from assay.report.headline import section
+from assay.run.records import Failure, SingleRunResult
+
+WORDS_IN_ORDER = ("valid", "suspect", "invalid", "failed", "cancelled", "running", "pending", "not judged")
+
+MEANING = {
+    "valid": "every check that could be made passed",
+    "suspect": "measured, but at least one check gives a reason to doubt the numbers",
+    "invalid": "measured, but a check shows that the numbers do not mean what they seem to",
+    "failed": "could not be measured; there are no numbers",
+    "cancelled": "stopped before it was measured",
+    "running": "being measured",
+    "pending": "not started",
+    "not judged": "finished without a verdict",
+}
+
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b.|[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_PATH_LIKE = re.compile(r"[^\s/\\]+[/\\]")
+
+
+def one_line(text: str) -> str:
+    """Text that cannot break a line or steer a terminal: control characters become spaces."""
+    return " ".join(_CONTROL.sub(" ", text).split())
+
+
+def verdict_word(result: MultiRunJobResult) -> str:
+    """The one word that says what became of a job."""
+    if result.state != "done":
+        return result.state
+    return result.verdict or "not judged"
+
+
+def verdict_counts(record: CampaignRecord) -> str:
+    """How many jobs have which verdict: `2 valid, 1 suspect, 1 failed`."""
+    counts = Counter(verdict_word(job) for job in record.jobs)
+    return ", ".join(f"{counts[word]} {word}" for word in WORDS_IN_ORDER if counts[word]) or "no jobs"
+
+
+def job_count(record: CampaignRecord) -> str:
+    """How many jobs there are, in words."""
+    return f"{len(record.jobs)} job{'' if len(record.jobs) == 1 else 's'}"
+
+
+def job_label(point: Mapping[str, JsonValue], definition: Mapping[str, JsonValue], *, full: bool = False) -> str:
+    """A short name for a job: its point of the matrix, or what it measures when there is no matrix."""
+    if not point:
+        return _subject(definition)
+    names = _short_names(tuple(point))
+    parts = ((path if full else names[path], _value(value, full=full)) for path, value in point.items())
+    # What is measured needs no name before it: `squeezenet batch=8` says enough.
+    return " ".join(value if name in ("model", "command") else f"{name}={value}" for name, value in parts)
+
+
+def job_labels(record: CampaignRecord) -> dict[str, str]:
+    """A label for each job by its id; longer ones where the short ones would not tell jobs apart."""
+    candidates: tuple[Callable[[MultiRunJobResult], str], ...] = (
+        lambda job: job_label(job.point, job.definition),
+        lambda job: f"{job_label(job.point, job.definition)} on {machine_name(job) or 'unknown machine'}",
+        lambda job: job_label(job.point, job.definition, full=True),
+    )
+    for label in candidates:
+        labels = {job.job: label(job) for job in record.jobs}
+        if len(set(labels.values())) == len(record.jobs):
+            return labels
+    return {job.job: f"#{job.index} {job_label(job.point, job.definition)}" for job in record.jobs}
+
+
+def machine(result: MultiRunJobResult) -> Mapping[str, JsonValue]:
+    """What is known about the machine that a job ran on."""
+    return section(result.environment, "machine")
+
+
+def machine_name(result: MultiRunJobResult) -> str:
+    """The name of the machine that a job ran on, empty when it is unknown."""
+    return one_line(str(machine(result).get("name") or ""))
+
+
+def machine_sentence(result: MultiRunJobResult) -> str:
+    """One line about the machine: name, processor, memory, graphics, system."""
+    known = machine(result)
+    memory = known.get("memory_bytes")
+    cores = known.get("cores")
+    system = " ".join(str(known[key]) for key in ("os", "os_version") if known.get(key))
+    parts = (
+        known.get("name"),
+        known.get("cpu") or known.get("soc"),
+        f"{cores} cores" if cores else None,
+        f"{memory / 2**30:.0f} GB" if isinstance(memory, int | float) else None,
+        known.get("gpu"),
+        system,
+    )
+    return one_line(" · ".join(str(part) for part in parts if part))
+
+
+def failed(checks: Iterable[Check]) -> tuple[Check, ...]:
+    """The checks that did not pass."""
+    return tuple(check for check in checks if check.passed is False)
+
+
+def check_sentence(check: Check) -> str:
+    """A check as one line: its name, then what it found."""
+    return one_line(f"{check.name}: {check.detail}")
+
+
+def gate_word(gate: Check) -> str:
+    """What became of an objective, in words; not measured is neither met nor missed."""
+    return {True: "met", False: "missed", None: "cannot tell"}[gate.passed]
+
+
+def failure_sentence(error: Failure) -> str:
+    """Why a job or run failed, as one line with its code, phase and evidence."""
+    where = f" in {error.phase}" if error.phase else ""
+    evidence = [
+        f"signal {error.signal}" if error.signal else "",
+        f"exit code {error.exit_code}" if error.exit_code is not None else "",
+        f"memory {error.memory_mb:,.0f} MB" if error.memory_mb is not None else "",
+    ]
+    told = ", ".join(part for part in evidence if part)
+    return one_line(f"error[{error.code}]{where}: {error.message}{f' ({told})' if told else ''}")
+
+
+def failure_of(result: MultiRunJobResult) -> Failure | None:
+    """Why a job has no numbers: its own error, or that of its first failed run."""
+    return result.error or next((run.error for run in result.runs if run.error), None)
+
+
+def unmeasured_sentence(result: MultiRunJobResult) -> str:
+    """Why a job that should have numbers has none."""
+    error = failure_of(result)
+    if error:
+        return failure_sentence(error)
+    return "no reason was recorded" if result.state == "failed" else MEANING[verdict_word(result)]
+
+
+def others_share(run: SingleRunResult) -> str | None:
+    """How much of the machine's processor time other programs took while the clock ran; None when not known."""
+    window = run.window
+    if window is None or window.others_cpu_s is None or window.wall_s <= 0 or not window.cores:
+        return None
+    return f"{100 * window.others_cpu_s / (window.wall_s * window.cores):.1f} %"
+
+
+def _short_names(paths: Sequence[str]) -> dict[str, str]:
+    last = Counter(path.rpartition(".")[2] for path in paths)
+    return {path: tail if last[tail := path.rpartition(".")[2]] == 1 else path for path in paths}
+
+
+def _subject(definition: Mapping[str, JsonValue]) -> str:
+    target = section(definition, "target")
+    if "command" in target:
+        command = target["command"]
+        words = command.split() if isinstance(command, str) else list(map(str, command or ()))  # type: ignore[arg-type]
+        return one_line(" ".join(base(word) for word in words[:4])) or "command"
+    subject = target.get("model") or target.get("service") or target.get("endpoint") or "job"
+    return one_line(base(str(subject)))
+
+
+def _value(value: JsonValue, *, full: bool) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return one_line(text if full else base(text) if isinstance(value, str) else text) or '""'
+
+
+def base(text: str) -> str:
+    """The last part of a path or URL; other text as it is."""
+    if not _PATH_LIKE.match(text) and not text.startswith(("/", "\\")):
+        return text
+    return re.split(r"[/\\]", text.partition("?")[0].rstrip("/\\"))[-1] or text

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+
+from assay.analyse.records import Comparison, Interval
+from assay.report.terminal import LiveView, PlainView, SilentView, render_comparison, render_job, render_table, view_for
+
+
+def table_of(text: str) -> list[str]:
+    return text.split("\n\n")[0].split("\n")
+
+
+def test_one_line_per_job_with_its_doubt(build):
+    lines = table_of(render_table(build.honest()))
+    assert lines[0].split() == ["job", "metric", "median", "95", "%", "interval", "±", "p99", "runs×samples", "verdict"]
+    assert re.fullmatch(
+        r"batch=1 threads=1 +latency_ms +12\.09 +\[11\.99, 12\.18\] +±0\.8 % +13\.26 +5×906  valid", lines[1]
+    )
+    assert re.fullmatch(r"batch=512 threads=2( +-){6}  failed", lines[3])
+    assert re.fullmatch(r"batch=2 threads=2 +latency_ms +17\.28 +\(one run\) +±\? +- +1×200  suspect", lines[4])
+
+
+def test_doubts_are_told_in_sentences(build):
+    text = render_table(build.honest())
+    assert "suspect  batch=8 threads=2: machine quiet: other programs took 14 %" in text
+    assert "gate     batch=8 threads=2: cannot tell: latency_ms.p99: not backed" in text
+    assert "failed   batch=512 threads=2: error[out-of-memory] in load: the process was killed" in text
+    assert "failed   batch=512 threads=2: try: a smaller workload.batch" in text
+    assert "p99 is - where too few samples back it: p99 needs 662 samples" in text
+    assert text.endswith("4 jobs: 1 valid, 2 suspect, 1 failed")
+
+
+@pytest.mark.parametrize("width", [30, 50, 60, 72, 80, 100, 140])
+@pytest.mark.parametrize("kind", ["honest", "hostile"])
+def test_the_table_never_exceeds_its_width(build, width, kind):
+    assert max(map(cell_len, table_of(render_table(getattr(build, kind)(), width=width)))) <= width
+
+
+def test_a_narrow_table_keeps_the_verdict(build):
+    assert table_of(render_table(build.honest(), width=60))[1].endswith("valid")
+
+
+def test_rows_are_aligned_with_wide_letters(build):
+    wide = replace(build.done_job(0), point={"target.model": "模型.onnx"})
+    lines = table_of(render_table(build.campaign(wide, build.suspect_job(1))))
+    assert len({cell_len(line[: line.rindex("  ")]) for line in lines}) == 1
+
+
+def test_hostile_names_cannot_steer_the_terminal(build):
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", render_table(build.hostile()))
+
+
+def test_colour_only_repeats_words(build):
+    painted = render_table(build.honest(), colour=True)
+    assert "\x1b[33msuspect\x1b[0m" in painted
+    assert re.sub(r"\x1b\[[0-9;]*m", "", painted) == render_table(build.honest())
+
+
+def test_a_job_in_full(build):
+    text = render_job(build.suspect_job())
+    for part in ("FAILED    machine quiet", "passed    enough samples", "not told  clocks not throttled",
+                 "not measured", "cold start", "machine.cpu", "onnxruntime", "workload.batch"):  # fmt: skip
+        assert part in text
+    assert text.index("FAILED") < text.index("not told") < text.index("passed    ")
+
+
+def test_a_failed_job_in_full_has_reasons_and_no_numbers(build):
+    text = render_job(build.failed_job())
+    assert "why      error[out-of-memory]" in text
+    assert "try      a smaller" in text
+    assert "log      killed" in text
+    assert "\nmetrics" not in text
+
+
+def comparison(**changes) -> Comparison:
+    ends = Interval(209, 215, 0.95, ""), Interval(217, 225, 0.95, ""), Interval(0.021, 0.064, 0.95, "")
+    return replace(Comparison("ttft_ms", "ms", "lower", 212, 221, *ends, "worse"), **changes)
+
+
+def test_comparison_says_change_with_interval_and_reason():
+    unsure = comparison(answer="cannot tell", because=("5 more pairs needed",))
+    lines = render_comparison({"": [comparison(), unsure]}, a="main", b="branch", notes=["8 pairs"]).split("\n")
+    assert lines[0].split() == ["metric", "main", "branch", "change", "verdict"]
+    assert re.fullmatch(r"ttft_ms +212\.0 ±3\.0 +221\.0 ±4\.0 +\+4\.2 % \[\+2\.1, \+6\.4\]  worse", lines[1])
+    assert lines[2].endswith("cannot tell: 5 more pairs needed")
+    assert lines[3] == "8 pairs"
+
+
+def test_comparison_without_intervals_says_so():
+    bare = comparison(a_interval=None, b_interval=None, change=None, answer="cannot tell", because=())
+    line = render_comparison({"batch=1": [bare]}).split("\n")[1]
+    assert re.fullmatch(
+        r"batch=1 +ttft_ms +212\.0 ±\? +221\.0 ±\? +\+4\.2 % \[unknown\]  cannot tell: no reason was recorded", line
+    )
+
+
+KILLED = (
+    "error[out-of-memory] in load: the process was killed while it loaded the model "
+    "(signal SIGKILL, memory 15,211 MB)"
+)
+
+
+def play(view, build) -> None:
+    view.campaign("c-1", 2, 10, "on bench-03")
+    view.job("c-1-job-0", "batch=1 [red]x", 0, 2)
+    view.run(0, 5)
+    view.phase("measure")
+    view.progress(0.5, "latency 12 ms")
+    view.run_done(build.done_job().runs[0])
+    view.job_done(build.suspect_job())
+    view.run_done(build.failed_job().runs[0])
+    view.job_done(build.failed_job())
+    view.note("one\nnote")
+    view.close()
+
+
+def test_the_plain_view_writes_one_line_per_event(build):
+    out = io.StringIO()
+    play(PlainView(out), build)
+    assert out.getvalue().splitlines() == [
+        "campaign  c-1: 2 jobs, 10 runs · on bench-03",
+        "job       1/2 batch=1 [red]x (c-1-job-0)",
+        "run       1/5 batch=1 [red]x: ok in 4.5 s, 900 samples",
+        "done      batch=1 [red]x: suspect: latency_ms 47.39 ±0.6 % (failed: machine quiet)",
+        f"run       1/5 batch=1 [red]x: {KILLED}",
+        f"done      batch=1 [red]x: failed: {KILLED}",
+        "note      one note",
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_live_view_leaves_the_finished_jobs_as_lines(build):
+    out = Terminal()
+    play(LiveView(out), build)
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
+    assert "done      batch=1 [red]x: suspect: latency_ms 47.39 ±0.6 %" in plain
+    assert "note      one note" in plain
+
+
+def test_the_view_fits_its_stream():
+    assert isinstance(view_for(text=True, stream=Terminal()), LiveView)
+    assert isinstance(view_for(text=False, stream=Terminal()), PlainView)
+    assert isinstance(view_for(text=True, stream=io.StringIO()), PlainView)
+    assert isinstance(view_for(text=True, quiet=True, stream=Terminal()), SilentView)
+
+
+def test_the_silent_view_is_silent(build, capsys):
+    play(SilentView(), build)
+    assert capsys.readouterr() == ("", "")
