@@ -222,9 +222,7 @@ class _Campaign:
         except MeasureError as problem:
             if problem.problem.code in ("store", "samples", "disk"):
                 raise  # results cannot be kept: going on would lose more
-            outcome = refusal(problem, self.clock.utc())
-            self.view.run_done(outcome.result)
-            return (outcome,)
+            return (refusal(problem, self.clock.utc()),)
         return ()
 
     def _execute(self, job: Job) -> None:

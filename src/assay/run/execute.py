@@ -161,7 +161,7 @@ def _failure(job: Job, ended: Ended, report: ChildReport | None, tail: tuple[str
         phase=ended.phase,
         exit_code=ended.exit_code,
         signal=ended.signal_name,
-        peak_rss_mb=ended.peak_rss_mb,
+        memory_mb=ended.memory_mb,
         log_tail=tail,
         try_="the last lines it wrote are kept with this run",
     )
@@ -171,10 +171,11 @@ def _failure(job: Job, ended: Ended, report: ChildReport | None, tail: tuple[str
                        try_="raise measure.timeout, or find out why it hangs")  # fmt: skip
     if report is not None and report.refusal is not None:
         said = report.refusal
-        return replace(evidence, code=said.code, message=said.message, signal=None, try_=said.try_)
+        # The child ended in good order and said why: its exit code and its own memory explain nothing.
+        return replace(evidence, code=said.code, message=said.message, exit_code=None, memory_mb=None, try_=said.try_)
     if ended.signal_name is None:
         return evidence
-    peak = f" at {ended.peak_rss_mb:.0f} MB" if ended.peak_rss_mb is not None else ""
+    peak = f" at {ended.memory_mb:.0f} MB" if ended.memory_mb is not None else ""
     if ended.signal_name == "SIGKILL" and ended.oom_kills:
         return replace(evidence, code="out-of-memory", try_="use a smaller batch or a machine with more memory",
                        message=f"the kernel killed it for memory{peak}, in phase {ended.phase}")  # fmt: skip

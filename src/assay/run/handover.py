@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,8 +50,8 @@ def leave(folder: Path, measured: Measured, phases: Mapping[str, float]) -> None
         folder,
         ChildReport(
             phases=dict(phases),
-            metrics=measured.metrics,
-            absent=measured.absent,
+            metrics={name: value for name, value in measured.metrics.items() if math.isfinite(value)},
+            absent={**measured.absent, **_not_finite(measured.metrics)},
             facts=measured.facts,
             device=measured.device,
             window=measured.window,
@@ -78,6 +79,11 @@ def take(folder: Path) -> tuple[ChildReport, tuple[SampleSet, ...]] | None:
             for index, (metric, phase) in enumerate(report.columns)
         )
     return report, samples
+
+
+def _not_finite(metrics: Mapping[str, float]) -> dict[str, str]:
+    """A number that is none has no place among the measured ones."""
+    return {name: f"came out as {value}" for name, value in metrics.items() if not math.isfinite(value)}
 
 
 def _write(folder: Path, report: ChildReport) -> None:

@@ -46,7 +46,7 @@ class Ended:
     exit_code: int  # negative: killed by that signal
     timed_out: bool
     phase: str  # the last one it entered
-    peak_rss_mb: float | None
+    memory_mb: float | None  # its high-water mark, or that of its whole tree at the moment we ended it
     oom_kills: int  # processes that the kernel killed for memory meanwhile
     stragglers: int  # processes it left behind, ended by us
 
@@ -72,11 +72,10 @@ def launch(order: Order, *, timeout_s: float, clock: Clock, watch: Watch) -> End
             kill_tree(process.pid, tag)
             _reap(process)
             raise
-        if timed_out:
-            kill_tree(process.pid, tag)
+        at_death = kill_tree(process.pid, tag) if timed_out else None
         exit_code, peak = _reap(process)
     stragglers = sweep(tag)
-    return Ended(exit_code, timed_out, phase, peak, max(0, _oom_kills() - oom_before), stragglers)
+    return Ended(exit_code, timed_out, phase, at_death or peak, max(0, _oom_kills() - oom_before), stragglers)
 
 
 def log_tail(scratch: Path, lines: int = TAIL_LINES) -> tuple[str, ...]:

@@ -13,17 +13,23 @@ TAG_VARIABLE = "ASSAY_RUN_TAG"
 _GRACE_S = 3.0
 
 
-def kill_tree(root: int, tag: str, *, spare: int | None = None) -> int:
-    """End a process, its group, its descendants and everything that carries its tag; return how many there were."""
+def kill_tree(root: int, tag: str, *, spare: int | None = None) -> float:
+    """End a process, its group, its descendants and everything that carries its tag.
+
+    Returns:
+        The resident memory of all of them in MB, just before their end.
+    """
     victims = {process.pid: process for process in (*_descendants(root), *_tagged(tag))}
     victims.pop(spare or -1, None)
     victims.pop(os.getpid(), None)
+    resident_mb = sum(_resident_mb(process) for process in victims.values())
     if spare is None:
         _kill_group(root)
     for process in victims.values():
         _kill(process)
-    psutil.wait_procs(list(victims.values()), timeout=_GRACE_S)
-    return len(victims)
+    # The root is its parent's to reap, with its resource usage: waiting for it here would take that away.
+    psutil.wait_procs([process for pid, process in victims.items() if pid != root], timeout=_GRACE_S)
+    return resident_mb
 
 
 def sweep(tag: str) -> int:
@@ -73,6 +79,13 @@ def _status(process: psutil.Process) -> str:
         return str(process.status())
     except psutil.Error:
         return str(psutil.STATUS_DEAD)
+
+
+def _resident_mb(process: psutil.Process) -> float:
+    try:
+        return float(process.memory_info().rss) / 1e6
+    except psutil.Error:
+        return 0.0
 
 
 def _kill(process: psutil.Process) -> None:

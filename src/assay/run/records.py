@@ -64,7 +64,7 @@ class Failure:
     phase: str = ""
     exit_code: int | None = None
     signal: str | None = None
-    peak_rss_mb: float | None = None
+    memory_mb: float | None = None  # at its end: the kernel's high-water mark, or the tree's when we ended it
     log_tail: tuple[str, ...] = ()
     try_: str = ""
 

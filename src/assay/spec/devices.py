@@ -25,6 +25,15 @@ _ALIASES = {
 
 DEVICES = ("cpu", "cuda", "tensorrt", "directml", "openvino", "coreml", "coreml-gpu", "coreml-ane")
 
+# What gives a machine a device that it lacks.
+INSTALL = {
+    "cuda": "pip install onnxruntime-gpu (in place of onnxruntime), with an NVIDIA driver and CUDA 12",
+    "tensorrt": "pip install onnxruntime-gpu (in place of onnxruntime) and tensorrt, with an NVIDIA driver",
+    "directml": "pip install onnxruntime-directml (in place of onnxruntime), on Windows",
+    "openvino": "pip install onnxruntime-openvino (in place of onnxruntime)",
+    "coreml": "pip install onnxruntime on macOS; its wheels there hold the CoreML provider",
+}
+
 _INDEXED = re.compile(r"^(?P<device>.+?):(?P<index>\d+)$")
 
 

@@ -8,6 +8,8 @@ from assay.errors import MeasureError
 from assay.place.engines import Execute
 from assay.place.needs import Profile, missing
 from assay.plan.job import Job
+from assay.spec.devices import INSTALL, split_index
+from assay.spec.target import ModelTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,13 @@ class LocalEngine:
             raise MeasureError(
                 f"this machine cannot take the job: {'; '.join(lacking)}",
                 code=code,
-                try_="run it on a machine that has this, or install what is missing",
+                try_=f"run it on a machine that has this, or {_remedy(job)}",
             )
         self.execute(job)
+
+
+def _remedy(job: Job) -> str:
+    target = job.definition.target
+    if not isinstance(target, ModelTarget):
+        return "lower the needs"
+    return INSTALL.get(split_index(target.device)[0].partition("-")[0], "pip install 'assay[onnx]'")
