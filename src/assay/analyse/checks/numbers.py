@@ -1,0 +1,174 @@
+"""Checks of the numbers themselves: are there enough of them, are they level, do they agree."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from assay.analyse.checks.evidence import NOTHING_MEASURED, Evidence, Finding
+from assay.analyse.intervals import median_interval_of_run, relative_half_width
+from assay.analyse.percentiles import TAILS, samples_needed
+from assay.analyse.records import MetricStatistics
+from assay.analyse.steadiness import Drift, drift
+from assay.analyse.words import count, listed, percent
+
+# Two runs can agree by luck; three is the smallest number whose spread means something.
+MIN_RUNS = 3
+# A level run is taken for a drifting one at most once in thirty times, so one run of five may be chance.
+_DRIFTING_RUNS = 0.2
+
+
+def something_measured(evidence: Evidence) -> Finding:
+    """Whether there is any number at all that answers the job's question."""
+    values = sum(evidence.metrics[name].count for name in evidence.headline)
+    if values:
+        return True, f"{listed(evidence.headline)} has {count(values, 'value')}"
+    return False, "no run gave a finite value of the metric that this job is about"
+
+
+def enough_runs(evidence: Evidence) -> Finding:
+    """Whether there are enough runs for their spread to mean something."""
+    good = len(evidence.good)
+    if good < MIN_RUNS:
+        return False, f"{count(good, 'run')} gave numbers; the spread between runs needs {MIN_RUNS} or more"
+    return True, f"{count(good, 'run')} gave numbers"
+
+
+def enough_samples(evidence: Evidence) -> Finding:
+    """Whether each run's own median is known as closely as the file asks."""
+    if evidence.is_program:
+        return None, "a program decides by itself how many values it reports; the runs are what is counted"
+    measured = {key: values for key, values in evidence.measured().items() if values.size}
+    if not measured:
+        return None, "no samples were taken inside the runs"
+    wanted = evidence.job.definition.measure.until.samples
+    if wanted is not None:
+        fewest = min(values.size for values in measured.values())
+        return fewest >= wanted, f"every run took at least {count(fewest, 'sample')}; {wanted:,} were asked for"
+    return _medians_known(evidence)
+
+
+def _medians_known(evidence: Evidence) -> Finding:
+    """Compare the widest interval of a run's median with the one that the file asks for."""
+    target = evidence.job.definition.measure.until.interval
+    widths: dict[tuple[int, str], float] = {}
+    for (run, metric), values in evidence.measured().items():
+        interval = median_interval_of_run(values)
+        if interval is None:
+            need = "too few to say how well its median is known"
+            return False, f"run {run} took {count(values.size, 'sample')} of {metric}, {need}"
+        widths[run, metric] = relative_half_width(interval, float(np.median(values)))
+    run, metric = max(widths, key=lambda key: widths[key])
+    known = f"{metric} is known to ±{percent(widths[run, metric])} or better inside every run"
+    if widths[run, metric] <= target:
+        return True, f"the median of {known}"
+    worst = f"in run {run} the median of {metric} is known only to ±{percent(widths[run, metric])}"
+    return False, f"{worst}; ±{percent(target)} was asked for, so measure longer"
+
+
+def warm_up_over(evidence: Evidence) -> Finding:
+    """Whether the warm-up ended because times were level, and not because its time was up."""
+    seen = {run.run_id: run.facts.get("warmup") for run in evidence.good}
+    told = {run: fact.get("steady") for run, fact in seen.items() if isinstance(fact, dict)}
+    detected = {run: steady for run, steady in told.items() if isinstance(steady, bool)}
+    if not detected:
+        return None, "how long to warm up was not decided from the times, so they cannot tell whether it was enough"
+    early = [str(run) for run, steady in detected.items() if not steady]
+    if early:
+        ended = f"in {len(early)} of {count(len(detected), 'run')} ({listed(early)})"
+        return False, f"{ended} the warm-up used up its time before the times were shown to be level"
+    return True, f"times were level at the end of the warm-up in all {count(len(detected), 'run')}"
+
+
+def steady_state(evidence: Evidence) -> Finding:
+    """Whether the level of the samples stayed where it was while they were taken."""
+    drifts = {key: drift(values) for key, values in evidence.measured().items()}
+    told = {key: one for key, one in drifts.items() if one.steady is not None}
+    if not told:
+        return None, next((one.detail for one in drifts.values()), "there are no samples in which to see a drift")
+    run, metric = max(told, key=lambda key: (not told[key].steady, abs(told[key].share)))
+    worst = f"{metric} in run {run}: {told[run, metric].detail}"
+    if evidence.is_program:
+        return None, f"not judged, since a program may report what should move; {worst}"
+    return _few_drift(told, worst)
+
+
+def _few_drift(told: dict[tuple[int, str], Drift], worst: str) -> Finding:
+    runs = {run for run, _ in told}
+    drifting = {run for (run, _), one in told.items() if not one.steady}
+    if len(drifting) > _DRIFTING_RUNS * len(runs):
+        return False, f"{len(drifting)} of {count(len(runs), 'run')} drifted while they were measured; {worst}"
+    return True, f"{len(runs - drifting)} of {count(len(runs), 'run')} were level; the largest shift is {worst}"
+
+
+def interval_narrow(evidence: Evidence) -> Finding:
+    """Whether runs agree as closely as the file asks."""
+    target = evidence.job.definition.measure.interval
+    spread = {name: _width_between_runs(evidence.metrics[name]) for name in evidence.headline}
+    known = {name: width for name, width in spread.items() if width is not None}
+    if not spread:
+        return NOTHING_MEASURED
+    if not known:
+        return None, "one run has no spread between runs"
+    name = max(known, key=lambda key: known[key])
+    width = f"between runs {name} is known to ±{percent(known[name])}"
+    if known[name] <= target:
+        return True, f"{width}, within the ±{percent(target)} that was asked for"
+    return False, f"{width}; ±{percent(target)} was asked for, so add runs or find what differs between them"
+
+
+def _width_between_runs(stats: MetricStatistics) -> float | None:
+    interval = stats.interval
+    return None if interval is None else relative_half_width(interval, (interval.low + interval.high) / 2)
+
+
+def tail_backed(evidence: Evidence) -> Finding:
+    """Whether the percentiles that somebody relies on are backed by the number of samples."""
+    relied = [name.rsplit(".", 1) for name in evidence.job.definition.objective]
+    for metric, statistic in relied:
+        stats = evidence.metrics.get(metric)
+        if stats is not None and statistic in TAILS and getattr(stats, statistic) is None:
+            needed = samples_needed(TAILS[statistic])
+            return (
+                False,
+                f"the objective names {metric}.{statistic}, which needs {needed:,} samples; {stats.count:,} were taken",
+            )
+    if not evidence.headline:
+        return NOTHING_MEASURED
+    return _highest_given(evidence)
+
+
+def _highest_given(evidence: Evidence) -> Finding:
+    """Name the highest percentile that is given and, with its price, the next one that is not."""
+    # The metric with samples tells the tail; a number of the whole run has none.
+    stats = max(evidence.metrics.items(), key=lambda item: item[1].count)
+    name, n = stats[0], stats[1].count
+    given = [key for key, p in TAILS.items() if n >= samples_needed(p)]
+    missing = [key for key in TAILS if key not in given]
+    rest = f"{missing[0]} is left out, since it needs {samples_needed(TAILS[missing[0]]):,}" if missing else ""
+    if not given:
+        return None, f"no percentile above the median is given: {count(n, 'value')} of {name}; {rest}"
+    return True, "; ".join(filter(None, (f"{count(n, 'sample')} of {name} back {given[-1]}", rest)))
+
+
+def errors_few(evidence: Evidence) -> Finding:
+    """Whether no more runs and values failed than the file tolerates."""
+    limit = evidence.job.definition.measure.errors
+    total = max(len(evidence.runs), 1)
+    failed = len(evidence.runs) - len(evidence.good)
+    runs = f"{failed} of {count(total, 'run')} failed"
+    if not evidence.runs or failed / total > limit:
+        return False, f"{runs}; {percent(limit)} is tolerated" if evidence.runs else "no run was made"
+    bad, values = _not_finite(evidence)
+    if bad > limit * values:
+        return False, f"{bad:,} of {count(values, 'value')} are not finite numbers; {percent(limit)} is tolerated"
+    return True, runs
+
+
+def _not_finite(evidence: Evidence) -> tuple[int, int]:
+    """How many values of the runs are NaN or infinite, and how many values there are."""
+    of_runs = [value for run in evidence.good for value in run.metrics.values()]
+    sampled = list(evidence.values().values())
+    bad = sum(not math.isfinite(value) for value in of_runs) + sum(int((~np.isfinite(one)).sum()) for one in sampled)
+    return bad, len(of_runs) + sum(one.size for one in sampled)

@@ -1,0 +1,74 @@
+"""Two jobs or two campaigns: which belong together, and what all their common metrics say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+from assay.analyse.compare.likeness import not_comparable, unusable
+from assay.analyse.compare.metric import compare_metric
+from assay.analyse.intervals import LEVEL
+from assay.analyse.records import CampaignRecord, Comparison, MultiRunJobResult
+
+Pair = tuple[MultiRunJobResult, MultiRunJobResult]
+
+
+def compare_jobs(
+    a: MultiRunJobResult,
+    b: MultiRunJobResult,
+    *,
+    level: float = LEVEL,
+    smallest: float = 0.0,
+    anyway: bool = False,
+) -> tuple[Comparison, ...]:
+    """Compare every metric that both jobs have.
+
+    Where the two must not be compared, each answer is "cannot tell" with the reasons; the figures stay.
+
+    Args:
+        a: The measure.
+        b: What is judged.
+        level: The promise of each interval.
+        smallest: The smallest relative change that is of interest.
+        anyway: Whether the difference between the jobs is what is asked about (two machines, two settings);
+            only unusable results are then refused.
+    """
+    reasons = unusable(a, b) if anyway else not_comparable(a, b)
+    found = (
+        compare_metric(name, stats, b.metrics[name], level=level, smallest=smallest)
+        for name, stats in a.metrics.items()
+        if name in b.metrics
+    )
+    return tuple(replace(one, answer="cannot tell", because=reasons) if reasons else one for one in found)
+
+
+def pair_jobs(a: CampaignRecord, b: CampaignRecord) -> tuple[Pair, ...]:
+    """The jobs of two campaigns that belong together: by digest, else by point, else the only two."""
+    pairs: list[Pair] = []
+    for key in (_digest, _point):
+        left = [job for job in a.jobs if all(job is not one for one, _ in pairs)]
+        right = [job for job in b.jobs if all(job is not one for _, one in pairs)]
+        pairs += _matched(left, right, key)
+    if not pairs and len(a.jobs) == len(b.jobs) == 1:
+        pairs = [(a.jobs[0], b.jobs[0])]
+    return tuple(sorted(pairs, key=lambda pair: pair[0].index))
+
+
+def _matched(
+    left: list[MultiRunJobResult], right: list[MultiRunJobResult], key: Callable[[MultiRunJobResult], str]
+) -> list[Pair]:
+    """Pair jobs of equal key, each once, in order."""
+    waiting: dict[str, list[MultiRunJobResult]] = {}
+    for job in right:
+        waiting.setdefault(key(job), []).append(job)
+    return [(job, waiting[key(job)].pop(0)) for job in left if key(job) and waiting.get(key(job))]
+
+
+def _digest(job: MultiRunJobResult) -> str:
+    return job.digest
+
+
+def _point(job: MultiRunJobResult) -> str:
+    """The point of the matrix in one spelling; empty for a job without a matrix, which any other would equal."""
+    return json.dumps(job.point, sort_keys=True) if job.point else ""

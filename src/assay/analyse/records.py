@@ -1,0 +1,134 @@
+"""What analysis concludes: statistics with intervals, checks, a verdict; and the result documents built of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import JsonValue
+
+from assay.metrics import Better
+from assay.run.records import Failure, SingleRunResult
+
+Verdict = Literal["valid", "suspect", "invalid"]
+JobState = Literal["pending", "running", "done", "failed", "cancelled"]
+Answer = Literal["better", "worse", "cannot tell"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Where the true value lies, with a promise."""
+
+    low: float
+    high: float
+    level: float  # the promise: how often such an interval holds the truth
+    method: str  # how it was made, in words
+
+    @property
+    def half_width(self) -> float:
+        """Half the distance between the ends."""
+        return (self.high - self.low) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Outlier:
+    """A value far from the others by median and MAD; flagged, never dropped."""
+
+    run: int
+    sample: int | None  # position in the run, None for a number of the whole run
+    value: float
+    score: float  # distance from the median in robust deviations
+
+
+@dataclass(frozen=True, slots=True)
+class MetricStatistics:
+    """All that is said about one metric of one job."""
+
+    unit: str
+    better: Better | None
+    count: int  # finite values
+    mean: float
+    std: float | None  # sample deviation; None for one value
+    median: float
+    min: float
+    max: float
+    mad: float
+    p50: float
+    p90: float | None  # percentiles are None where the sample size does not back them
+    p95: float | None
+    p99: float | None
+    p99_9: float | None
+    interval: Interval | None  # of the median of a run, from the spread between runs; None for one run
+    runs: int  # runs that gave this metric
+    run_values: Mapping[int, float]  # run id → its median
+    outliers: tuple[Outlier, ...] = ()  # the most extreme ones
+    outlier_count: int = 0
+    non_finite: int = 0  # NaN and infinite values, left out of the statistics
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One reason to believe, or not to believe, a result."""
+
+    name: str
+    passed: bool | None  # None: does not apply or could not be told
+    detail: str  # one plain sentence with its figures
+
+
+@dataclass(frozen=True, slots=True)
+class MultiRunJobResult:
+    """Everything known about one job: its runs, their statistics, checks and verdict."""
+
+    job: str
+    digest: str
+    index: int
+    point: Mapping[str, JsonValue]
+    state: JobState
+    verdict: Verdict | None  # None when nothing was measured
+    checks: tuple[Check, ...]
+    gates: tuple[Check, ...]  # objectives of the benchmark file
+    metrics: Mapping[str, MetricStatistics]
+    runs: tuple[SingleRunResult, ...]
+    total_runs: int
+    successful_runs: int
+    failed_runs: int
+    cold_start: Mapping[str, float]  # the numbers of the first run, which found nothing warm
+    environment: Mapping[str, JsonValue]
+    definition: Mapping[str, JsonValue]
+    started_at: str | None = None
+    completed_at: str | None = None
+    error: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What two sets of runs say about one metric."""
+
+    metric: str
+    unit: str
+    better: Better | None
+    a: float  # median over runs
+    b: float
+    a_interval: Interval | None
+    b_interval: Interval | None
+    change: Interval | None  # relative, of b against a, from the between-run spread
+    answer: Answer
+    because: tuple[str, ...] = field(default_factory=tuple)  # one plain sentence per reason
+
+
+RESULT_SCHEMA = "assay.result/1"
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignRecord:
+    """The result document: one submission of a benchmark with all its jobs."""
+
+    campaign: str
+    benchmark: str
+    created_at: str
+    state: str
+    jobs: tuple[MultiRunJobResult, ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    assay_version: str = ""
+    schema: Literal["assay.result/1"] = "assay.result/1"

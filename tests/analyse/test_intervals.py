@@ -1,0 +1,100 @@
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from assay.analyse.intervals import (
+    between_runs,
+    bootstrap_interval,
+    median_interval_of_run,
+    order_statistic_interval,
+    relative_half_width,
+)
+from assay.analyse.records import Interval
+
+FINITE = st.floats(-1e6, 1e6)
+
+
+@pytest.mark.parametrize("values", [[], [1.0]])
+def test_fewer_than_two_runs_have_no_interval(values: list[float]) -> None:
+    assert between_runs(values) is None
+
+
+@given(hnp.arrays(np.float64, st.integers(2, 30), elements=FINITE))
+def test_between_runs_is_the_t_interval_of_scipy(values: np.ndarray) -> None:
+    found = between_runs(values, 0.9)
+    error = float(values.std(ddof=1)) / np.sqrt(values.size)
+    half = stats.t.ppf(0.95, values.size - 1) * error
+    assert found is not None
+    assert found.low == pytest.approx(values.mean() - half, rel=1e-6, abs=1e-6)
+    assert found.high == pytest.approx(values.mean() + half, rel=1e-6, abs=1e-6)
+    assert found.level == 0.9
+
+
+def test_order_statistics_of_a_textbook_example() -> None:
+    # Ranks 6 and 15 of 20 hold the median with 95.9 %; 7 and 14 would hold it with 88.5 % only.
+    found = order_statistic_interval(np.arange(1.0, 21.0), 0.5)
+    assert found is not None
+    assert (found.low, found.high) == (6, 15)
+
+
+@pytest.mark.parametrize(("n", "q"), [(0, 0.5), (5, 0.5), (20, 0.99)])
+def test_too_few_samples_for_a_quantile_have_no_interval(n: int, q: float) -> None:
+    assert order_statistic_interval(np.arange(float(n)), q) is None
+
+
+@given(hnp.arrays(np.float64, st.integers(6, 300), elements=FINITE))
+def test_interval_of_the_median_holds_the_median_of_the_sample(values: np.ndarray) -> None:
+    for found in (order_statistic_interval(values, 0.5), median_interval_of_run(values)):
+        assert found is None or found.low <= np.median(values) <= found.high
+
+
+def test_memory_makes_the_interval_of_the_median_wider() -> None:
+    values = np.random.default_rng(2).standard_normal(2000)
+    shuffled, remembering = median_interval_of_run(values), median_interval_of_run(np.sort(values))
+    assert shuffled is not None
+    assert remembering is None or remembering.half_width > 2 * shuffled.half_width
+
+
+@pytest.mark.parametrize("values", [np.array([]), np.array([3.0]), np.arange(5.0)])
+def test_five_samples_promise_no_median(values: np.ndarray) -> None:
+    assert median_interval_of_run(values) is None
+
+
+def test_equal_durations_have_an_interval_of_no_width() -> None:
+    found = median_interval_of_run(np.full(100, 42, dtype=np.int64))
+    assert found is not None
+    assert found.half_width == 0
+
+
+def test_a_million_durations_take_little_time() -> None:
+    durations = np.random.default_rng(0).integers(900, 1100, 1_000_000)
+    began = time.perf_counter()
+    median_interval_of_run(durations)
+    assert time.perf_counter() - began < 0.5  # 0.02 s on a quiet machine
+
+
+def test_bootstrap_is_repeatable_and_near_the_t_interval() -> None:
+    values = np.random.default_rng(4).normal(10, 1, 40)
+    first, second = (
+        bootstrap_interval(values, lambda drawn: drawn.mean(axis=1), np.random.default_rng(7)) for _ in range(2)
+    )
+    reference = between_runs(values)
+    assert first is not None
+    assert first == second
+    assert reference is not None
+    assert first.half_width == pytest.approx(reference.half_width, rel=0.2)
+    assert bootstrap_interval(values[:1], lambda drawn: drawn.mean(axis=1), np.random.default_rng(7)) is None
+
+
+@pytest.mark.parametrize(("low", "high", "centre", "share"), [(9, 11, 10, 0.1), (-11, -9, -10, 0.1), (0, 0, 0, 0)])
+def test_relative_half_width(low: float, high: float, centre: float, share: float) -> None:
+    assert relative_half_width(Interval(low, high, 0.95, ""), centre) == pytest.approx(share)
+
+
+def test_relative_half_width_around_zero_is_infinite() -> None:
+    assert relative_half_width(Interval(-1, 1, 0.95, ""), 0) == np.inf
