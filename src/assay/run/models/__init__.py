@@ -1,0 +1,18 @@
+"""Model sources: a path, a URL or a built-in name becomes a verified local file.
+
+sources.py   `resolve`, which decides what kind of source it is; local files
+fetch.py     URLs: try, verify, keep
+transfer.py  one HTTP transfer: redirects, ranges, limits
+cache.py     the cache's entries, their locks and their notes
+digest.py    digests of models
+builtin.py   small networks that come with the `onnx` package
+batch.py     gives a network of fixed batch 1 a dynamic batch
+graph.py     the outline of an ONNX file, without its weights
+"""
+
+from __future__ import annotations
+
+from assay.run.models.builtin import BuiltinModel, builtin_models
+from assay.run.models.sources import LocalModel, resolve
+
+__all__ = ["BuiltinModel", "LocalModel", "builtin_models", "resolve"]

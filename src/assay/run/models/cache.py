@@ -1,0 +1,140 @@
+"""Entries of the model cache: the file, its unfinished part, what is known about both, and a lock."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Validator:
+    """What a server said to recognise this version of a file by."""
+
+    etag: str | None = None
+    last_modified: str | None = None
+
+    @property
+    def for_resume(self) -> str | None:
+        """The value for `If-Range`; a weak tag does not promise equal bytes."""
+        strong = self.etag if self.etag and not self.etag.startswith("W/") else None
+        return strong or self.last_modified
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What is known about a cached file."""
+
+    url: str  # without secrets
+    sha256: str
+    size: int
+    fetched_at: str
+    etag: str | None = None
+    last_modified: str | None = None
+
+    @property
+    def validator(self) -> Validator:
+        """What the server said to recognise it by."""
+        return Validator(self.etag, self.last_modified)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of the cache. The cache is ours alone: nothing here is a user's own file."""
+
+    folder: Path
+    name: str  # may hold folders, as names of external weight files may
+
+    @property
+    def file(self) -> Path:
+        """The finished file."""
+        return self.folder / self.name
+
+    @property
+    def part(self) -> Path:
+        """The unfinished file."""
+        return self._beside("part")
+
+    def notes(self) -> Notes | None:
+        """What is known about the finished file, if it is there."""
+        held = _read_json(self._beside("json"))
+        with contextlib.suppress(TypeError):
+            return Notes(**held) if held and self.file.is_file() else None  # type: ignore[arg-type]
+        return None
+
+    def part_size(self) -> int:
+        """Bytes of the unfinished file."""
+        return self.part.stat().st_size if self.part.is_file() else 0
+
+    def part_validator(self) -> Validator:
+        """By what the unfinished file's version is recognised."""
+        held = _read_json(self._beside("part.json")) or {}
+        return Validator(held.get("etag"), held.get("last_modified"))
+
+    def begin(self, validator: Validator) -> None:
+        """Start an unfinished file anew."""
+        self.part.parent.mkdir(parents=True, exist_ok=True)
+        self.part.write_bytes(b"")
+        self._beside("part.json").write_text(json.dumps(asdict(validator)), encoding="utf-8")
+
+    def drop_part(self) -> None:
+        """Remove the unfinished file."""
+        self.part.unlink(missing_ok=True)
+        self._beside("part.json").unlink(missing_ok=True)
+
+    def keep(self, notes: Notes) -> None:
+        """Turn the unfinished file into the finished one, in one step."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        # Notes go first: a file with notes that do not fit it is found out by its digest and fetched again.
+        fresh = self._beside("json.new")
+        fresh.write_text(json.dumps(asdict(notes)), encoding="utf-8")
+        fresh.replace(self._beside("json"))
+        self.part.replace(self.file)
+        self.drop_part()
+
+    def forget(self) -> None:
+        """Remove the finished file from the cache."""
+        self._beside("json").unlink(missing_ok=True)
+        self.file.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold this entry's folder for one process; the system frees it even when the process is killed."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / ".lock").open("a+b") as file:
+            _lock(file.fileno())
+            yield  # closing the file frees the lock
+
+    def _beside(self, ending: str) -> Path:
+        return self.folder / f".{self.name.replace('/', '_')}.{ending}"
+
+
+def _lock(handle: int) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        _lock_on_windows(handle)
+    else:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def _lock_on_windows(handle: int) -> None:
+    import importlib
+
+    msvcrt = importlib.import_module("msvcrt")
+    os.lseek(handle, 0, os.SEEK_SET)
+    while True:
+        with contextlib.suppress(OSError):  # it gives up after ten seconds
+            msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
+            return
+
+
+def _read_json(path: Path) -> dict[str, str | None] | None:
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return held if isinstance(held, dict) else None

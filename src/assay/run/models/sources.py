@@ -1,0 +1,138 @@
+"""From what a user wrote under `target.model` to a verified local file."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.errors import MeasureError, UsageError
+from assay.run.models.builtin import BUILTIN_NAMES, materialise
+from assay.run.models.digest import file_digest, mismatch, whole_digest
+from assay.run.models.graph import outline_or_none
+from assay.spec.target import ModelTarget
+
+Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where known
+
+_SCHEMES = ("http", "https")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """A model on this machine, verified."""
+
+    path: Path
+    sha256: str  # of the file, or of the whole where weights lie in files beside it: see `whole_digest`
+    source: str  # what it was made from, without secrets
+    size_bytes: int  # with the files beside it
+    file_sha256: str = ""  # of the model file alone
+    external: tuple[str, ...] = ()  # files beside the model that hold its weights
+    note: str = ""  # what the reader should know, such as that the network could not be asked
+
+
+def resolve(target: ModelTarget, base: Path, *, cache: Path, on_progress: Progress | None = None) -> LocalModel:
+    """Make a model available as a local file.
+
+    Args:
+        target: says where the model is and, perhaps, what its digest must be.
+        base: folder that a relative path starts from.
+        cache: folder where downloads and built-in models are kept.
+        on_progress: told how many bytes have arrived.
+
+    Raises:
+        MeasureError: when the model cannot be had, or differs from its digest.
+        UsageError: when the source makes no sense.
+    """
+    name = target.model
+    if "://" in name:
+        _check_scheme(name)
+        return _from_url(target, cache, on_progress)
+    if name in BUILTIN_NAMES:
+        path = materialise(name, cache)
+        return _described(path, f"builtin:{name}", target.sha256)
+    path = _existing(name, base)
+    return _described(path, str(path), target.sha256)
+
+
+def _check_scheme(url: str) -> None:
+    scheme = url.partition("://")[0].lower()
+    if scheme not in _SCHEMES:
+        raise UsageError(
+            f"{scheme}:// is not supported for a model; got {url!r}",
+            code="model",
+            at="target.model",
+            try_="give a path, an http(s) URL or a name from `assay models`",
+        )
+
+
+def _from_url(target: ModelTarget, cache: Path, on_progress: Progress | None) -> LocalModel:
+    from assay.run.models.fetch import Fetcher
+    from assay.run.models.transfer import shown
+
+    fetcher = Fetcher(cache / "models" / "urls", target.headers, target.max_size, on_progress)
+    fetched = fetcher.fetch(target.model, target.sha256)
+    external = _external(fetched.path)
+    notes = [fetched.note] + [fetcher.fetch_beside(target.model, name).note for name in external]
+    note = "; ".join(dict.fromkeys(text for text in notes if text))
+    return _described(fetched.path, shown(target.model), target.sha256, note)
+
+
+def _described(path: Path, source: str, expected: str | None, note: str = "") -> LocalModel:
+    external = _external(path)
+    absent = [name for name in external if not (path.parent / name).is_file()]
+    if absent:
+        raise MeasureError(
+            f"{path.name} keeps weights in {absent[0]}, which is not beside it in {path.parent}",
+            code="model",
+            at="target.model",
+            try_=f"put {', '.join(absent)} into {path.parent}",
+        )
+    try:
+        own = file_digest(path)
+        parts = [(own, path.name)] + [(file_digest(path.parent / name), name) for name in external]
+        size = sum((path.parent / name).stat().st_size for _, name in parts)
+    except OSError as problem:
+        raise MeasureError(
+            f"{path} cannot be read: {problem.strerror or problem}",
+            code="model",
+            at="target.model",
+            try_="check the permissions",
+        ) from None
+    whole = whole_digest(parts) if external else own
+    if expected is not None and expected not in (own, whole):
+        raise mismatch(str(path), expected, own)
+    return LocalModel(path, whole, source, size, own, external, note)
+
+
+def _external(path: Path) -> tuple[str, ...]:
+    outline = outline_or_none(path)
+    return outline.external if outline else ()
+
+
+def _existing(name: str, base: Path) -> Path:
+    path = Path(name).expanduser()
+    path = path if path.is_absolute() else base / path
+    if path.is_file():
+        return path.absolute()  # not resolved: weights lie beside a link, not beside what it points to
+    if path.is_dir():
+        models = sorted(one.name for one in path.glob("*.onnx"))
+        hint = f"name the file: {', '.join(models[:5])}" if models else "give the path of a model file"
+        raise MeasureError(f"{path} is a folder", code="model", at="target.model", try_=hint)
+    raise MeasureError(f"{path} does not exist", code="model", at="target.model", try_=_nearest(path))
+
+
+def _nearest(path: Path) -> str:
+    """The nearest existing file of that folder, or built-in name."""
+    if not path.parent.is_dir():
+        return f"the folder {path.parent} does not exist either; a relative path starts from the benchmark file"
+    here = [one.name for one in path.parent.iterdir() if one.is_file()]
+    close = difflib.get_close_matches(path.name, here, n=1)
+    if close:
+        return f"did you mean {close[0]}?"
+    built_in = difflib.get_close_matches(path.stem, BUILTIN_NAMES, n=1)
+    if built_in:
+        return f"did you mean the built-in model {built_in[0]}?"
+    models = sorted(one for one in here if one.endswith((".onnx", ".ort")))
+    beside = f"in that folder: {', '.join(models[:5])}; " if models else ""
+    return f"{beside}built-in models: {', '.join(BUILTIN_NAMES)}"

@@ -1,0 +1,37 @@
+"""The ONNX Runtime target: any ONNX model, on the provider that was asked for, with proof.
+
+devices.py   device names and execution providers
+session.py   options in, session out, settings read back
+dims.py      sizes of dynamic dimensions
+dtypes.py    element types, also those that numpy lacks
+values.py    values of one input
+feeds.py     values of all inputs
+outputs.py   outputs, described
+proof.py     which provider ran each node
+model.py     OnnxModel, which puts them together
+"""
+
+from __future__ import annotations
+
+from assay.run.contract import Measured, Order, Rules, Stage
+from assay.run.targets.onnx.devices import available_devices
+from assay.run.targets.onnx.model import OnnxModel, call_error, is_runtime_error
+
+__all__ = ["OnnxModel", "available_devices", "measure"]
+
+
+def measure(order: Order, stage: Stage, rules: Rules) -> Measured:
+    """Measure one run of an ONNX model.
+
+    Raises:
+        MeasureError: when the device, the model or its inputs do not allow it.
+    """
+    from assay.run.load.in_process import drive
+
+    model = OnnxModel(order)
+    try:
+        return drive(model, order, stage, rules)
+    except Exception as problem:
+        if is_runtime_error(problem):
+            raise call_error(problem, model.dims) from problem
+        raise

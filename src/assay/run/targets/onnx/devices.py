@@ -1,0 +1,153 @@
+"""Devices and the execution providers of ONNX Runtime that serve them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from assay.errors import MeasureError
+from assay.spec.devices import split_index
+
+CPU = "CPUExecutionProvider"
+PROVIDERS = {
+    "cpu": CPU,
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "directml": "DmlExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+    "coreml": "CoreMLExecutionProvider",
+    "coreml-gpu": "CoreMLExecutionProvider",
+    "coreml-ane": "CoreMLExecutionProvider",
+}
+_INSTALL = {
+    "cuda": "pip install onnxruntime-gpu (in place of onnxruntime), with an NVIDIA driver and CUDA 12",
+    "tensorrt": "pip install onnxruntime-gpu (in place of onnxruntime) and tensorrt, with an NVIDIA driver",
+    "directml": "pip install onnxruntime-directml (in place of onnxruntime), on Windows",
+    "openvino": "pip install onnxruntime-openvino (in place of onnxruntime)",
+    "coreml": "pip install onnxruntime on macOS; its wheels there hold the CoreML provider",
+}
+_COMPUTE_UNITS = {"coreml": "ALL", "coreml-gpu": "CPUAndGPU", "coreml-ane": "CPUAndNeuralEngine"}
+_INDEXED = ("cuda", "tensorrt", "directml")
+# The smallest model: one Identity of one float. It tells whether a provider's libraries really load.
+_IDENTITY = bytes.fromhex(
+    "080812003a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08"
+    "080112040a020801620f0a0179120a0a08080112040a02080142040a00100d"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A device, the provider that serves it, and what the session is told."""
+
+    device: str
+    provider: str
+    providers: tuple[tuple[str, dict[str, str]], ...]
+
+
+def runtime() -> Any:  # noqa: ANN401  (a module)
+    """ONNX Runtime, quiet, or an error that says how to install it."""
+    try:
+        import onnxruntime
+    except ImportError as problem:
+        raise MeasureError(
+            f"ONNX Runtime cannot be imported: {problem}", code="runtime", try_="pip install 'assay[onnx]'"
+        ) from None
+    onnxruntime.set_default_logger_severity(3)
+    return onnxruntime
+
+
+def place(device: str, options: dict[str, str]) -> Placement:
+    """Decide the providers for a device.
+
+    Raises:
+        MeasureError: when this machine's ONNX Runtime has no provider for it.
+    """
+    base, index = split_index(device)
+    provider = PROVIDERS[base]
+    _check_available(device, base, provider)
+    if index and base not in _INDEXED:
+        raise MeasureError(
+            f"{device} asks for device number {index}, but {provider} takes no number",
+            code="device",
+            at="target.device",
+            try_=f"write target.device: {base}",
+        )
+    own = {**_own_options(base, index), **options}
+    chain = [(provider, own)]
+    if base == "tensorrt" and PROVIDERS["cuda"] in runtime().get_available_providers():
+        chain.append((PROVIDERS["cuda"], {"device_id": str(index)}))
+    if provider != CPU:
+        chain.append((CPU, {}))
+    return Placement(device, provider, tuple(chain))
+
+
+def preload(device: str) -> None:
+    """Load CUDA's libraries from their Python packages, where ONNX Runtime can."""
+    if split_index(device)[0] in ("cuda", "tensorrt") and hasattr(runtime(), "preload_dlls"):
+        with contextlib.redirect_stdout(sys.stderr):  # it prints what it misses
+            runtime().preload_dlls()
+
+
+def available_devices() -> dict[str, str]:
+    """The devices on which ONNX Runtime can work here, by trying each: canonical device → provider.
+
+    Accelerators are tried in another process, because a tried one keeps memory on its device.
+    """
+    try:
+        listed = set(runtime().get_available_providers())
+    except MeasureError:
+        return {}
+    found = {"cpu": CPU} if CPU in listed else {}
+    candidates = {device: provider for device, provider in PROVIDERS.items() if provider in listed - {CPU}}
+    working = _try_elsewhere() if candidates else set()
+    return found | {device: provider for device, provider in candidates.items() if provider in working}
+
+
+def _own_options(base: str, index: int) -> dict[str, str]:
+    if base in _INDEXED:
+        return {"device_id": str(index)}
+    return {"MLComputeUnits": _COMPUTE_UNITS[base]} if base in _COMPUTE_UNITS else {}
+
+
+def _check_available(device: str, base: str, provider: str) -> None:
+    found = runtime().get_available_providers()
+    if provider in found:
+        return
+    raise MeasureError(
+        f"device {device} needs {provider}, which ONNX Runtime {runtime().__version__} has not; "
+        f"it has {', '.join(found)}",
+        code="device",
+        at="target.device",
+        try_=_INSTALL.get(base.partition("-")[0], "pip install onnxruntime"),
+    )
+
+
+def _try_elsewhere() -> set[str]:
+    if getattr(sys, "frozen", False):  # a frozen program cannot start its own interpreter
+        return _working()
+    with contextlib.suppress(subprocess.SubprocessError, OSError, ValueError):
+        command = [sys.executable, "-m", __name__]
+        answer = subprocess.run(command, capture_output=True, timeout=120, check=True, text=True)
+        return set(json.loads(answer.stdout.splitlines()[-1]))
+    return set()
+
+
+def _working() -> set[str]:
+    """The listed providers that can really make a session."""
+    ort, found = runtime(), set()
+    for provider in set(PROVIDERS.values()) & set(ort.get_available_providers()):
+        with contextlib.suppress(Exception), contextlib.redirect_stdout(sys.stderr):
+            if hasattr(ort, "preload_dlls"):
+                ort.preload_dlls()
+            session = ort.InferenceSession(_IDENTITY, providers=[provider], enable_fallback=0)
+            if provider in session.get_providers():
+                found.add(provider)
+    return found
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(sorted(_working())) + "\n")

@@ -1,0 +1,132 @@
+"""Feeds of a session: one value for every input of the model's signature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from assay.errors import MeasureError, UsageError
+from assay.run.models.graph import Outline, largest_index
+from assay.run.targets.onnx import values
+from assay.run.targets.onnx.dims import Dims, Given, Shape, resolve_dims
+from assay.run.targets.onnx.dtypes import Array, ElementType, is_optional, tensor_type
+from assay.run.targets.onnx.values import Values
+from assay.spec.benchmark import InputSpec, Workload
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One input as the model declares it."""
+
+    element: ElementType
+    shape: Shape | None
+    optional: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Feeds:
+    """Values for every input, and how they came about."""
+
+    inputs: Mapping[str, Declared]
+    values: Mapping[str, Values]  # without optional inputs that are left out
+    dims: Dims
+
+    def facts(self) -> list[JsonValue]:
+        """What was fed, input by input."""
+        return [self._fact(name) for name in self.inputs]
+
+    def _fact(self, name: str) -> JsonValue:
+        element = self.inputs[name].element
+        if name not in self.values:
+            return {"name": name, "dtype": element.numpy, "values": "left out: the input is optional"}
+        fed = self.values[name]
+        return {
+            "name": name,
+            "dtype": element.numpy,
+            "shape": list(fed.array.shape),
+            "sha256": values.digest(fed.array, element),
+            "values": fed.origin,
+        }
+
+
+def make_feeds(session: InferenceSession, workload: Workload, base: Path, outline: Outline | None) -> Feeds:
+    """Make a value for every input of a session.
+
+    Raises:
+        MeasureError: for an input that ONNX Runtime's Python API cannot be fed.
+        UsageError: when the workload does not fit the model.
+    """
+    shapeless = outline.shapeless if outline else frozenset()
+    declared = {node.name: _declared(node.name, node.type, node.shape, shapeless) for node in session.get_inputs()}
+    specs = workload.inputs
+    values.check_inputs(specs, declared)
+    inputs = {name: one for name, one in declared.items() if not one.optional or name in specs}
+    own = {name: array for name in specs if (array := _own(name, specs[name], inputs[name], base)) is not None}
+    given = {name: shape for name in specs if (shape := _given(name, specs[name], own)) is not None}
+    shapes = {name: one.shape for name, one in inputs.items()}
+    dims = resolve_dims(shapes, workload.batch, workload.dims, given)
+    made = {
+        name: Values(own[name], _source(name, specs[name]))
+        if name in own
+        else _made(name, one.element, dims.shapes[name], workload, outline)
+        for name, one in inputs.items()
+    }
+    return Feeds(declared, made, dims)
+
+
+def _declared(name: str, declared: str, shape: list[int | str | None], shapeless: frozenset[str]) -> Declared:
+    element = tensor_type(declared)
+    if element is None:
+        raise MeasureError(
+            f"input {name!r} is {declared}, which cannot be fed through ONNX Runtime's Python API",
+            code="input-type",
+            at="target.model",
+            try_="export the model with tensor inputs",
+        )
+    known = None if name in shapeless else tuple(shape)
+    return Declared(element, known, is_optional(declared))
+
+
+def _own(name: str, spec: InputSpec, declared: Declared, base: Path) -> Array | None:
+    """The user's own array with a shape of its own: from a file or a list."""
+    if spec.file is not None:
+        return values.read_file(name, declared.element, spec.file, base)
+    return values.listed(name, declared.element, spec.value) if isinstance(spec.value, list) else None
+
+
+def _given(name: str, spec: InputSpec, own: Mapping[str, Array]) -> Given | None:
+    """The shape that the user's data or `shape` settles."""
+    where = f"workload.inputs.{name}.shape"
+    if name not in own:
+        return Given(spec.shape, where, not_batched=True) if spec.shape is not None else None
+    if spec.shape is not None and spec.shape != own[name].shape:
+        raise UsageError(
+            f"{where} is {list(spec.shape)}, but {_source(name, spec)} has shape {list(own[name].shape)}",
+            code="input-shape",
+            at=where,
+            try_="make both the same, or remove the shape",
+        )
+    return Given(own[name].shape, _source(name, spec), not_batched=spec.shape is not None)
+
+
+def _source(name: str, spec: InputSpec) -> str:
+    return f"workload.inputs.{name}.{'file' if spec.file is not None else 'value'}"
+
+
+def _made(
+    name: str, element: ElementType, shape: tuple[int, ...], workload: Workload, outline: Outline | None
+) -> Values:
+    spec = workload.inputs.get(name, InputSpec())
+    if spec.range is not None:
+        return values.from_range(name, element, shape, workload.seed, spec.range)
+    if spec.value is not None:
+        return values.filled(name, element, shape, spec.value)
+    rows = largest_index(outline, name) if outline and element.kind == "int" else None
+    return values.generate(name, element, shape, workload.seed, rows)

@@ -1,0 +1,205 @@
+"""Opening an ONNX Runtime session exactly as the benchmark asks, and reading back what it took."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import JsonValue
+
+from assay.errors import MeasureError, UsageError
+from assay.run.models.graph import outline_or_none
+from assay.run.targets.onnx.devices import CPU, PROVIDERS, Placement, runtime
+from assay.run.targets.onnx.dims import nearest
+from assay.spec.target import ModelTarget
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession, SessionOptions
+
+RECORD_NODES = "session.record_ep_graph_assignment_info"
+_LEVELS = {
+    "disable": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "layout": "ORT_ENABLE_LAYOUT",
+    "all": "ORT_ENABLE_ALL",
+}
+# Settings of a session that are attributes and not entries; their type decides how the text is read.
+_ATTRIBUTES: dict[str, type] = {
+    "log_severity_level": int,
+    "log_verbosity_level": int,
+    "enable_cpu_mem_arena": bool,
+    "enable_mem_pattern": bool,
+    "enable_mem_reuse": bool,
+    "use_deterministic_compute": bool,
+}
+_PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : (?P<kind>\w+) : ")
+_MEMORY = re.compile(r"failed to allocate|bad.?alloc|out of memory|cannot allocate", re.IGNORECASE)
+
+
+def session_options(target: ModelTarget, placement: Placement) -> SessionOptions:
+    """The options that a benchmark asks for."""
+    ort = runtime()
+    options: SessionOptions = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = target.threads or 0
+    options.inter_op_num_threads = target.inter_threads or 0
+    options.execution_mode = getattr(ort.ExecutionMode, f"ORT_{target.execution.upper()}")
+    level = _LEVELS[target.optimization]
+    if not hasattr(ort.GraphOptimizationLevel, level):
+        raise MeasureError(
+            f"ONNX Runtime {ort.__version__} has no optimisation level {target.optimization!r}",
+            code="runtime",
+            at="target.optimization",
+            try_="use extended or all, or update onnxruntime",
+        )
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    if placement.provider == PROVIDERS["directml"]:
+        options.enable_mem_pattern = False  # DirectML demands it
+    options.add_session_config_entry(RECORD_NODES, "1")
+    for key, text in target.session_options.items():
+        _apply(options, key, text)
+    return options
+
+
+def open_session(model: Path, options: SessionOptions, placement: Placement) -> InferenceSession:
+    """Load the model on exactly the asked provider, never on another.
+
+    Raises:
+        MeasureError: with ONNX Runtime's reason in one line.
+    """
+    try:
+        session = runtime().InferenceSession(
+            str(model), options, providers=list(placement.providers), enable_fallback=0
+        )
+    except Exception as problem:
+        raise load_error(model, problem, placement) from None
+    session.disable_fallback()
+    _check_provider(session, placement)
+    return session
+
+
+def one_line(problem: BaseException) -> str:
+    """ONNX Runtime's reason without its prefix and line breaks."""
+    text = " ".join(str(problem).split())
+    return _PREFIX.sub("", text) or type(problem).__name__
+
+
+def load_error(model: Path, problem: Exception, placement: Placement) -> MeasureError:
+    """Say why a model could not be loaded."""
+    reason = one_line(problem)
+    absent = missing_external(model)
+    if not model.is_file():
+        return MeasureError(f"{model} does not exist", code="model", at="target.model", try_="check the path")
+    if absent:
+        return MeasureError(
+            f"{model.name} keeps weights in {absent[0]}, which is not beside it in {model.parent}",
+            code="model",
+            at="target.model",
+            try_=f"put {', '.join(absent)} into {model.parent}",
+        )
+    if _MEMORY.search(reason):
+        return MeasureError(
+            f"memory ran out while loading {model.name}: {reason}",
+            code="out-of-memory",
+            at="target.model",
+            try_="use a smaller model or a machine with more memory",
+        )
+    if placement.provider != CPU and type(problem).__name__ in ("EPFail", "RuntimeError", "ValueError"):
+        return MeasureError(
+            f"{placement.provider} could not be set up for {placement.device}: {reason}",
+            code="device",
+            at="target.device",
+            try_="check the driver and target.provider_options",
+        )
+    return MeasureError(
+        f"ONNX Runtime cannot load {model.name}: {reason}",
+        code="model",
+        at="target.model",
+        try_="check the file with onnx.checker.check_model, or fetch it again",
+    )
+
+
+def call_error(problem: Exception, dims: JsonValue) -> MeasureError:
+    """Say why a loaded model could not be run."""
+    reason = one_line(problem)
+    if _MEMORY.search(reason):
+        message, code, try_ = "memory ran out while running the model", "out-of-memory", "lower workload.batch"
+    else:
+        message, code, try_ = "the model cannot be run", "model", "set workload.dims or workload.inputs"
+    sizes = f"; dimensions: {dims}" if dims else ""
+    return MeasureError(f"{message}: {reason}{sizes}", code=code, at="target.model", try_=try_)
+
+
+def missing_external(model: Path) -> tuple[str, ...]:
+    """The external weight files that a model names and that are not there."""
+    outline = outline_or_none(model)
+    return tuple(name for name in (outline.external if outline else ()) if not (model.parent / name).is_file())
+
+
+def read_back(session: InferenceSession, target: ModelTarget, placement: Placement) -> dict[str, JsonValue]:
+    """The settings that the session says it has."""
+    options = session.get_session_options()
+    taken = session.get_provider_options().get(placement.provider, {})
+    return {
+        "threads": options.intra_op_num_threads or None,  # None: the runtime decides
+        "inter_threads": options.inter_op_num_threads or None,
+        "execution": options.execution_mode.name.removeprefix("ORT_").lower(),
+        "optimization": {name: word for word, name in _LEVELS.items()}[options.graph_optimization_level.name],
+        "provider_options": dict(taken),
+        "provider_options_not_read_back": sorted(set(target.provider_options) - set(taken)),
+        "session_options": {key: _setting(options, key) for key in target.session_options},
+    }
+
+
+def _setting(options: SessionOptions, key: str) -> str:
+    value: Any = getattr(options, key) if key in _ATTRIBUTES else options.get_session_config_entry(key)
+    return str(value)
+
+
+def _apply(options: SessionOptions, key: str, text: str) -> None:
+    where = f"target.session_options.{key}"
+    if key in _ATTRIBUTES:
+        setattr(options, key, _read(text, _ATTRIBUTES[key], where))
+    elif "." in key:
+        options.add_session_config_entry(key, text)
+    else:
+        # ONNX Runtime would take any name and ignore it; all its entries are of the form `area.name`.
+        raise UsageError(
+            f"{key!r} is no session option", code="session-option", at=where, try_=nearest(key, _ATTRIBUTES)
+        )
+
+
+def _read(text: str, kind: type, where: str) -> int | bool:
+    values = {"1": 1, "0": 0, "true": 1, "false": 0} if kind is bool else {str(level): level for level in range(6)}
+    if text.lower() not in values:
+        raise UsageError(
+            f"{text!r} is no value for this session option",
+            code="session-option",
+            at=where,
+            try_=f"use one of {', '.join(values)}",
+        )
+    value = values[text.lower()]
+    return bool(value) if kind is bool else value
+
+
+def _check_provider(session: InferenceSession, placement: Placement) -> None:
+    """A provider whose libraries did not load is dropped by ONNX Runtime with a log line only."""
+    if placement.provider not in session.get_providers():
+        raise MeasureError(
+            f"{placement.provider} was asked for {placement.device} but did not start; "
+            f"the session has {', '.join(session.get_providers())}",
+            code="device",
+            at="target.device",
+            try_="install the libraries that the provider needs (for CUDA: CUDA and cuDNN of its version)",
+        )
+    asked = dict(placement.providers)[placement.provider]
+    taken = session.get_provider_options().get(placement.provider, {})
+    if placement.provider == CPU and (ignored := sorted(set(asked) - set(taken))):
+        raise UsageError(
+            f"{CPU} takes no option {ignored[0]!r}; it would do nothing",
+            code="provider-option",
+            at=f"target.provider_options.{ignored[0]}",
+            try_="remove it",
+        )
