@@ -7,7 +7,7 @@ from assay.report.wording import job_label, job_labels, one_line, verdict_counts
 
 def test_a_label_is_short(build):
     point = {"workload.batch": 8, "target.model": "models/deep/squeezenet.onnx", "target.options": {"a": 1}}
-    assert job_label(point, {}) == 'batch=8 model=squeezenet.onnx options={"a":1}'
+    assert job_label(point, {}) == 'batch=8 squeezenet.onnx options={"a":1}'
 
 
 def test_paths_that_end_alike_stay_whole():

@@ -1,0 +1,86 @@
+"""The tree is the data flow: imports point one way, and what must stay light stays light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import assay
+
+SRC = Path(assay.__file__).parent
+ORDER = {"spec": 1, "plan": 2, "place": 3, "hardware": 3, "run": 4, "store": 5, "analyse": 6, "report": 7, "cli": 9}
+LEAVES = {"clock", "emit", "errors", "metrics", "units"}
+# These put stages together; nothing but the command line and each other imports them.
+ROOTS = {"campaign", "execution", "child"}
+MODULES = sorted(path for path in SRC.rglob("*.py") if "migrations" not in path.parts)
+
+
+def stage(path: Path) -> str:
+    return path.relative_to(SRC).parts[0].removesuffix(".py")
+
+
+def imported(path: Path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("assay."):
+            yield node.module.split(".")[1]
+        elif isinstance(node, ast.ImportFrom) and node.module == "assay":
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[1] for alias in node.names if alias.name.startswith("assay."))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SRC)))
+def test_imports_point_one_way(path):
+    own = stage(path)
+    for other in imported(path):
+        if own in LEAVES:
+            assert other in LEAVES, f"the leaf {own} imports {other}"
+        elif own in ORDER and own != "cli":
+            assert other not in ROOTS, f"{own} imports {other}, which puts the stages together"
+            # What runs jobs is told the machine's profile; the profile asks the targets what works here.
+            if (own, other) != ("hardware", "run"):
+                assert ORDER.get(other, 0) <= ORDER[own], f"{own} imports the later stage {other}"
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if stage(p) in ("plan", "analyse")], ids=lambda p: p.name)
+def test_plan_and_analyse_do_no_input_or_output(path):
+    names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+    modules = {alias.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import) for alias in node.names}
+    assert not names & {"open", "print", "input"}
+    assert not modules & {"os", "subprocess", "socket", "httpx", "psutil", "sqlite3", "time", "random"}
+
+
+def loaded_by(code: str) -> set[str]:
+    script = f"{code}\nimport sys\nprint(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+def test_importing_assay_or_emit_loads_no_dependency():
+    assert not loaded_by("import assay; assay.emit") & {"pydantic", "numpy", "typer", "rich", "sqlalchemy", "httpx", "psutil"}
+
+
+def test_the_command_line_loads_nothing_heavy_before_it_needs_it():
+    heavy = {"pydantic", "numpy", "sqlalchemy", "alembic", "pyarrow", "httpx", "psutil", "onnxruntime", "rich"}
+    assert not loaded_by("import assay.cli.main") & heavy
+
+
+def test_a_measuring_process_loads_neither_the_store_nor_the_reports():
+    loaded = loaded_by("import assay.child, assay.run.targets.program")
+    assert not loaded & {"sqlalchemy", "pyarrow", "rich", "typer", "httpx", "onnxruntime"}
+
+
+def test_functions_stay_small():
+    long = [
+        f"{path.relative_to(SRC)}:{node.lineno} {node.name}"
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno + 1 > 60
+    ]
+    assert not long
+
+
+def test_files_stay_small():
+    assert not [str(path) for path in MODULES if len(path.read_text().splitlines()) > 500]
