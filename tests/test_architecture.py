@@ -47,7 +47,12 @@ def test_imports_point_one_way(path):
 @pytest.mark.parametrize("path", [p for p in MODULES if stage(p) in ("plan", "analyse")], ids=lambda p: p.name)
 def test_plan_and_analyse_do_no_input_or_output(path):
     names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
-    modules = {alias.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import) for alias in node.names}
+    modules = {
+        alias.name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
     assert not names & {"open", "print", "input"}
     assert not modules & {"os", "subprocess", "socket", "httpx", "psutil", "sqlite3", "time", "random"}
 
@@ -59,7 +64,15 @@ def loaded_by(code: str) -> set[str]:
 
 
 def test_importing_assay_or_emit_loads_no_dependency():
-    assert not loaded_by("import assay; assay.emit") & {"pydantic", "numpy", "typer", "rich", "sqlalchemy", "httpx", "psutil"}
+    assert not loaded_by("import assay; assay.emit") & {
+        "pydantic",
+        "numpy",
+        "typer",
+        "rich",
+        "sqlalchemy",
+        "httpx",
+        "psutil",
+    }
 
 
 def test_the_command_line_loads_nothing_heavy_before_it_needs_it():

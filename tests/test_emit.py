@@ -34,7 +34,10 @@ def test_a_pipe_that_nobody_reads_never_blocks(tmp_path, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out) == {"loss": 1.0}
 
 
-@pytest.mark.parametrize(("bad", "error"), [([1], TypeError), ({}, ValueError), ({"a": "1"}, TypeError), ({"a": True}, TypeError), ({"a": None}, TypeError)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [([1], TypeError), ({}, ValueError), ({"a": "1"}, TypeError), ({"a": True}, TypeError), ({"a": None}, TypeError)],
+)
 def test_what_is_no_metric_is_refused(bad, error):
     with pytest.raises(error):
         assay.emit(bad)

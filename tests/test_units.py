@@ -5,7 +5,16 @@ from assay import units
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("30s", 30), ("500ms", 0.5), ("5m", 300), ("1h30m", 5400), ("2 min", 120), (7, 7), ("1e-3 s", 1e-3), ("2µs", 2e-6)],
+    [
+        ("30s", 30),
+        ("500ms", 0.5),
+        ("5m", 300),
+        ("1h30m", 5400),
+        ("2 min", 120),
+        (7, 7),
+        ("1e-3 s", 1e-3),
+        ("2µs", 2e-6),
+    ],
 )
 def test_durations(text, expected):
     assert units.seconds(text) == pytest.approx(expected)
@@ -13,7 +22,7 @@ def test_durations(text, expected):
 
 @pytest.mark.parametrize("text", ["soon", "30 parsecs", "-1s", "", "1h later 2m", True, None, [1]])
 def test_bad_durations_are_refused(text):
-    with pytest.raises(ValueError, match="duration|unit|negative"):
+    with pytest.raises(ValueError, match=r"duration|unit|negative"):
         units.seconds(text)
 
 
@@ -31,7 +40,7 @@ def test_sizes(text, expected):
 
 @pytest.mark.parametrize("text", ["16 gigs", "-1MB", "lots"])
 def test_bad_sizes_are_refused(text):
-    with pytest.raises(ValueError, match="size|unit|negative"):
+    with pytest.raises(ValueError, match=r"size|unit|negative"):
         units.size_bytes(text)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from assay.emit import emit
@@ -15,7 +17,6 @@ __all__ = ["Benchmark", "CampaignResult", "__version__", "emit", "run"]
 
 # Loaded on first use: a training script that only wants `emit` must not pay for the rest.
 _LAZY = {
-    "run": "assay.campaign",
     "CampaignResult": "assay.campaign",
     "Benchmark": "assay.spec.benchmark",
 }
@@ -27,3 +28,34 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  (whatever the attribute is)
 
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'assay' has no attribute {name!r}")
+
+
+class _Package(ModuleType):
+    """`assay.run` is the function for users, although a stage of the house has the same name.
+
+    Importing a submodule sets it as an attribute of its package; the two functions below win over that.
+    Submodules are found through `sys.modules` all the same.
+    """
+
+    @property
+    def run(self) -> Any:  # noqa: ANN401
+        """Run a benchmark on this machine and return its results."""
+        from assay import campaign
+
+        return campaign.run
+
+    @run.setter
+    def run(self, stage: ModuleType) -> None:
+        """Keep the function when the stage is imported."""
+
+    @property
+    def emit(self) -> Any:  # noqa: ANN401
+        """Report metrics from any program."""
+        return emit
+
+    @emit.setter
+    def emit(self, module: ModuleType) -> None:
+        """Keep the function when its module is imported again."""
+
+
+sys.modules[__name__].__class__ = _Package

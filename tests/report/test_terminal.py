@@ -100,8 +100,7 @@ def test_comparison_without_intervals_says_so():
 
 
 KILLED = (
-    "error[out-of-memory] in load: the process was killed while it loaded the model "
-    "(signal SIGKILL, memory 15,211 MB)"
+    "error[out-of-memory] in load: the process was killed while it loaded the model (signal SIGKILL, memory 15,211 MB)"
 )
 
 

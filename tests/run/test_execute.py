@@ -76,7 +76,9 @@ def test_a_model_is_measured_in_a_fresh_process(tmp_path, tiny_model):
     assert result.sample_counts == {"latency_ms": 200}
     assert result.device.used == "cpu"
     assert result.device.nodes["CPUExecutionProvider"] >= 1
-    assert {"load_ms", "first_ms", "throughput_per_s", "cpu_pct", "peak_run_rss_mb", "baseline_rss_mb"} <= set(result.metrics)
+    assert {"load_ms", "first_ms", "throughput_per_s", "cpu_pct", "peak_run_rss_mb", "baseline_rss_mb"} <= set(
+        result.metrics
+    )
     assert result.window.wall_s > 0
     assert result.facts["model"]["file"] == "tiny.onnx"
     assert outcomes[0].result.is_cold_start
@@ -148,7 +150,9 @@ def test_what_a_command_leaves_behind_is_ended(tmp_path):
 
 
 def test_endless_output_does_not_fill_the_disk(tmp_path, monkeypatch):
-    (outcome,) = execute(tmp_path, shell("yes | head -c 100000000; echo speed 3", metrics=[{"name": "s", "pattern": "speed (.)"}]))
+    (outcome,) = execute(
+        tmp_path, shell("yes | head -c 100000000; echo speed 3", metrics=[{"name": "s", "pattern": "speed (.)"}])
+    )
     assert outcome.result.error is None
     assert outcome.result.facts["output_bytes_dropped"] > 30_000_000
 
@@ -238,7 +242,13 @@ def run_with(code):
 
 @pytest.mark.parametrize(
     ("codes", "hopeless"),
-    [([], False), (["device"], True), (["crashed"], False), (["crashed", "timeout"], True), ([None, "crashed", "crashed"], False)],
+    [
+        ([], False),
+        (["device"], True),
+        (["crashed"], False),
+        (["crashed", "timeout"], True),
+        ([None, "crashed", "crashed"], False),
+    ],
 )
 def test_when_more_runs_would_not_help(codes, hopeless):
     assert is_hopeless([run_with(code) for code in codes]) is hopeless

@@ -28,7 +28,7 @@ class FakeStage:
         yield
 
     def progress(self, share, note=""):
-        assert 0 <= share
+        assert share >= 0
 
 
 class Spinner:
@@ -65,7 +65,9 @@ class Spinner:
 
 def order(**sections):
     definition = Definition.model_validate_json(
-        __import__("json").dumps({"target": {"model": "m"}, "measure": {"until": {"at_least": 0.05, "at_most": 0.3}}, **sections})
+        __import__("json").dumps(
+            {"target": {"model": "m"}, "measure": {"until": {"at_least": 0.05, "at_most": 0.3}}, **sections}
+        )
     )
     return Order(Job("b", "d", 0, definition), 0, "/nowhere")
 
@@ -105,7 +107,9 @@ def test_phases_come_in_order_and_the_model_is_closed():
 
 @pytest.mark.parametrize(("warmup", "calls"), [("none", 0), (7, 7)])
 def test_warm_up_can_be_given(warmup, calls):
-    measured = drive(Spinner(seconds=0.0001), order(measure={"warmup": warmup, "until": {"samples": 20}}), FakeStage(), RULES)
+    measured = drive(
+        Spinner(seconds=0.0001), order(measure={"warmup": warmup, "until": {"samples": 20}}), FakeStage(), RULES
+    )
     assert measured.facts["warmup"]["calls"] == calls
 
 
@@ -115,7 +119,9 @@ def test_exactly_the_samples_asked_for():
 
 
 def test_a_call_longer_than_the_whole_time_is_measured_once():
-    measured = drive(Spinner(seconds=0.4), order(measure={"warmup": "none", "until": {"at_most": "100ms"}}), FakeStage(), RULES)
+    measured = drive(
+        Spinner(seconds=0.4), order(measure={"warmup": "none", "until": {"at_most": "100ms"}}), FakeStage(), RULES
+    )
     assert len(measured.samples[-1].value) == 1
 
 

@@ -43,7 +43,9 @@ speed: 7 img/s
 
 
 def test_context_above_a_value_is_attached():
-    metric = MetricPattern(name="speed", pattern=r"speed: (\S+)", context={"net": r"network: (\w+)", "batch": r"batch (\d+)"})
+    metric = MetricPattern(
+        name="speed", pattern=r"speed: (\S+)", context={"net": r"network: (\w+)", "batch": r"batch (\d+)"}
+    )
     found, bad = find_values(OUTPUT, [metric])
     assert [item.metric for item in found] == [
         "speed{batch=8,net=resnet50}",

@@ -57,7 +57,8 @@ def test_a_key_given_twice_is_an_error_with_both_lines():
 
 
 @pytest.mark.parametrize(
-    ("text", "suffix"), [("a: [1", ".yaml"), ("a = ", ".toml"), ('{"a": }', ".json"), ("just text", ".yaml"), ("", ".yaml")]
+    ("text", "suffix"),
+    [("a: [1", ".yaml"), ("a = ", ".toml"), ('{"a": }', ".json"), ("just text", ".yaml"), ("", ".yaml")],
 )
 def test_broken_files_are_told(text, suffix):
     with pytest.raises(SpecError) as caught:

@@ -21,7 +21,11 @@ def test_a_starter_is_valid_as_it_is(target, tmp_path):
     path = tmp_path / "b.yaml"
     path.write_text(starter(target))
     described = load(path).benchmark.target
-    assert target in (getattr(described, "model", None), getattr(described, "command", None), getattr(described, "endpoint", None))
+    assert target in (
+        getattr(described, "model", None),
+        getattr(described, "command", None),
+        getattr(described, "endpoint", None),
+    )
 
 
 def test_a_starter_explains_itself():

@@ -140,7 +140,7 @@ def test_migrations_end_at_the_head_that_the_code_expects():
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str((__import__("pathlib").Path(database.__file__).parent / "migrations")))
+    config.set_main_option("script_location", str(__import__("pathlib").Path(database.__file__).parent / "migrations"))
     assert ScriptDirectory.from_config(config).get_current_head() == HEAD
 
 

@@ -16,13 +16,32 @@ LEVEL = 0.95
 
 
 def between_runs(values: Sequence[float] | NDArray[np.float64], level: float = LEVEL) -> Interval | None:
-    """Student's t interval of the mean of the runs' values; None for fewer than two runs."""
+    """Student's t interval of the runs' values; None for fewer than two runs.
+
+    Values that are all positive (times, rates, sizes) are taken on the log scale: their spread is a share of
+    their size, and an interval of a time can then never reach below zero.
+    """
     array = np.asarray(values, dtype=np.float64)
     if array.size < 2:
         return None
+    method = f"Student's t between {array.size} runs"
+    if not (array > 0).all():
+        return Interval(*_t_interval(array, level), level, method)
+    low, high = _t_interval(np.log(array), level)
+    # Equal runs give back their own value: exp(log(x)) is x only nearly.
+    ends = (float(array[0]), float(array[0])) if low == high else (_exp(low), _exp(high))
+    return Interval(*ends, level, f"{method}, on the log scale")
+
+
+def _exp(exponent: float) -> float:
+    """The exponential, kept finite: a document has no word for infinity."""
+    return math.exp(min(exponent, 709.0))
+
+
+def _t_interval(array: NDArray[np.float64], level: float) -> tuple[float, float]:
     half = t_quantile(level, array.size - 1) * float(array.std(ddof=1)) / math.sqrt(array.size)
     mean = float(array.mean())
-    return Interval(mean - half, mean + half, level, f"Student's t between {array.size} runs")
+    return mean - half, mean + half
 
 
 def order_statistic_interval(values: NDArray[np.float64], q: float, level: float = LEVEL) -> Interval | None:

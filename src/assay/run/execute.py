@@ -8,6 +8,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Protocol
 
+from pydantic import JsonValue
+
 from assay.clock import Clock, iso
 from assay.errors import AssayError, Problem
 from assay.plan.job import Job
@@ -21,7 +23,11 @@ from assay.spec.secrets import redact, references
 from assay.spec.target import ModelTarget
 
 # Failures that the next run would only repeat: nothing about them is chance.
-CERTAIN = frozenset({"device", "model", "checksum", "target", "input", "secret", "fetch", "spec", "usage"})
+CERTAIN = frozenset(
+    {"device", "runtime", "model", "model-url", "model-size", "checksum", "target", "secret", "usage", "dims", "batch"}
+    | {"input-type", "input-name", "input-shape", "input-dtype", "input-value", "input-file"}
+    | {"session-option", "provider-option", "disk-full", "cache"}
+)
 # A run that dies twice before any has succeeded will not do better a third time.
 HOPELESS = 2
 
@@ -139,6 +145,7 @@ def _complete(
             "source": prepared.model.source,
             "sha256": prepared.model.sha256,
             "size_bytes": prepared.model.size_bytes,
+            **_noted(facts.get("model"), prepared.model.note),
         }
     if ended.stragglers:
         facts["processes_left_behind"] = ended.stragglers
@@ -152,6 +159,13 @@ def _complete(
         device=report.device,
         window=report.window,
     )
+
+
+def _noted(known: JsonValue, note: str) -> dict[str, JsonValue]:
+    """What the target itself read from the model file, and a remark on how the file was had."""
+    facts = known if isinstance(known, dict) else {}
+    kept = {name: value for name, value in facts.items() if name not in ("file", "sha256", "size_bytes")}
+    return {**kept, "note": note} if note else kept
 
 
 def _failure(job: Job, ended: Ended, report: ChildReport | None, tail: tuple[str, ...]) -> Failure:

@@ -41,8 +41,8 @@ class InputSpec(Section):
 class Workload(Section):
     """What the target is fed."""
 
-    batch: int = Field(default=1, ge=1, le=1_000_000)
-    """Items in one call; fills the model's batch dimension."""
+    batch: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Items in one call; fills the model's batch dimension, which gets 1 when this is left out."""
     dims: dict[str, Annotated[int, Field(ge=1)]] = {}
     """Sizes of the model's other dynamic dimensions, by name: `{sequence: 128}`."""
     inputs: dict[str, InputSpec] = {}

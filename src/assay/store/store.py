@@ -228,7 +228,7 @@ class Store:
         if not found:
             raise _unknown(reference, self.folder)
         if len(found) > 1 and reference not in found:
-            raise UsageError(f"{reference!r} is the beginning of several campaigns: {', '.join(found)}", code="ambiguous",
+            raise UsageError(f"{reference!r} begins several campaigns: {', '.join(found)}", code="ambiguous",
                              try_="give more of the id")  # fmt: skip
         return reference if reference in found else found[0]
 
@@ -253,7 +253,7 @@ class Store:
                 yield session
         except DatabaseError as problem:
             raise StoreError(f"the store did not answer: {problem.orig}", at=str(self.folder / DATABASE),
-                             try_="check space and permissions, or set another place with --store") from None  # fmt: skip
+                             try_="check space and permissions, or set another with --store") from None  # fmt: skip
 
 
 def _new_id(session: Session) -> str:

@@ -182,7 +182,7 @@ def test_errors_below_the_limit(job, outcome, tolerated, passed) -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_values_that_are_not_finite_are_errors(job, outcome, value) -> None:
-    found = _check(job(), [outcome(0, [1.0, value, 1.0])], "errors below the limit")
+    found = _check(job(), [outcome(0, [1.0, value, 1.0])], "values finite")
     assert found.passed is False
     assert "1 of 4 values" in found.detail
 

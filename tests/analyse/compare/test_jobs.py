@@ -28,7 +28,7 @@ def test_like_results_have_nothing_against_them(result) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"workload": {"batch": 8}}, "different batch: 1 against 8"),
+        ({"workload": {"batch": 8}}, "different batch: not set against 8"),
         ({"target": {"model": "squeezenet.onnx", "threads": 2}}, "different threads: not set against 2"),
         ({"target": {"model": "other.onnx"}}, "different model: squeezenet.onnx against other.onnx"),
         ({"load": {"scenario": "multi-stream"}}, "different scenario: not set against multi-stream"),

@@ -11,6 +11,8 @@ from assay.run.records import Window
 # Shares of the machine's processor time. A desktop at rest uses one to three percent.
 _OTHERS = 0.10
 _STEAL = 0.02
+# The kernel counts busy time in ticks of up to 10 ms; a shorter window would show a tick as a storm.
+_SHORTEST_S = 0.2
 # What our own loop may cost of one sample.
 _HARNESS = 0.01
 
@@ -20,7 +22,7 @@ def machine_quiet(evidence: Evidence) -> Finding:
     others = evidence.windows(lambda window: _share(window, window.others_cpu_s))
     steal = evidence.windows(lambda window: _share(window, window.steal_s))
     if not others and not steal:
-        return None, "this machine does not tell how busy others kept it"
+        return None, "this machine does not tell how busy others kept it, or the runs were too short for it to tell"
     found = [
         _worst(others, _OTHERS, "other programs used", "of the machine's processor time"),
         _worst(steal, _STEAL, "the hypervisor took", "of the processor time away"),
@@ -31,7 +33,7 @@ def machine_quiet(evidence: Evidence) -> Finding:
 
 def _share(window: Window, seconds: float | None) -> float | None:
     capacity = window.wall_s * window.cores
-    return None if seconds is None or capacity <= 0 else max(0.0, seconds / capacity)
+    return None if seconds is None or window.wall_s < _SHORTEST_S else max(0.0, seconds / capacity)
 
 
 def _worst(shares: dict[int, float], limit: float, what: str, of_what: str) -> tuple[bool, str]:

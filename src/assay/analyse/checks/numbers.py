@@ -153,17 +153,22 @@ def _highest_given(evidence: Evidence) -> Finding:
 
 
 def errors_few(evidence: Evidence) -> Finding:
-    """Whether no more runs and values failed than the file tolerates."""
+    """Whether no more runs failed than the file tolerates."""
     limit = evidence.job.definition.measure.errors
     total = max(len(evidence.runs), 1)
     failed = len(evidence.runs) - len(evidence.good)
     runs = f"{failed} of {count(total, 'run')} failed"
     if not evidence.runs or failed / total > limit:
         return False, f"{runs}; {percent(limit)} is tolerated" if evidence.runs else "no run was made"
-    bad, values = _not_finite(evidence)
-    if bad > limit * values:
-        return False, f"{bad:,} of {count(values, 'value')} are not finite numbers; {percent(limit)} is tolerated"
     return True, runs
+
+
+def values_finite(evidence: Evidence) -> Finding:
+    """Whether all values are numbers; NaN and infinities are kept as samples and left out of the statistics."""
+    bad, values = _not_finite(evidence)
+    if bad:
+        return False, f"{bad:,} of {count(values, 'value')} are not finite numbers and are left out of the statistics"
+    return True, f"all {count(values, 'value')} are finite numbers"
 
 
 def _not_finite(evidence: Evidence) -> tuple[int, int]:

@@ -15,6 +15,7 @@ CHECKS: Mapping[str, Callable[[Evidence], Finding]] = {
     "requested device used": machine.device_used,
     "errors below the limit": numbers.errors_few,
     "something measured": numbers.something_measured,
+    "values finite": numbers.values_finite,
     "enough runs": numbers.enough_runs,
     "enough samples": numbers.enough_samples,
     "warm-up over": numbers.warm_up_over,

@@ -107,7 +107,7 @@ def _warm_up(block: Block, first_ns: int, order: Order, stage: Stage, rules: Rul
     until = order.job.definition.measure.until
     cap_ns = int(1e9 * (asked if isinstance(asked, float) else max(1.0, until.at_most / 2)))
     watch = Stopwatch()
-    steady = False
+    steady, next_look = False, 30
     with stage.phase("warmup"):
         begin = perf_counter_ns()
         while (elapsed := perf_counter_ns() - begin) < cap_ns and not steady:
@@ -116,7 +116,10 @@ def _warm_up(block: Block, first_ns: int, order: Order, stage: Stage, rules: Rul
             if size < 1:
                 break
             block(watch, size)
-            steady = asked == "auto" and rules.steady(watch.durations_ns)
+            # Asked at growing counts only: a question that is put often enough gets the answer it wants.
+            if asked == "auto" and watch.count >= next_look:
+                next_look = int(watch.count * 1.4) + 1
+                steady = rules.steady(watch.durations_ns)
     found.facts["warmup"] = {
         "how": "detected" if asked == "auto" else "given",
         "calls": watch.count,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 import os
 import sys
@@ -34,10 +35,10 @@ class OutputCapture:
 
     def time_ns(self, offset: int) -> int:
         """When the output up to a byte offset had arrived."""
-        for kept, at in self._times:
-            if offset < kept:
-                return at
-        return self._times[-1][1] if self._times else 0
+        if not self._times:
+            return 0
+        position = bisect.bisect_right(self._times, offset, key=lambda piece: piece[0])
+        return self._times[min(position, len(self._times) - 1)][1]
 
     def _copy(self, pipe: IO[bytes]) -> None:
         fd = pipe.fileno()

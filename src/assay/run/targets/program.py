@@ -21,7 +21,7 @@ from assay.run import window
 from assay.run.contract import Measured, Order, Rules, Stage
 from assay.run.memory import rusage_mb
 from assay.run.records import SampleSet, Window
-from assay.run.targets.capture import Emitted, EmitPipe, OutputCapture, take_line
+from assay.run.targets.capture import EmitPipe, Emitted, OutputCapture, take_line
 from assay.run.targets.patterns import Found, Unreadable, find_values
 from assay.spec.secrets import resolve_secrets
 from assay.spec.target import CommandTarget
@@ -81,7 +81,7 @@ def _start(target: CommandTarget, order: Order, pipe: Path) -> subprocess.Popen[
     environment = {**os.environ, **extra, PIPE_VARIABLE: str(pipe), "ASSAY_RUN_ID": str(order.run_id)}
     command = words_of(target)
     try:
-        return subprocess.Popen(  # noqa: S602  (a shell only where the file asks for one)
+        return subprocess.Popen(
             command if not target.shell else " ".join(command),
             shell=target.shell,
             cwd=folder,
@@ -139,9 +139,11 @@ def _samples(
     found: list[Found], capture: OutputCapture, emitted: Emitted, start_ns: int, output: str
 ) -> tuple[SampleSet, ...]:
     columns: dict[str, list[tuple[int, float]]] = {}
+    characters = octets = 0  # the output is walked once: its pieces came in bytes, its matches in characters
     for item in found:
-        at = capture.time_ns(len(output[: item.offset].encode()))
-        columns.setdefault(item.metric, []).append((at - start_ns, item.value))
+        octets += len(output[characters : item.offset].encode())
+        characters = item.offset
+        columns.setdefault(item.metric, []).append((capture.time_ns(octets) - start_ns, item.value))
     for metric, value, at in emitted.values:
         columns.setdefault(metric, []).append((at - start_ns, value))
     return tuple(_sample_set(metric, rows) for metric, rows in columns.items())

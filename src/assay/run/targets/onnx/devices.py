@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from typing import Any
 
 from assay.errors import MeasureError
-from assay.spec.devices import split_index
+from assay.spec.devices import INSTALL, split_index
 
 CPU = "CPUExecutionProvider"
 PROVIDERS = {
@@ -22,13 +23,6 @@ PROVIDERS = {
     "coreml": "CoreMLExecutionProvider",
     "coreml-gpu": "CoreMLExecutionProvider",
     "coreml-ane": "CoreMLExecutionProvider",
-}
-_INSTALL = {
-    "cuda": "pip install onnxruntime-gpu (in place of onnxruntime), with an NVIDIA driver and CUDA 12",
-    "tensorrt": "pip install onnxruntime-gpu (in place of onnxruntime) and tensorrt, with an NVIDIA driver",
-    "directml": "pip install onnxruntime-directml (in place of onnxruntime), on Windows",
-    "openvino": "pip install onnxruntime-openvino (in place of onnxruntime)",
-    "coreml": "pip install onnxruntime on macOS; its wheels there hold the CoreML provider",
 }
 _COMPUTE_UNITS = {"coreml": "ALL", "coreml-gpu": "CPUAndGPU", "coreml-ane": "CPUAndNeuralEngine"}
 _INDEXED = ("cuda", "tensorrt", "directml")
@@ -50,6 +44,9 @@ class Placement:
 
 def runtime() -> Any:  # noqa: ANN401  (a module)
     """ONNX Runtime, quiet, or an error that says how to install it."""
+    # From 1.29 on, ONNX Runtime reports model names and timings to its maker from a thread of the measured process.
+    # Nobody asked for that: it disturbs the measurement and tells what is measured.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime
     except ImportError as problem:
@@ -122,7 +119,7 @@ def _check_available(device: str, base: str, provider: str) -> None:
         f"it has {', '.join(found)}",
         code="device",
         at="target.device",
-        try_=_INSTALL.get(base.partition("-")[0], "pip install onnxruntime"),
+        try_=INSTALL.get(base.partition("-")[0], "pip install onnxruntime"),
     )
 
 

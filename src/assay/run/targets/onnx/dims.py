@@ -50,11 +50,12 @@ class Dims:
 
     shapes: Mapping[str, tuple[int, ...]]
     sizes: Mapping[str, Size]
+    items: int = 1  # items in one call: the batch, or 1 where the model names none
 
 
 def resolve_dims(
     inputs: Mapping[str, Shape | None],
-    batch: int,
+    batch: int | None,
     named: Mapping[str, int],
     given: Mapping[str, Given] | None = None,
 ) -> Dims:
@@ -62,7 +63,7 @@ def resolve_dims(
 
     Args:
         inputs: declared shape by input; None where the model does not even give a rank.
-        batch: `workload.batch`.
+        batch: `workload.batch`; where it is left out, a dynamic batch is 1 and a fixed one stays.
         named: `workload.dims`.
         given: shapes that the user's own values or `shape` settle.
 
@@ -73,13 +74,17 @@ def resolve_dims(
     _check_names(inputs, named)
     sizes = {key: Size(value, f"workload.dims.{key}") for key, value in named.items()}
     batches = batch_keys(inputs, named)
-    for key in batches:
-        _settle(sizes, key, Size(batch, "workload.batch"))
+    if batch is not None:
+        for key in batches:
+            _settle(sizes, key, Size(batch, "workload.batch"))
+        _check_batch(inputs, batch, batches, given)
     for name, own in given.items():
         _bind(sizes, name, inputs[name], own)
-    _check_batch(inputs, batch, batches, given)
+    for key in batches:
+        sizes.setdefault(key, Size(1, "default"))
     shapes = {name: _fill(name, shape, sizes, given.get(name)) for name, shape in inputs.items()}
-    return Dims(shapes, {key: sizes[key] for key in _keys(inputs) if key in sizes})
+    items = batch if batch is not None else next((sizes[key].value for key in sorted(batches)), 1)
+    return Dims(shapes, {key: sizes[key] for key in _keys(inputs) if key in sizes}, items)
 
 
 def batch_keys(inputs: Mapping[str, Shape | None], named: Mapping[str, int]) -> set[str]:

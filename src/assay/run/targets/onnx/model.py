@@ -37,7 +37,7 @@ class OnnxModel:
         target = order.job.definition.target
         if not isinstance(target, ModelTarget) or order.model is None:
             raise UsageError("the ONNX Runtime target needs a model file", code="target", at="target.model")
-        self.items_per_call = order.job.definition.workload.batch
+        self.items_per_call = 1  # known once the inputs are made
         self._order, self._target = order, target
         self._path = Path(order.model)
         self._placement = place(target.device, target.provider_options)
@@ -62,6 +62,7 @@ class OnnxModel:
         workload = self._order.job.definition.workload
         self._feeds = make_feeds(session, workload, Path(self._order.job.base), self._outline)
         self.dims = _dim_facts(self._feeds)
+        self.items_per_call = self._feeds.dims.items
         return self._bound(session, self._feeds)
 
     def proof(self) -> DeviceProof:

@@ -22,7 +22,7 @@ def upgrade() -> None:
         sa.Column("document", sa.JSON(), nullable=False),
         sa.Column("surroundings", sa.String(64), nullable=False),
         sa.Column("owner_pid", sa.Integer()),
-        sa.Column("owner_started", sa.Float()),
+        sa.Column("owner_started", sa.Double()),
         sa.PrimaryKeyConstraint("id", name="pk_campaigns"),
     )
     op.create_index("ix_campaigns_created_at_id", "campaigns", ["created_at", "id"])
@@ -35,7 +35,7 @@ def upgrade() -> None:
         sa.Column("digest", sa.String(64), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("verdict", sa.String(16)),
-        sa.Column("seconds", sa.Float()),
+        sa.Column("seconds", sa.Double()),
         sa.Column("document", sa.Text(), nullable=False),
         sa.Column("result", sa.Text()),
         sa.PrimaryKeyConstraint("id", name="pk_jobs"),

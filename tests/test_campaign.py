@@ -1,0 +1,209 @@
+"""The whole path on this machine, with real processes: resume after every kind of end, and nothing lost."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import assay
+from assay.errors import MeasureError, SpecError, StoreError
+from assay.report.live import SilentView
+from assay.store.store import Store
+
+pytestmark = pytest.mark.live
+
+ASSAY = [sys.executable, "-m", "assay"]
+
+
+def program(tmp_path, *, runs=3, jobs=2, seconds=0.4):
+    """A benchmark whose command leaves a line for every run that it finishes."""
+    (tmp_path / "work.sh").write_text(f"sleep {seconds}; echo $1 $ASSAY_RUN_ID >> finished; echo speed: 1.$RANDOM\n")
+    document = {
+        "benchmark": "interrupted",
+        "target": {"command": "x", "metrics": [{"name": "speed", "pattern": r"speed: (\S+)", "better": "higher"}]},
+        "measure": {"runs": runs},
+        "matrix": {"target.command": [f"bash work.sh job{index}" for index in range(jobs)]},
+    }
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def finished(tmp_path):
+    path = tmp_path / "finished"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def wait_for(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.02)
+
+
+def children_of(pid):
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return []
+
+
+@pytest.fixture(autouse=True)
+def _own_temporary_folder(tmp_path, monkeypatch):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+
+
+def leftovers():
+    return list(Path(os.environ["TMPDIR"]).iterdir())
+
+
+def start(path, *options):
+    return subprocess.Popen([*ASSAY, "run", str(path), "--format", "json", *options], stdout=subprocess.PIPE, text=True)
+
+
+def run(path, *options):
+    return subprocess.run([*ASSAY, "run", str(path), "--format", "json", *options], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_campaign_continues_and_repeats_nothing(tmp_path, how):
+    path = program(tmp_path)
+    first = start(path)
+    wait_for(lambda: len(finished(tmp_path)) >= 4)
+    below = children_of(first.pid)
+    first.send_signal(how)
+    first.wait()
+    assert first.returncode == (-9 if how == signal.SIGKILL else 130)
+    wait_for(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in below))
+    done_before = finished(tmp_path)
+    second = run(path)
+    assert second.returncode in (0, 1), second.stderr
+    assert "resumed" in second.stderr
+    record = json.loads(second.stdout)
+    assert [job["state"] for job in record["jobs"]] == ["done", "done"]
+    assert [len(job["runs"]) for job in record["jobs"]] == [3, 3]
+    # Only the run in flight may have been made twice; every finished one was kept.
+    assert len(finished(tmp_path)) <= 7
+    assert finished(tmp_path)[: len(done_before)] == done_before
+    wait_for(lambda: not leftovers())
+
+
+def test_a_finished_campaign_is_measured_anew_the_next_time(tmp_path):
+    path = program(tmp_path, runs=1, jobs=1, seconds=0)
+    first, second = run(path), run(path)
+    assert json.loads(first.stdout)["campaign"] != json.loads(second.stdout)["campaign"]
+    assert len(finished(tmp_path)) == 2
+
+
+def test_fresh_begins_again(tmp_path):
+    path = program(tmp_path, runs=2, jobs=1)
+    first = start(path)
+    wait_for(lambda: len(finished(tmp_path)) >= 1)
+    first.kill()
+    first.wait()
+    record = json.loads(run(path, "--fresh").stdout)
+    assert len(finished(tmp_path)) == 3
+    assert len(record["jobs"][0]["runs"]) == 2
+    states = {one.state for one in Store(Path(os.environ["ASSAY_STORE"])).campaigns()}
+    assert states == {"cancelled", "done"}
+
+
+def test_another_configuration_is_never_mixed_in(tmp_path):
+    path = program(tmp_path, runs=3, jobs=1)
+    first = start(path)
+    wait_for(lambda: len(finished(tmp_path)) >= 1)
+    first.kill()
+    first.wait()
+    (tmp_path / "work.sh").write_text("echo changed $ASSAY_RUN_ID >> finished; echo speed: 1\n")
+    done = run(path)
+    assert "resumed" not in done.stderr
+    assert [line for line in finished(tmp_path) if line.startswith("changed")] == [
+        "changed 0",
+        "changed 1",
+        "changed 2",
+    ]
+
+
+def test_two_at_once_do_not_harm_each_other(tmp_path):
+    path = program(tmp_path, runs=2, jobs=1, seconds=0.2)
+    both = [start(path), start(path)]
+    records = [json.loads(one.communicate()[0]) for one in both]
+    assert records[0]["campaign"] != records[1]["campaign"]
+    assert [len(record["jobs"][0]["runs"]) for record in records] == [2, 2]
+    assert len(finished(tmp_path)) == 4
+
+
+def test_a_full_disk_is_told_and_loses_nothing(tmp_path):
+    store = tmp_path / "small"
+    store.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(store)], capture_output=True).returncode:
+        pytest.skip("mounting a small file system needs root")
+    try:
+        path = program(tmp_path, runs=3, jobs=1, seconds=0)
+        (tmp_path / "work.sh").write_text("for i in $(seq 20000); do echo speed: $RANDOM.$RANDOM; done\n")
+        done = run(path, "--store", str(store))
+        assert done.returncode == 3
+        assert "disk" in done.stderr or "space" in done.stderr.lower() or "full" in done.stderr
+        assert done.stdout == ""
+        assert Store(store).campaigns()[0].state == "interrupted"
+    finally:
+        subprocess.run(["umount", "-l", str(store)], check=True)
+    assert not leftovers()
+
+
+def test_python_gives_the_same_records(tmp_path, tiny_model):
+    document = {
+        "benchmark": "from python",
+        "target": {"model": str(tiny_model)},
+        "measure": {"runs": 3, "until": {"samples": 700}},
+        "objective": {"latency_ms.p99": 1000},
+    }
+    result = assay.run(document)
+    job = result.jobs[0]
+    assert job.state == "done"
+    assert job.metrics["latency_ms"].count == 2100
+    assert job.metrics["latency_ms"].p99 is not None
+    assert job.metrics["latency_ms"].interval is not None
+    assert [gate.passed for gate in job.gates] == [True]
+    assert sum(len(one.value) for one in result.samples(job.job, 0) if one.phase == "measure") == 700
+    assert json.loads(result.to_json())["campaign"] == result.record.campaign
+    assert "<table" in result._repr_html_()
+    assert "<svg" in result.to_html()
+    assert "latency_ms" in str(result)
+    assert result.to_csv().startswith("CreatedUtc,")
+    assert "from python" in result.to_markdown()
+
+
+def test_a_view_sees_the_phases(tmp_path, tiny_model):
+    class Seen(SilentView):
+        def __init__(self):
+            self.phases = []
+
+        def phase(self, name):
+            self.phases.append(name)
+
+    view = Seen()
+    assay.run(
+        {"benchmark": "v", "target": {"model": str(tiny_model)}, "measure": {"runs": 1, "until": {"samples": 10}}},
+        view=view,
+    )
+    assert view.phases == ["prepare", "load", "first", "warmup", "measure", "score", "cleanup"]
+
+
+def test_wrong_use_from_python():
+    with pytest.raises(SpecError, match="target"):
+        assay.run({"benchmark": "x"})
+    with pytest.raises(StoreError):
+        assay.run({"benchmark": "x", "target": {"command": "true"}}, store="/proc/nowhere")
+
+
+def test_another_engine_is_refused():
+    with pytest.raises(MeasureError, match="slurm"):
+        assay.run({"benchmark": "x", "target": {"command": "true"}, "place": {"engine": "slurm"}})
