@@ -25,4 +25,4 @@ SERVICE = {"endpoint": "http://localhost", "api": "openai-chat"}
 def test_headline(job, stats, definition, measured, expected) -> None:
     if "target" in definition and "metrics" in definition["target"]:
         definition = {"target": {**definition["target"], "metrics": tuple(definition["target"]["metrics"])}}
-    assert headline(job(**definition), {name: stats(1.0, 1.1) for name in measured}) == expected
+    assert headline(job(**definition).definition, {name: stats(1.0, 1.1) for name in measured}) == expected

@@ -6,20 +6,20 @@ from collections.abc import Iterable, Mapping
 
 from assay.analyse.records import MetricStatistics
 from assay.metrics import METRICS, base_name
-from assay.plan.job import Job
+from assay.spec.benchmark import Definition
 from assay.spec.target import CommandTarget, ModelTarget
 
 # Services answer with one of these; the first that was measured is the headline.
 _OF_A_SERVICE = ("e2e_ms", "latency_ms", "ttft_ms", "throughput_per_s")
 
 
-def headline(job: Job, metrics: Mapping[str, MetricStatistics]) -> tuple[str, ...]:
+def headline(definition: Definition, metrics: Mapping[str, MetricStatistics]) -> tuple[str, ...]:
     """The metrics that answer the job's question, of those that it measured."""
-    target = job.definition.target
+    target = definition.target
     if isinstance(target, CommandTarget):
         return _of_command(target, metrics)
     if isinstance(target, ModelTarget):
-        offline = job.definition.load.scenario == "offline"
+        offline = definition.load.scenario == "offline"
         return _present(("throughput_per_s" if offline else "latency_ms",), metrics)
     return _present(_OF_A_SERVICE, metrics)[:1]
 

@@ -49,7 +49,7 @@ def checks_of(
         metrics: The statistics of the runs without an error.
         samples: Run id → its samples.
     """
-    evidence = Evidence(job, runs, metrics, samples, headline(job, metrics))
+    evidence = Evidence(job, runs, metrics, samples, headline(job.definition, metrics))
     return tuple(
         Check(name, *(ask(evidence) if evidence.good or name in _OF_FAILED_RUNS else NOTHING_MEASURED))
         for name, ask in CHECKS.items()
