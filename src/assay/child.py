@@ -12,7 +12,10 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
-from assay.analyse.stopping import enough, steady
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.analyse.stopping import enough, samples_for_objective, steady
 from assay.documents import from_json
 from assay.errors import AssayError
 from assay.run.contract import Order, Rules
@@ -21,6 +24,7 @@ from assay.run.lifeline import hold
 from assay.run.processes import TAG_VARIABLE
 from assay.run.stage import PipeStage
 from assay.run.targets import find_target, target_name
+from assay.spec.benchmark import Definition
 
 
 def main(arguments: list[str]) -> int:
@@ -34,7 +38,7 @@ def main(arguments: list[str]) -> int:
     stage = PipeStage(events_fd)
     try:
         target = find_target(target_name(order.job.definition))
-        measured = target(order, stage, Rules(steady=steady, enough=enough))
+        measured = target(order, stage, _rules(order.job.definition))
     except AssayError as refused:
         problem = refused.problem
         return _refuse(scratch, Refusal(problem.code, problem.message, problem.try_), stage)
@@ -47,6 +51,16 @@ def main(arguments: list[str]) -> int:
         return _refuse(scratch, Refusal("target", f"{type(failure).__name__}: {_first_line(failure)}"), stage)
     leave(scratch, measured, stage.seconds)
     return 0
+
+
+def _rules(definition: Definition) -> Rules:
+    """The stop rule of a definition: its interval, and enough samples for the percentiles that its objective names."""
+    needed = samples_for_objective(definition.objective, definition.measure.runs)
+
+    def satisfied(durations_ns: NDArray[np.int64], relative: float) -> bool:
+        return durations_ns.size >= needed and enough(durations_ns, relative)
+
+    return Rules(steady=steady, enough=satisfied)
 
 
 def _refuse(scratch: Path, refusal: Refusal, stage: PipeStage) -> int:

@@ -3,7 +3,7 @@ import time
 import numpy as np
 import pytest
 
-from assay.analyse.stopping import enough, steady
+from assay.analyse.stopping import enough, samples_for_objective, steady
 
 
 def _durations(n: int, share: float, seed: int = 0) -> np.ndarray:
@@ -79,3 +79,11 @@ def test_times_that_grow_are_not_steady() -> None:
 def test_a_small_trend_that_does_not_slow_down_is_not_steady() -> None:
     # The last third differs by only 1 %, but as much as the third before: it is still going on.
     assert not steady((_durations(300, 0.002) * np.linspace(1.03, 1, 300)).astype(np.int64))
+
+
+@pytest.mark.parametrize(
+    ("objective", "runs", "samples"),
+    [((), 5, 0), (("latency_ms.median",), 5, 0), (("latency_ms.p99",), 1, 662), (("latency_ms.p99", "x.p90"), 5, 133)],
+)
+def test_an_objective_asks_for_the_samples_that_back_it(objective: tuple[str, ...], runs: int, samples: int) -> None:
+    assert samples_for_objective(objective, runs) == samples

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.correlation import variance_inflation
 from assay.analyse.intervals import median_interval_of_run, relative_half_width
-from assay.analyse.percentiles import samples_needed
+from assay.analyse.percentiles import TAILS, samples_needed
 
 # Fewer samples may have a narrow interval by luck, and say nothing about any tail.
 MIN_SAMPLES = samples_needed(0.9)
@@ -39,6 +40,13 @@ def enough(durations_ns: NDArray[np.int64], relative: float) -> bool:
     if interval is None:
         return False
     return relative_half_width(interval, (interval.low + interval.high) / 2) <= relative
+
+
+def samples_for_objective(objective: Iterable[str], runs: int) -> int:
+    """How many samples each run must take so that all runs together back the percentiles that an objective names."""
+    statistics = {name.rpartition(".")[2] for name in objective}
+    needed = max((samples_needed(TAILS[name]) for name in statistics if name in TAILS), default=0)
+    return -(-needed // runs)
 
 
 def steady(durations_ns: NDArray[np.int64]) -> bool:
