@@ -207,3 +207,28 @@ def test_wrong_use_from_python():
 def test_another_engine_is_refused():
     with pytest.raises(MeasureError, match="slurm"):
         assay.run({"benchmark": "x", "target": {"command": "true"}, "place": {"engine": "slurm"}})
+
+
+def test_a_third_partys_target_is_measured(tmp_path, monkeypatch, tiny_model):
+    (tmp_path / "abacus.py").write_text(
+        "from assay.run.contract import Measured\n"
+        "from assay.run.records import DeviceProof\n"
+        "def measure(order, stage, rules):\n"
+        "    with stage.phase('measure'):\n"
+        "        proof = DeviceProof('cpu', 'cpu', {}, 'the beads')\n"
+        "        return Measured({'latency_ms': 4.0 + order.run_id}, device=proof)\n"
+    )
+    info = tmp_path / "abacus-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: abacus\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[assay.targets]\nabacus = abacus:measure\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    bench = tmp_path / "b.json"
+    bench.write_text(
+        json.dumps(
+            {"benchmark": "t", "target": {"model": tiny_model.name, "runtime": "abacus"}, "measure": {"runs": 3}}
+        )
+    )
+    job = json.loads(run(bench).stdout)["jobs"][0]
+    assert job["state"] == "done"
+    assert job["metrics"]["latency_ms"]["median"] == 5.0

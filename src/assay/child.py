@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +65,7 @@ def _rules(definition: Definition) -> Rules:
 
 
 def _refuse(scratch: Path, refusal: Refusal, stage: PipeStage) -> int:
-    leave_refusal(scratch, refusal, stage.seconds)
+    leave_refusal(scratch, replace(refusal, phase=stage.where), stage.seconds)
     return 3
 
 

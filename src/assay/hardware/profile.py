@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 
-from assay.errors import AssayError
 from assay.hardware.machine import machine
 from assay.place.needs import Profile
+from assay.run.targets import GROUP
+from assay.run.targets.onnx.devices import available_devices
 
 _OS = {"linux": "linux", "darwin": "macos", "win32": "windows"}
 
@@ -17,7 +18,7 @@ _OS = {"linux": "linux", "darwin": "macos", "win32": "windows"}
 def local_profile() -> Profile:
     """What this machine offers."""
     facts = machine()
-    runtimes, devices = _onnxruntime()
+    runtimes, devices = _runtimes()
     return Profile(
         name=str(facts.get("name", "this machine")),
         os=_OS.get(sys.platform, sys.platform),
@@ -31,16 +32,25 @@ def local_profile() -> Profile:
     )
 
 
-def _onnxruntime() -> tuple[dict[str, str], dict[str, str]]:
-    from assay.run.targets.onnx.devices import available_devices
+def _runtimes() -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Runtimes with their versions, and the devices of those that can be asked for them."""
+    # A third party's target says by itself, when it loads, what it can do here.
+    found = {entry.name: _version_of(entry) for entry in entry_points(group=GROUP) if entry.name != "program"}
+    devices = available_devices()
+    if not devices:  # not installed, or installed and broken: either way not there
+        found.pop("onnxruntime", None)
+        return found, {}
+    return {**found, "onnxruntime": _onnxruntime_version()}, {"onnxruntime": devices}
 
-    try:
-        devices = available_devices()
-    except (AssayError, ImportError, OSError):  # not installed, or installed and broken: either way not there
-        return {}, {}
+
+def _version_of(entry: EntryPoint) -> str:
+    return entry.dist.version if entry.dist else "unknown version"
+
+
+def _onnxruntime_version() -> str:
     for package in ("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml", "onnxruntime-openvino"):
         try:
-            return {"onnxruntime": version(package)}, devices
+            return version(package)
         except PackageNotFoundError:
             continue
-    return {"onnxruntime": "unknown version"}, devices
+    return "unknown version"

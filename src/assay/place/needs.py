@@ -19,7 +19,7 @@ class Profile:
     cpus: int
     memory_bytes: int
     runtimes: Mapping[str, str]  # runtime → version, each tried
-    devices: Mapping[str, str]  # device → what proves it
+    devices: Mapping[str, Mapping[str, str]]  # runtime → device → what proves it; a runtime left out proves its own
     gpus: int = 0
     gpu_model: str = ""
     gpu_memory_bytes: int = 0
@@ -71,8 +71,9 @@ def _runtime_missing(job: Job, profile: Profile) -> list[str]:
     if runtime and runtime not in profile.runtimes:
         offered = ", ".join(profile.runtimes) or "no runtime"
         found.append(f"the runtime {runtime} is needed, {profile.name} has {offered}")
-    elif device and device.partition(":")[0] not in profile.devices:
-        offered = ", ".join(f"{name} ({proof})" for name, proof in profile.devices.items()) or "no device"
+    proven = profile.devices.get(runtime or "")
+    if device and proven is not None and device.partition(":")[0] not in proven:
+        offered = ", ".join(f"{name} ({proof})" for name, proof in proven.items()) or "no device"
         found.append(f"the device {device} is needed, {profile.name} has {offered}")
     return found
 

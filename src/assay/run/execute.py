@@ -186,7 +186,8 @@ def _failure(job: Job, ended: Ended, report: ChildReport | None, tail: tuple[str
     if report is not None and report.refusal is not None:
         said = report.refusal
         # The child ended in good order and said why: its exit code and its own memory explain nothing.
-        return replace(evidence, code=said.code, message=said.message, exit_code=None, memory_mb=None, try_=said.try_)
+        evidence = replace(evidence, exit_code=None, memory_mb=None, phase=said.phase or ended.phase)
+        return replace(evidence, code=said.code, message=said.message, try_=said.try_)
     if ended.signal_name is None:
         return evidence
     peak = f" at {ended.memory_mb:.0f} MB" if ended.memory_mb is not None else ""

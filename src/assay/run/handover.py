@@ -25,6 +25,7 @@ class Refusal:
     code: str
     message: str
     try_: str = ""
+    phase: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,14 @@ class PipeStage:
 
     def __init__(self, fd: int) -> None:
         self.seconds: dict[str, float] = {}
+        self.where = "start"  # the last phase of the work itself: a failure that is cleaned up did not happen there
         self._fd = fd
         self._last_ns = 0
 
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
         """Time a phase."""
+        self.where = self.where if name == "cleanup" else name
         self._tell({"phase": name})
         start = perf_counter_ns()
         try:

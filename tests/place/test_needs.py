@@ -1,0 +1,82 @@
+import json
+
+import pytest
+
+from assay.errors import MeasureError
+from assay.place.engines.local import LocalEngine
+from assay.place.needs import Profile, missing, needs_in_words
+from assay.plan.job import Job
+from assay.spec.benchmark import Definition
+
+HERE = Profile(
+    name="here",
+    os="linux",
+    cpus=4,
+    memory_bytes=8 * 2**30,
+    runtimes={"onnxruntime": "1.30", "abacus": "1"},
+    devices={"onnxruntime": {"cpu": "CPUExecutionProvider"}},
+    gpus=1,
+    gpu_model="NVIDIA H200",
+    gpu_memory_bytes=140 * 10**9,
+    labels={"rack": "7"},
+)
+
+
+def job(target=None, **needs):
+    document = {"target": target or {"model": "m"}, "needs": needs}
+    return Job("b", "d", 0, Definition.model_validate_json(json.dumps(document)))
+
+
+@pytest.mark.parametrize(
+    "needs",
+    [
+        {}, {"memory": "8GiB"}, {"cpus": 4}, {"gpus": 1}, {"gpu_model": "h200"}, {"os": "linux"},
+        {"labels": {"rack": "7"}}, {"agent": "here"},
+    ],
+)  # fmt: skip
+def test_what_the_machine_has(needs):
+    assert missing(job(**needs), HERE) == ()
+
+
+@pytest.mark.parametrize(
+    ("needs", "words"),
+    [
+        ({"memory": "16GiB"}, "memory: 16.0 GiB needed, 8.0 GiB there"),
+        ({"cpus": 8}, "cpus: 8 needed, 4 there"),
+        ({"gpus": 2}, "gpus: 2 needed, 1 there"),
+        ({"gpu_model": "A100"}, "a GPU named like 'A100' is needed, here has NVIDIA H200"),
+        ({"os": "macos"}, "macos is needed, here runs linux"),
+        ({"labels": {"rack": "8"}}, "the label rack=8 is needed, here does not carry it"),
+        ({"agent": "there"}, "only there may take it, this is here"),
+        ({"runtime": "tensorrt-llm"}, "the runtime tensorrt-llm is needed, here has onnxruntime, abacus"),
+        ({"device": "gpu"}, "the device cuda is needed, here has cpu (CPUExecutionProvider)"),
+    ],
+)
+def test_what_is_missing_is_said_in_words(needs, words):
+    assert missing(job(**needs), HERE) == (words,)
+
+
+def test_everything_missing_is_said_at_once():
+    assert len(missing(job(memory="1TiB", cpus=99, os="windows"), HERE)) == 3
+
+
+def test_a_device_with_an_index_is_of_its_kind():
+    assert missing(job({"model": "m", "device": "cuda:1"}), HERE)
+    assert not missing(job({"model": "m", "runtime": "abacus", "device": "cuda:1"}), HERE)
+
+
+def test_a_command_needs_no_runtime():
+    assert missing(job({"command": "x"}), HERE) == ()
+    assert needs_in_words(job({"command": "x"}, gpus=2)) == "a command, 2 GPUs"
+
+
+def test_the_local_engine_refuses_before_anything_runs():
+    ran = []
+    engine = LocalEngine(HERE, ran.append)
+    with pytest.raises(MeasureError, match="cuda") as caught:
+        engine.place(job({"model": "m", "device": "gpu"}))
+    assert caught.value.problem.code == "device"
+    assert "onnxruntime-gpu" in caught.value.problem.try_
+    assert not ran
+    engine.place(job())
+    assert len(ran) == 1
