@@ -96,3 +96,40 @@ def test_the_schemes_differ(build, look):
         for scheme in ("light", "dark")
     }
     assert colours["light"] != colours["dark"]
+
+
+def test_the_report_of_a_real_campaign(look, tmp_path, tiny_model):
+    """Measured a moment ago by the tool itself: a model, a command with emit, and a job that could not run."""
+    import sys
+
+    import assay
+
+    (tmp_path / "train.py").write_text("import assay\nfor i in range(20): assay.emit({'images_per_s': 100 + i % 5})\n")
+    model = assay.run(
+        {
+            "benchmark": "a real model",
+            "target": {"model": str(tiny_model)},
+            "measure": {"runs": 3, "until": {"samples": 700}},
+            "matrix": {"target.device": ["cpu", "GPU (ONNX)"]},
+        }
+    )
+    program = assay.run(
+        {
+            "benchmark": "a real program",
+            "target": {"command": [sys.executable, str(tmp_path / "train.py")], "metrics": [{"name": "images_per_s"}]},
+            "measure": {"runs": 3},
+        }
+    )
+    page, heard, asked = look(model.to_html(), "light", 1200)
+    assert (heard, asked) == ([], [])
+    text = page.inner_text("body")
+    assert "a real model" in text
+    assert "requested device used" in page.content()
+    assert page.locator("svg.chart").count() >= 5
+    assert page.evaluate(EMPTY_PICTURES) == 0
+    if model.jobs[1].state == "failed":
+        assert "onnxruntime-gpu" in text
+    page, heard, asked = look(program.to_html(), "dark", 400)
+    assert (heard, asked) == ([], [])
+    assert "images_per_s" in page.inner_text("body")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
