@@ -159,7 +159,8 @@ class _Campaign:
         self.engine = LocalEngine(local_profile(), self._execute)
 
     def run(self, *, fresh: bool) -> CampaignRecord:
-        _refuse_other_engines(self.loaded.benchmark)
+        _refuse_unsupported(self.loaded.benchmark)
+        self._note_unused()
         sweep_abandoned()
         plan = self._submit(plan_of(self.loaded), fresh=fresh)
         campaign = plan.jobs[0].campaign
@@ -175,6 +176,13 @@ class _Campaign:
         state = "done" if any(job.state == "done" for job in record.jobs) else "failed"
         self.store.end_campaign(campaign, state, self.clock)
         return replace(record, state=state)
+
+    def _note_unused(self) -> None:
+        """Say which keys of the file a run on this machine does not act on."""
+        benchmark = self.loaded.benchmark
+        unused = [name for name in ("schedule", "alerts") if getattr(benchmark, name)]
+        if unused:
+            self.view.note(f"{' and '.join(unused)} are kept with the campaign; a local run does not act on them")
 
     def _submit(self, plan: Plan, *, fresh: bool) -> Plan:
         """Continue an interrupted campaign of the same plan, or begin a new one."""
@@ -272,7 +280,13 @@ def _result_of(stored: StoredJob, store: Store) -> MultiRunJobResult:
     )  # fmt: skip
 
 
-def _refuse_other_engines(benchmark: Benchmark) -> None:
+def _refuse_unsupported(benchmark: Benchmark) -> None:
+    if benchmark.services:
+        raise MeasureError(
+            f"services ({', '.join(benchmark.services)}) are not started by this installation",
+            code="services",
+            try_="start them yourself and remove services from the file",
+        )
     if benchmark.place.engine != "local":
         raise MeasureError(
             f"place.engine is {benchmark.place.engine!r}; this installation runs jobs on the local machine only",

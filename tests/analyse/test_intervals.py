@@ -95,10 +95,9 @@ def test_bootstrap_is_repeatable_and_near_the_t_interval() -> None:
     assert bootstrap_interval(values[:1], lambda drawn: drawn.mean(axis=1), np.random.default_rng(7)) is None
 
 
-@pytest.mark.parametrize(("low", "high", "centre", "share"), [(9, 11, 10, 0.1), (-11, -9, -10, 0.1), (0, 0, 0, 0)])
-def test_relative_half_width(low: float, high: float, centre: float, share: float) -> None:
-    assert relative_half_width(Interval(low, high, 0.95, ""), centre) == pytest.approx(share)
-
-
-def test_relative_half_width_around_zero_is_infinite() -> None:
-    assert relative_half_width(Interval(-1, 1, 0.95, ""), 0) == np.inf
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0.5, 2.0, 1.0), (1.0, 100.0, 9.0), (-11.0, -9.0, 0.1), (0.0, 0.0, 0.0), (-1.0, 3.0, 2.0), (-1.0, 1.0, np.inf)],
+)
+def test_relative_half_width(low: float, high: float, expected: float) -> None:
+    assert relative_half_width(Interval(low, high, 0.95, "")) == pytest.approx(expected)

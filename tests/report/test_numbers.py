@@ -36,7 +36,7 @@ def test_a_small_value_never_becomes_zero_by_rounding():
 
 
 def test_spread_is_the_number_that_the_checks_judge():
-    assert show_spread(Interval(95.0, 105.0, 0.95, "")) == "±5.0 %"
+    assert show_spread(Interval(100 / 1.05, 105.0, 0.95, "")) == "±5.0 %"
     assert show_spread(Interval(-4.0, 18.0, 0.95, "")) == "±157 %"
     assert show_spread(Interval(-1.0, 1.0, 0.95, "")) == "±?"
     assert show_spread(None) == "±?"

@@ -20,7 +20,7 @@ def variance_inflation(series: NDArray[np.float64]) -> float:
     if series.size < 4:
         return 1.0
     centred = series - series.mean()
-    variance = float(centred @ centred) / series.size
+    variance = _product(centred, centred) / series.size
     if variance <= 0:
         return 1.0
     return max(1.0, _by_autocorrelation(centred, variance), _by_batches(centred, variance))
@@ -40,7 +40,12 @@ def _by_autocorrelation(centred: NDArray[np.float64], variance: float) -> float:
 
 
 def _autocorrelation(centred: NDArray[np.float64], lag: int, variance: float) -> float:
-    return float(centred[lag:] @ centred[:-lag]) / centred.size / variance
+    return _product(centred[lag:], centred[:-lag]) / centred.size / variance
+
+
+def _product(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """The inner product, without BLAS: its threads would start up beside whatever is being measured."""
+    return float(np.einsum("i,i->", a, b))
 
 
 def _by_batches(centred: NDArray[np.float64], variance: float) -> float:

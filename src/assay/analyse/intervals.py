@@ -118,8 +118,15 @@ def bootstrap_interval(
     return Interval(float(low), float(high), level, f"bootstrap of {values.size} values, {rounds} rounds")
 
 
-def relative_half_width(interval: Interval, centre: float) -> float:
-    """Half the width of an interval as a share of its centre; infinite around zero."""
+def relative_half_width(interval: Interval) -> float:
+    """How far an interval reaches from its centre, as a share of it; infinite around zero.
+
+    Between positive ends the centre is the geometric one: an interval from a half to twice a value is ±100 %,
+    and a wider one is more. (From the arithmetic centre no interval could reach further than ±100 %.)
+    """
     if interval.half_width == 0:
         return 0.0
-    return interval.half_width / abs(centre) if centre else math.inf
+    if interval.low > 0:
+        return math.sqrt(interval.high / interval.low) - 1
+    centre = abs(interval.low + interval.high) / 2
+    return interval.half_width / centre if centre else math.inf

@@ -22,8 +22,10 @@ class Interval:
 
     low: float
     high: float
-    level: float  # the promise: how often such an interval holds the truth
-    method: str  # how it was made, in words
+    level: float
+    """The promise: how often such an interval holds the truth."""
+    method: str
+    """How it was made, in words."""
 
     @property
     def half_width(self) -> float:
@@ -36,9 +38,11 @@ class Outlier:
     """A value far from the others by median and MAD; flagged, never dropped."""
 
     run: int
-    sample: int | None  # position in the run, None for a number of the whole run
+    sample: int | None
+    """Position in the run, None for a number of the whole run."""
     value: float
-    score: float  # distance from the median in robust deviations
+    score: float
+    """Distance from the median in robust deviations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +51,32 @@ class MetricStatistics:
 
     unit: str
     better: Better | None
-    count: int  # finite values
+    count: int
+    """Finite values."""
     mean: float
-    std: float | None  # sample deviation; None for one value
+    std: float | None
+    """Sample deviation; None for one value."""
     median: float
     min: float
     max: float
     mad: float
     p50: float
-    p90: float | None  # percentiles are None where the sample size does not back them
+    p90: float | None
+    """Percentiles are None where the sample size does not back them."""
     p95: float | None
     p99: float | None
     p99_9: float | None
-    interval: Interval | None  # of the median of a run, from the spread between runs; None for one run
-    runs: int  # runs that gave this metric
-    run_values: Mapping[int, float]  # run id → its median
-    outliers: tuple[Outlier, ...] = ()  # the most extreme ones
+    interval: Interval | None
+    """Of the median of a run, from the spread between runs; None for one run."""
+    runs: int
+    """Runs that gave this metric."""
+    run_values: Mapping[int, float]
+    """Run id → its median."""
+    outliers: tuple[Outlier, ...] = ()
+    """The most extreme ones."""
     outlier_count: int = 0
-    non_finite: int = 0  # NaN and infinite values, left out of the statistics
+    non_finite: int = 0
+    """NaN and infinite values, left out of the statistics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +84,10 @@ class Check:
     """One reason to believe, or not to believe, a result."""
 
     name: str
-    passed: bool | None  # None: does not apply or could not be told
-    detail: str  # one plain sentence with its figures
+    passed: bool | None
+    """None: does not apply or could not be told."""
+    detail: str
+    """One plain sentence with its figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +99,18 @@ class MultiRunJobResult:
     index: int
     point: Mapping[str, JsonValue]
     state: JobState
-    verdict: Verdict | None  # None when nothing was measured
+    verdict: Verdict | None
+    """None while the job has not ended; a failed job is invalid."""
     checks: tuple[Check, ...]
-    gates: tuple[Check, ...]  # objectives of the benchmark file
+    gates: tuple[Check, ...]
+    """Objectives of the benchmark file."""
     metrics: Mapping[str, MetricStatistics]
     runs: tuple[SingleRunResult, ...]
     total_runs: int
     successful_runs: int
     failed_runs: int
-    cold_start: Mapping[str, float]  # the numbers of the first run, which found nothing warm
+    cold_start: Mapping[str, float]
+    """The numbers of the first run, which found nothing warm."""
     environment: Mapping[str, JsonValue]
     definition: Mapping[str, JsonValue]
     started_at: str | None = None
@@ -108,13 +125,16 @@ class Comparison:
     metric: str
     unit: str
     better: Better | None
-    a: float  # median over runs
+    a: float
+    """Median over runs."""
     b: float
     a_interval: Interval | None
     b_interval: Interval | None
-    change: Interval | None  # relative, of b against a, from the between-run spread
+    change: Interval | None
+    """Relative, of b against a, from the between-run spread."""
     answer: Answer
-    because: tuple[str, ...] = field(default_factory=tuple)  # one plain sentence per reason
+    because: tuple[str, ...] = field(default_factory=tuple)
+    """One plain sentence per reason."""
 
 
 RESULT_SCHEMA = "assay.result/1"

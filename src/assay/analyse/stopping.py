@@ -39,7 +39,7 @@ def enough(durations_ns: NDArray[np.int64], relative: float) -> bool:
     interval = median_interval_of_run(durations_ns)
     if interval is None:
         return False
-    return relative_half_width(interval, (interval.low + interval.high) / 2) <= relative
+    return relative_half_width(interval) <= relative
 
 
 def samples_for_objective(objective: Iterable[str], runs: int) -> int:

@@ -55,7 +55,8 @@ def _text(made: Plan, rows: list[tuple[Job, tuple[str, ...], Estimate]]) -> str:
     known = [time.expected_s for _, _, time in rows if time.expected_s is not None]
     expected = f"about {show_seconds(sum(known))}" if len(known) == len(rows) else "not known"
     limit = show_seconds(sum(time.at_most_s for _, _, time in rows))
-    lines += ["", f"{made.benchmark}: {len(rows)} jobs, {expected}, never longer than {limit}"]
+    jobs = "1 job" if len(rows) == 1 else f"{len(rows)} jobs"
+    lines += ["", f"{made.benchmark}: {jobs}, {expected}, never longer than {limit}"]
     lines += [f"times come from {source}" for source in dict.fromkeys(time.source for _, _, time in rows)]
     return "\n".join(lines)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -63,7 +63,10 @@ def show(
         raise UsageError(
             f"campaign {record.campaign} has no job {job}", code="unknown-job", try_=f"use 0 to {len(record.jobs) - 1}"
         )
-    say(render_job(chosen, width=terminal_width(), colour=use_colour()))
+    if form is Format.text:
+        say(render_job(chosen, width=terminal_width(), colour=use_colour()))
+    else:
+        say(rendered(replace(record, jobs=(chosen,)), form))
 
 
 @app.command("export")

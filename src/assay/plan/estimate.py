@@ -10,7 +10,7 @@ from assay.spec.target import CommandTarget
 # A fresh Python process with its libraries, on an ordinary machine; the model's own load comes on top.
 START_S = 1.0
 # Warm-up is detected; this is the cap that the load loop keeps.
-WARMUP_CAP_SHARE = 0.5
+WARMUP_CAP_SHARE = 1.0
 
 
 @dataclass(frozen=True, slots=True)

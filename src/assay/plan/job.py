@@ -23,7 +23,8 @@ class Job:
     definition: Definition
     point: Mapping[str, JsonValue] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    base: str = "."  # folder that relative paths of the definition start from
+    base: str = "."
+    """Folder that relative paths of the definition start from."""
     campaign: str = ""
     schema: Literal["assay.job/1"] = "assay.job/1"
 

@@ -39,10 +39,16 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
 
 
 def shorten(text: str, width: int) -> str:
-    """Cut a text to a number of terminal cells, marking the cut with `…`."""
+    """Cut a text to a number of terminal cells, in its middle: what tells rows apart stands at the end."""
     if cell_len(text) <= width:
         return text
-    return set_cell_size(text, max(width - 1, 0)).rstrip() + "…" if width > 0 else ""
+    if width <= 1:
+        return "…"[:width]
+    tail = (width - 1) * 2 // 3
+    kept = text[len(text) - tail :]
+    while cell_len(kept) > tail:
+        kept = kept[1:]
+    return set_cell_size(text, width - 1 - cell_len(kept)).rstrip() + "…" + kept
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:

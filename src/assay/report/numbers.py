@@ -82,10 +82,10 @@ def show_interval(stats: MetricStatistics, places: int) -> str:
 
 
 def show_spread(interval: Interval | None) -> str:
-    """Write half the interval's width as a share of its centre, `±1.2 %`: the number that the checks judge."""
+    """Write how far the interval reaches from its centre, `±1.2 %`: the number that the checks judge."""
     if interval is None:
         return "±?"
-    share = relative_half_width(interval, (interval.low + interval.high) / 2)
+    share = relative_half_width(interval)
     return f"±{show_percent(share)}" if math.isfinite(share) else "±?"
 
 

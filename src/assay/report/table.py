@@ -148,8 +148,8 @@ def _model_facts(runs: Iterable[SingleRunResult]) -> Mapping[str, JsonValue]:
 
 
 def _compute_unit(target: Mapping[str, JsonValue]) -> str | None:
-    device, runtime = target.get("device"), target.get("runtime", "onnxruntime")
-    if not isinstance(device, str):
+    device, runtime = target.get("device", "cpu"), target.get("runtime", "onnxruntime")
+    if "model" not in target or not isinstance(device, str):
         return None
     # SARK's names contain the runtime; on any other one they would be untrue.
     return compute_unit(device) if runtime in ("onnxruntime", "coreml") else f"{device} ({runtime})"

@@ -21,8 +21,10 @@ class SampleSet:
 
     metric: str
     phase: SamplePhase
-    at_ns: NDArray[np.int64]  # when each sample began, from the start of its phase
-    value: NDArray[np.float64]  # in the metric's unit; NaN where the target gave none
+    at_ns: NDArray[np.int64]
+    """When each sample began, from the start of its phase."""
+    value: NDArray[np.float64]
+    """In the metric's unit; NaN where the target gave none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,10 @@ class DeviceProof:
 
     requested: str
     used: str
-    nodes: Mapping[str, int]  # execution provider → nodes of the graph it ran
-    evidence: str  # where this was read
+    nodes: Mapping[str, int]
+    """Execution provider → nodes of the graph it ran."""
+    evidence: str
+    """Where this was read."""
 
     @property
     def honoured(self) -> bool:
@@ -45,12 +49,17 @@ class Window:
     """What the machine did while the clock ran."""
 
     wall_s: float
-    cpu_s: float  # of the measured process and its children
-    others_cpu_s: float | None  # busy time of everything else; None where the system does not tell
-    steal_s: float | None  # time the hypervisor took away
+    cpu_s: float
+    """Of the measured process and its children."""
+    others_cpu_s: float | None
+    """Busy time of everything else; None where the system does not tell."""
+    steal_s: float | None
+    """Time the hypervisor took away."""
     cores: int
-    throttle_events: int | None  # thermal throttle count, None where not readable
-    harness_ns: float | None = None  # our own cost per sample, measured on a no-op
+    throttle_events: int | None
+    """Thermal throttle count, None where not readable."""
+    harness_ns: float | None = None
+    """Our own cost per sample, measured on a no-op."""
     load_average_before: float | None = None
     load_average_after: float | None = None
 
@@ -59,12 +68,14 @@ class Window:
 class Failure:
     """Why a run ended without a result, and the evidence."""
 
-    code: str  # crashed | timeout | out-of-memory | device | model | target | cancelled …
+    code: str
+    """Crashed | timeout | out-of-memory | device | model | target | cancelled …"""
     message: str
     phase: str = ""
     exit_code: int | None = None
     signal: str | None = None
-    memory_mb: float | None = None  # at its end: the kernel's high-water mark, or the tree's when we ended it
+    memory_mb: float | None = None
+    """At its end: the kernel's high-water mark, or the tree's when we ended it."""
     log_tail: tuple[str, ...] = ()
     try_: str = ""
 
@@ -74,18 +85,25 @@ class SingleRunResult:
     """One repetition: a fresh process, cold start included."""
 
     run_id: int
-    is_cold_start: bool  # the first run of the job on this machine
+    is_cold_start: bool
+    """The first run of the job on this machine."""
     started_at: str
     completed_at: str
     duration_seconds: float
-    phases: Mapping[str, float] = field(default_factory=dict)  # seconds in each phase
-    metrics: Mapping[str, float] = field(default_factory=dict)  # one number of the whole run each
-    absent: Mapping[str, str] = field(default_factory=dict)  # metric → why it could not be measured
-    sample_counts: Mapping[str, int] = field(default_factory=dict)  # measured samples by metric
-    facts: Mapping[str, JsonValue] = field(default_factory=dict)  # what the target read back about itself
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Seconds in each phase."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """One number of the whole run each."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Metric → why it could not be measured."""
+    sample_counts: Mapping[str, int] = field(default_factory=dict)
+    """Measured samples by metric."""
+    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+    """What the target read back about itself."""
     device: DeviceProof | None = None
     window: Window | None = None
-    samples: str | None = None  # content hash of the sample file
+    samples: str | None = None
+    """Content hash of the sample file."""
     error: Failure | None = None
 
 

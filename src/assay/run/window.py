@@ -42,12 +42,28 @@ def read(own_cpu_s: float | None = None) -> Reading:
     )
 
 
-def between(start: Reading, end: Reading, *, harness_ns: float | None = None) -> Window:
-    """What happened between two readings."""
+class Pause:
+    """Time that we ourselves take inside a window, to be left out of it."""
+
+    def __init__(self) -> None:
+        self.wall_s = 0.0
+        self.cpu_s = 0.0
+
+    def __enter__(self) -> None:
+        self._since = (time.perf_counter(), time.process_time())
+
+    def __exit__(self, *_: object) -> None:
+        self.wall_s += time.perf_counter() - self._since[0]
+        self.cpu_s += time.process_time() - self._since[1]
+
+
+def between(start: Reading, end: Reading, *, harness_ns: float | None = None, pause: Pause | None = None) -> Window:
+    """What happened between two readings, less our own pauses."""
     own = end.own_cpu_s - start.own_cpu_s
+    left_out = pause or Pause()
     return Window(
-        wall_s=(end.wall_ns - start.wall_ns) / 1e9,
-        cpu_s=own,
+        wall_s=(end.wall_ns - start.wall_ns) / 1e9 - left_out.wall_s,
+        cpu_s=own - left_out.cpu_s,
         others_cpu_s=_difference(end.busy_s, start.busy_s, less=own),
         steal_s=_difference(end.steal_s, start.steal_s),
         cores=available_cores(),

@@ -177,18 +177,26 @@ class Slurm(Section):
     """Where and how a batch job runs on a Slurm cluster."""
 
     partition: str | None = None
+    """Partition to submit to."""
     account: str | None = None
+    """Account to charge."""
     qos: str | None = None
+    """Quality of service."""
     time: Duration | None = None
+    """Wall-time limit of a batch job."""
     nodes: int | None = Field(default=None, ge=1)
+    """Nodes of one batch job."""
 
 
 class Kubernetes(Section):
     """Where a job runs on a Kubernetes cluster."""
 
     namespace: str | None = None
+    """Namespace of the jobs."""
     context: str | None = None
+    """Context of the kubeconfig."""
     image: str | None = None
+    """Container image that holds assay and the target's runtime."""
 
 
 class Place(Section):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from assay.errors import UsageError
+from assay.errors import SpecError, UsageError
 from assay.spec.load import Loaded, check
 from assay.spec.matrix import apply
 from assay.spec.source import parse, read
@@ -29,4 +29,7 @@ def _setting(text: str) -> tuple[str, JsonValue]:
     if not equals or not path.strip():
         raise UsageError(f"{text!r} sets nothing", code="set", at="--set", try_="write --set measure.runs=3")
     # The value is read as YAML reads it, so that 3 is a number and [1, 2] a list.
-    return path.strip(), parse(f"value: {value}", ".yaml", f"--set {path}").document["value"]
+    try:
+        return path.strip(), parse(f"value: {value}", ".yaml", "--set").document["value"]
+    except SpecError:  # no YAML, such as `@daily`: then it is the text itself
+        return path.strip(), value

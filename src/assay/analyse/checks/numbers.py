@@ -58,7 +58,7 @@ def _medians_known(evidence: Evidence) -> Finding:
         if interval is None:
             need = "too few to say how well its median is known"
             return False, f"run {run} took {count(values.size, 'sample')} of {metric}, {need}"
-        widths[run, metric] = relative_half_width(interval, float(np.median(values)))
+        widths[run, metric] = relative_half_width(interval)
     run, metric = max(widths, key=lambda key: widths[key])
     known = f"{metric} is known to ±{percent(widths[run, metric])} or better inside every run"
     if widths[run, metric] <= target:
@@ -120,7 +120,7 @@ def interval_narrow(evidence: Evidence) -> Finding:
 
 def _width_between_runs(stats: MetricStatistics) -> float | None:
     interval = stats.interval
-    return None if interval is None else relative_half_width(interval, (interval.low + interval.high) / 2)
+    return None if interval is None else relative_half_width(interval)
 
 
 def tail_backed(evidence: Evidence) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -105,7 +106,9 @@ def _warm_up(block: Block, first_ns: int, order: Order, stage: Stage, rules: Rul
         found.facts["warmup"] = {"how": "none", "calls": 0}
         return
     until = order.job.definition.measure.until
-    cap_ns = int(1e9 * (asked if isinstance(asked, float) else max(1.0, until.at_most / 2)))
+    # A number of calls is made, however long they take; a detected warm-up may take as long as the measurement.
+    cap_s = asked if isinstance(asked, float) else math.inf if isinstance(asked, int) else max(1.0, until.at_most)
+    cap_ns = cap_s * 1e9
     watch = Stopwatch()
     steady, next_look = False, 30
     with stage.phase("warmup"):
@@ -138,9 +141,12 @@ def _measure(block: Block, first_ns: int, order: Order, stage: Stage, rules: Rul
     finished = _stop_rule(until, rules, stage)
     with stage.phase("measure"):
         begin = window.read()
+        pause = window.Pause()
         while True:
             elapsed_ns = perf_counter_ns() - begin.wall_ns
-            if finished(watch, elapsed_ns):
+            with pause:
+                done = finished(watch, elapsed_ns)
+            if done:
                 break
             left_ns = int(until.at_most * 1e9) - elapsed_ns
             size = _block_size(watch, first_ns, left_ns=left_ns)
@@ -148,9 +154,9 @@ def _measure(block: Block, first_ns: int, order: Order, stage: Stage, rules: Rul
                 size = min(_block_size(watch, first_ns, left_ns=BLOCK_NS), until.samples - watch.count)
             busy_ns += block(watch, size)
         end = window.read()
-    seen = window.between(begin, end, harness_ns=harness_ns)
+    seen = window.between(begin, end, harness_ns=harness_ns, pause=pause)
     _keep_samples(watch, "measure", found)
-    found.metrics |= {"cpu_s": seen.cpu_s, "cpu_pct": 100 * seen.cpu_s / seen.wall_s}
+    found.metrics["cpu_pct"] = 100 * seen.cpu_s / seen.wall_s
     return _Seen(seen, watch.count, busy_ns)
 
 
@@ -174,7 +180,7 @@ def _stop_rule(until: Until, rules: Rules, stage: Stage) -> Callable[[Stopwatch,
     return finished
 
 
-def _block_size(watch: Stopwatch, first_ns: int, *, left_ns: int, share: float = 1.0) -> int:
+def _block_size(watch: Stopwatch, first_ns: int, *, left_ns: float, share: float = 1.0) -> int:
     """Calls that fill one block, or what is left of the time."""
     recent = watch.durations_ns[-1000:]
     typical_ns = max(1.0, float(np.median(recent)) if len(recent) else first_ns)

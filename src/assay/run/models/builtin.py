@@ -20,15 +20,15 @@ from assay.run.models.graph import read_outline
 
 # Name → file of the onnx package, and what it is.
 _LIGHT = {
-    "squeezenet": ("squeezenet", "SqueezeNet 1.0, image classification, 1.2 M parameters"),
-    "shufflenet": ("shufflenet", "ShuffleNet v1, image classification, 1.4 M parameters"),
-    "resnet50": ("resnet50", "ResNet-50 v1, image classification, 25.6 M parameters"),
-    "alexnet": ("bvlc_alexnet", "AlexNet, image classification, 61 M parameters"),
-    "densenet121": ("densenet121", "DenseNet-121, image classification, 8 M parameters"),
-    "inception_v1": ("inception_v1", "Inception v1 (GoogLeNet), image classification, 7 M parameters"),
-    "inception_v2": ("inception_v2", "Inception v2, image classification, 11 M parameters"),
-    "vgg19": ("vgg19", "VGG-19, image classification, 144 M parameters"),
-    "zfnet512": ("zfnet512", "ZFNet-512, image classification, 87 M parameters"),
+    "squeezenet": ("squeezenet", "SqueezeNet 1.1"),
+    "shufflenet": ("shufflenet", "ShuffleNet v1"),
+    "resnet50": ("resnet50", "ResNet-50 v1"),
+    "alexnet": ("bvlc_alexnet", "AlexNet"),
+    "densenet121": ("densenet121", "DenseNet-121"),
+    "inception_v1": ("inception_v1", "Inception v1 (GoogLeNet)"),
+    "inception_v2": ("inception_v2", "Inception v2"),
+    "vgg19": ("vgg19", "VGG-19"),
+    "zfnet512": ("zfnet512", "ZFNet-512"),
 }
 BUILTIN_NAMES = tuple(_LIGHT)
 _INPUT = "float32 [batch, 3, 224, 224]"
