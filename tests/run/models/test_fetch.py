@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from assay.errors import MeasureError
-from assay.run.models import cache, resolve
+from assay.run.models import resolve
+from assay.run.models.cache import Validator
 from assay.run.models.fetch import Fetcher
 from assay.run.models.transfer import shown
 from assay.spec.target import ModelTarget
@@ -134,7 +135,7 @@ def test_file_that_changed_while_cut_is_not_spliced(site, fetcher):
 def test_range_of_another_version_is_not_spliced(site, fetcher, monkeypatch):
     """A server that ignores If-Range and answers 206 of a new version is found out by its tag."""
     site.content, site.cuts = CONTENT, [400_000]
-    monkeypatch.setattr(cache.Validator, "for_resume", '"v2"')
+    monkeypatch.setattr(Validator, "for_resume", '"v2"')
 
     def change(_):
         site.content, site.etag = CONTENT[::-1], '"v2"'
