@@ -29,6 +29,7 @@ _KNOWN = (
     Metric("peak_run_rss_mb", "MB", "lower", "highest resident memory while running, the kernel's high-water mark"),
     Metric("baseline_rss_mb", "MB", "lower", "resident memory before the load: interpreter and libraries"),
     Metric("cpu_pct", "%", "lower", "CPU time of the measured process over the measured window; 100 is one core"),
+    Metric("cpu_ms", "ms", "lower", "CPU time of one call, all threads together, over the measured window"),
     Metric("cpu_s", "s", "lower", "CPU time of a command and the processes it waited for", "program"),
     Metric("duration_s", "s", "lower", "wall time of a command from its start to its end", "program"),
 )  # fmt: skip

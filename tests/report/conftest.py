@@ -230,9 +230,14 @@ BROWSER_ARGUMENTS = [
 ]  # fmt: skip
 
 
+BROWSERS = (
+    "chromium", "chromium-browser", "google-chrome", "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)  # fmt: skip
+
+
 def browser_path() -> str | None:
     named = os.environ.get("ASSAY_CHROMIUM")
-    return named or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    return named or next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 @pytest.fixture(scope="session")

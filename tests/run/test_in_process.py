@@ -84,6 +84,7 @@ def test_it_reports_the_true_latency_and_throughput():
     assert measured.metrics["throughput_per_s"] == pytest.approx(4 / 0.0005, rel=0.25)
     assert measured.metrics["load_ms"] >= 20
     assert measured.metrics["cpu_pct"] > 50
+    assert measured.metrics["cpu_ms"] == pytest.approx(0.5, rel=0.5)
     assert len(latency.value) == len(latency.at_ns)
     assert (np.diff(latency.at_ns) > 0).all()
 

@@ -187,6 +187,9 @@ def _failure(job: Job, ended: Ended, report: ChildReport | None, tail: tuple[str
         said = report.refusal
         # The child ended in good order and said why: its exit code and its own memory explain nothing.
         evidence = replace(evidence, exit_code=None, memory_mb=None, phase=said.phase or ended.phase)
+        if said.code == "command" and "signal 9" in said.message and ended.oom_kills:
+            return replace(evidence, code="out-of-memory", message=f"{said.message}; the kernel killed it for memory",
+                           try_="give it less to do, or run it on a machine with more memory")  # fmt: skip
         return replace(evidence, code=said.code, message=said.message, try_=said.try_)
     if ended.signal_name is None:
         return evidence

@@ -156,7 +156,7 @@ def _measure(block: Block, first_ns: int, order: Order, stage: Stage, rules: Rul
         end = window.read()
     seen = window.between(begin, end, harness_ns=harness_ns, pause=pause)
     _keep_samples(watch, "measure", found)
-    found.metrics["cpu_pct"] = 100 * seen.cpu_s / seen.wall_s
+    found.metrics |= {"cpu_pct": 100 * seen.cpu_s / seen.wall_s, "cpu_ms": 1e3 * seen.cpu_s / watch.count}
     return _Seen(seen, watch.count, busy_ns)
 
 

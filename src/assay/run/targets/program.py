@@ -50,7 +50,7 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:  # noqa: ARG0
     with stage.phase("score"):
         output = capture.finish(timeout_s=2.0)
         emitted = pipe.finish()
-        _refuse_failure(ended.exit_code, target)
+        _refuse_failure(ended, target)
         _take_printed_emits(output, capture, emitted)
         found, unreadable = find_values(output, target.metrics)
         samples = _samples(found, capture, emitted, ended.start_ns, output)
@@ -115,10 +115,12 @@ def _wait(process: subprocess.Popen[bytes]) -> tuple[int, float, float | None]:
     return process.returncode, usage.ru_utime + usage.ru_stime, rusage_mb(usage.ru_maxrss)
 
 
-def _refuse_failure(exit_code: int, target: CommandTarget) -> None:
-    if exit_code == 0:
+def _refuse_failure(ended: _Ended, target: CommandTarget) -> None:
+    code = ended.exit_code
+    if code == 0:
         return
-    how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"exited with code {exit_code}"
+    memory = f" at {ended.peak_rss_mb:.0f} MB" if ended.peak_rss_mb is not None else ""
+    how = f"was killed by signal {-code}{memory}" if code < 0 else f"exited with code {code}"
     raise MeasureError(
         f"the command {how}: {shlex.join(words_of(target))}",
         code="command",
