@@ -1,0 +1,1 @@
+"""Our own speed beside peers, measured in one run: `python -m benches [overhead truth startup samples calibration]`."""

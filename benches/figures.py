@@ -1,0 +1,55 @@
+"""Figures with their spread over rounds, and whether they keep a target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from assay.analyse.intervals import between_runs, order_statistic_interval
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A middle value and where it may lie."""
+
+    value: float
+    low: float
+    high: float
+    rounds: int
+
+    def text(self, digits: int = 3, scale: float = 1.0) -> str:
+        """`0.123 [0.119, 0.130]`; a figure of one round has no spread to show."""
+        value, low, high = (f"{scale * number:,.{digits}f}" for number in (self.value, self.low, self.high))
+        return value if self.rounds == 1 else f"{value} [{low}, {high}]"
+
+    def below(self, target: float) -> str:
+        """Whether the figure is below a target; `cannot tell` when its spread reaches over it."""
+        if self.high < target:
+            return "pass"
+        return "**fail**" if self.low >= target else "cannot tell"
+
+    def within(self, share: float) -> str:
+        """Whether a ratio is 1 but for a share; `cannot tell` when its interval reaches over the edge."""
+        low, high = 1 - share, 1 + share
+        if low <= self.low and self.high <= high:
+            return "pass"
+        return "**fail**" if self.low > high or self.high < low else "cannot tell"
+
+
+def median_of(rounds: Sequence[float]) -> Figure:
+    """The median of rounds with its 95 % interval by order statistics, or the range where rounds are few."""
+    values = np.asarray(rounds, dtype=np.float64)
+    interval = order_statistic_interval(values, 0.5)
+    low, high = (interval.low, interval.high) if interval else (float(values.min()), float(values.max()))
+    return Figure(float(np.median(values)), low, high, values.size)
+
+
+def ratio_of(ours: Sequence[float], theirs: Sequence[float]) -> Figure:
+    """The geometric mean of paired ratios with its 95 % interval: Student's t on their logarithms."""
+    ratios = np.asarray(ours, dtype=np.float64) / np.asarray(theirs, dtype=np.float64)
+    middle = float(np.exp(np.log(ratios).mean()))
+    interval = between_runs(ratios)
+    low, high = (interval.low, interval.high) if interval else (middle, middle)
+    return Figure(middle, low, high, ratios.size)
