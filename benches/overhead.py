@@ -102,7 +102,7 @@ def _notes(answers: dict[str, Answers]) -> list[str]:
     notes = [
         (
             f"Median over {rounds} rounds with its 95 % interval; each round is a fresh process, and every second "
-            "round is in reverse order. The ratio is taken round by round (95 %, Student's t on logarithms)."
+            "round is in reverse order. The ratio is taken round by round."
         ),
         "“Added” is the median latency that a harness reports for a call that does nothing, that call included.",
         (
