@@ -47,10 +47,10 @@ def say(text: str) -> None:
 
 
 def terminal_width() -> int:
-    """Columns to use: the terminal's, or 100 where there is none."""
+    """Columns to use: the terminal's, or 110 where there is none."""
     import shutil
 
-    return shutil.get_terminal_size((100, 24)).columns
+    return shutil.get_terminal_size((110, 24)).columns
 
 
 def use_colour() -> bool:
