@@ -64,8 +64,14 @@ def leftovers():
     return list(Path(os.environ["TMPDIR"]).iterdir())
 
 
+def _heed_interrupts():
+    """A shell starts background jobs with Ctrl-C ignored, and that is inherited; what is tested here must heed it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(path, *options):
-    return subprocess.Popen([*ASSAY, "run", str(path), "--format", "json", *options], stdout=subprocess.PIPE, text=True)
+    command = [*ASSAY, "run", str(path), "--format", "json", *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=_heed_interrupts)
 
 
 def run(path, *options):

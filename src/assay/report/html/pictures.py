@@ -9,6 +9,7 @@ import numpy as np
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.errors import AssayError
 from assay.metrics import METRICS, base_name
+from assay.report.grid import shorten
 from assay.report.headline import headline_of
 from assay.report.html.chart import figure
 from assay.report.html.distribution import Values, draw_distribution
@@ -16,13 +17,14 @@ from assay.report.html.markup import Markup
 from assay.report.html.rows import Row, draw_rows
 from assay.report.html.timeline import Trace, draw_timeline
 from assay.report.numbers import decimals_of, show, show_statistics
-from assay.report.wording import verdict_word
+from assay.report.wording import one_line, verdict_word
 from assay.run.records import SampleSet, SingleRunResult
 
 Samples = Callable[[str, int], tuple[SampleSet, ...]]
 Sets = Mapping[int, tuple[SampleSet, ...]]
 
 _MOST_METRICS = 4  # a program may report dozens; the tables hold them all
+_LONGEST_TITLE = 42
 
 _COLD = (
     ("load_ms", True, "Load, run 0 (nothing warm)"),
@@ -90,9 +92,11 @@ def _overview(name: str, rows: Sequence[Row], unit: str) -> Markup:
 
 
 def _axis_title(name: str, unit: str) -> str:
+    """What an axis shows, short enough for the narrowest picture: the whole meaning stands in the tables."""
     metric = METRICS.get(base_name(name))
-    meaning = f"{name}: {metric.meaning.partition(',')[0]}" if metric else name
-    return f"{meaning}, in {unit}" if unit else meaning
+    whole = f"{name}: {metric.meaning.partition(',')[0]}" if metric else name
+    told = whole if len(whole) <= _LONGEST_TITLE else shorten(one_line(name), _LONGEST_TITLE)
+    return f"{told}, in {unit}" if unit and len(unit) <= 10 else told
 
 
 def _measured(sets: Sets, name: str) -> dict[int, Values]:
