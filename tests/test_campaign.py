@@ -71,7 +71,7 @@ def _heed_interrupts():
 
 def start(path, *options):
     command = [*ASSAY, "run", str(path), "--format", "json", *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=_heed_interrupts)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=_heed_interrupts)  # noqa: PLW1509
 
 
 def run(path, *options):
