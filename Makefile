@@ -1,5 +1,5 @@
 # Five verbs: setup, demo, test, check, docs. Everything lives in .venv; nothing is installed outside it
-# except the browser that `make test` looks at the reports with.
+# except the browser that `make test` looks at the reports with, and the PostgreSQL that it tests the store on.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -22,6 +22,7 @@ demo: setup
 
 test: setup
 	@scripts/browser.sh
+	@scripts/postgresql.sh
 	$(BIN)/python -m pytest
 
 check: setup

@@ -12,7 +12,7 @@ from assay.metrics import Better
 from assay.run.records import Failure, SingleRunResult
 
 Verdict = Literal["valid", "suspect", "invalid"]
-JobState = Literal["pending", "running", "done", "failed", "cancelled"]
+JobState = Literal["pending", "running", "done", "failed", "cancelled", "poisoned"]
 Answer = Literal["better", "worse", "cannot tell"]
 
 

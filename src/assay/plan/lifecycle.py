@@ -6,8 +6,8 @@ from typing import Literal
 
 from assay.errors import AssayError
 
-State = Literal["pending", "running", "done", "failed", "cancelled"]
-Event = Literal["start", "finish", "fail", "cancel", "interrupt", "retry"]
+State = Literal["pending", "running", "done", "failed", "cancelled", "poisoned"]
+Event = Literal["start", "finish", "fail", "cancel", "interrupt", "expire", "poison", "retry"]
 
 TABLE: dict[tuple[State, Event], State] = {
     ("pending", "start"): "running",
@@ -17,11 +17,14 @@ TABLE: dict[tuple[State, Event], State] = {
     ("running", "fail"): "failed",
     ("running", "cancel"): "cancelled",
     ("running", "interrupt"): "pending",  # the process that ran it is gone; its finished runs are kept
+    ("running", "expire"): "pending",  # its agent fell silent; the lease is void and the job is offered again
+    ("running", "poison"): "poisoned",  # too many agents fell silent over it
     ("failed", "retry"): "pending",
+    ("poisoned", "retry"): "pending",
     ("cancelled", "retry"): "pending",
 }
 
-FINAL: frozenset[State] = frozenset({"done", "failed", "cancelled"})
+FINAL: frozenset[State] = frozenset({"done", "failed", "cancelled", "poisoned"})
 
 
 def after(state: State, event: Event) -> State:

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from sqlalchemy import Integer, delete, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.orm import Session
 
 from assay.clock import Clock, iso
 from assay.documents import from_json, to_json
 from assay.errors import StoreError, UsageError
+from assay.place.leasing import needs_key
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL, Event, State, after
 from assay.plan.plan import Plan
@@ -24,7 +26,7 @@ from assay.run.processes import is_alive, own_start
 from assay.run.records import RunOutcome, SampleSet, SingleRunResult
 from assay.store.database import open_database
 from assay.store.samples import SampleFiles
-from assay.store.tables import CampaignRow, JobRow, RunRow
+from assay.store.tables import CampaignRow, JobRow, NeedsRow, RunRow
 
 DATABASE = "assay.db"
 
@@ -53,16 +55,16 @@ class StoredJob:
 
 
 class Store:
-    """Results on this machine: a SQLite file beside a folder of samples."""
+    """Results: records in a SQLite file or another database, beside a folder of samples."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, url: str | None = None) -> None:
         self.folder = folder
         self.samples = SampleFiles(folder / "samples")
-        self._engine = open_database(folder / DATABASE)
+        self.engine = open_database(url or folder / DATABASE)
 
     def close(self) -> None:
         """Let the database go."""
-        self._engine.dispose()
+        self.engine.dispose()
 
     # Submitting and resuming
 
@@ -87,6 +89,28 @@ class Store:
             )  # fmt: skip
         return submitted
 
+    def submit_to_fleet(self, plan: Plan, document: Mapping[str, Any], labels: Mapping[str, str], clock: Clock,
+                        *, priority: int = 0) -> Plan:  # fmt: skip
+        """Keep a plan as a campaign whose jobs wait for agents; return it under its new name."""
+        with self._session() as session:
+            campaign = _new_id(session)
+            submitted = plan.submitted_as(campaign)
+            session.add(
+                CampaignRow(
+                    id=campaign, benchmark=plan.benchmark, digest=plan.digest, state="running", engine="fleet",
+                    created_at=iso(clock.utc()), labels=dict(labels), document=dict(document), surroundings="",
+                    priority=priority,
+                )
+            )  # fmt: skip
+            session.flush()
+            session.add_all(
+                JobRow(id=job.id, campaign_id=campaign, position=job.index, digest=job.digest, state="pending",
+                       document=to_json(job), needs=needs_key(job))
+                for job in submitted.jobs
+            )  # fmt: skip
+            _know_needs(session, submitted)
+        return submitted
+
     def take_over_interrupted(self, digest: str, surroundings: str) -> str | None:
         """Take over the newest unfinished campaign of an equal plan whose process is gone.
 
@@ -96,6 +120,7 @@ class Store:
             rows = session.scalars(
                 select(CampaignRow)
                 .where(CampaignRow.digest == digest, CampaignRow.surroundings == surroundings)
+                .where(CampaignRow.engine == "local")
                 .where(CampaignRow.state.in_(("running", "interrupted")))
                 .order_by(CampaignRow.created_at.desc())
             )
@@ -249,11 +274,18 @@ class Store:
     @contextmanager
     def _session(self) -> Iterator[Session]:
         try:
-            with Session(self._engine) as session, session.begin():
+            with Session(self.engine) as session, session.begin():
                 yield session
         except DatabaseError as problem:
             raise StoreError(f"the store did not answer: {problem.orig}", at=str(self.folder / DATABASE),
                              try_="check space and permissions, or set another with --store") from None  # fmt: skip
+
+
+def _know_needs(session: Session, plan: Plan) -> None:
+    """Keep each distinct set of needs once; another process may keep the same one at this very moment."""
+    rows = {needs_key(job): {"id": needs_key(job), "document": to_json(job)} for job in plan.jobs}
+    insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    session.execute(insert(NeedsRow).values(list(rows.values())).on_conflict_do_nothing())
 
 
 def _new_id(session: Session) -> str:
@@ -279,7 +311,7 @@ def _release_jobs(session: Session, campaign: str) -> None:
 
 def _summary(row: CampaignRow, jobs: int, ended: int) -> CampaignSummary:
     state = row.state
-    if state == "running" and not _has_owner(row):
+    if state == "running" and row.engine == "local" and not _has_owner(row):
         state = "interrupted"
     return CampaignSummary(row.id, row.benchmark, state, row.created_at, row.completed_at, jobs, int(ended), row.labels)
 

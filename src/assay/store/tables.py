@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import JSON, ForeignKey, Index, MetaData, String, Text
+from sqlalchemy import false as sql_false
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 NAMES = {
@@ -39,6 +40,9 @@ class CampaignRow(Table):
     surroundings: Mapped[str] = mapped_column(String(64))  # machine and software: runs of one job never mix two
     owner_pid: Mapped[int | None]
     owner_started: Mapped[float | None]
+    engine: Mapped[str] = mapped_column(String(16), default="local", server_default="local")
+    priority: Mapped[int] = mapped_column(default=0, server_default="0")
+    served: Mapped[int] = mapped_column(default=0, server_default="0")  # leases given: the least served goes first
 
 
 class JobRow(Table):
@@ -48,6 +52,7 @@ class JobRow(Table):
     __table_args__ = (
         Index("ix_jobs_campaign_id_position", "campaign_id", "position", unique=True),
         Index("ix_jobs_digest", "digest"),
+        Index("ix_jobs_state_needs_not_before", "state", "needs", "not_before"),
     )
 
     id: Mapped[str] = mapped_column(String(80), primary_key=True)
@@ -59,6 +64,12 @@ class JobRow(Table):
     seconds: Mapped[float | None]  # how long it took, for the next estimate
     document: Mapped[str] = mapped_column(Text)  # the job document
     result: Mapped[str | None] = mapped_column(Text)  # the result document
+    needs: Mapped[str] = mapped_column(String(64), default="", server_default="")  # hash of what it needs
+    agent_id: Mapped[str | None] = mapped_column(String(64))  # who holds it, or held it last
+    fence: Mapped[int] = mapped_column(default=0, server_default="0")  # number of the newest lease; older ones are void
+    not_before: Mapped[float] = mapped_column(default=0.0, server_default="0")  # back-off after a lost lease
+    expires_at: Mapped[float | None]  # when the lease runs out
+    deadline_at: Mapped[float | None]  # when the job is given up, whatever its state
 
 
 class RunRow(Table):
@@ -72,3 +83,95 @@ class RunRow(Table):
     failed: Mapped[bool]
     samples: Mapped[str | None] = mapped_column(String(64), index=True)  # content hash of the sample file
     document: Mapped[str] = mapped_column(Text)  # the run's record
+
+
+class NeedsRow(Table):
+    """One distinct set of needs: agents are matched against these few, never against every job."""
+
+    __tablename__ = "needs"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)  # hash of the definition's needs
+    document: Mapped[str] = mapped_column(Text)  # a job document that has them
+
+
+class AgentRow(Table):
+    """A device that takes jobs."""
+
+    __tablename__ = "agents"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    identity: Mapped[str] = mapped_column(String(128), unique=True)  # what the device itself keeps, for ever
+    name: Mapped[str] = mapped_column(String(200))
+    state: Mapped[str] = mapped_column(String(16))  # active | busy | cleanup | faulty
+    profile: Mapped[str] = mapped_column(Text)
+    device: Mapped[dict[str, Any]]  # facts as SARK's workers send them, and the address
+    enrolled_at: Mapped[float]
+    last_seen: Mapped[float] = mapped_column(index=True)
+    draining: Mapped[bool] = mapped_column(default=False, server_default=sql_false())
+
+
+class AttemptRow(Table):
+    """One try at a job under one lease."""
+
+    __tablename__ = "attempts"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    fence: Mapped[int] = mapped_column(primary_key=True)
+    agent_id: Mapped[str] = mapped_column(String(64), index=True)
+    state: Mapped[str] = mapped_column(String(16))  # leased | delivered | expired | cancelled | released
+    leased_at: Mapped[float]
+    ended_at: Mapped[float | None]
+    phase: Mapped[str | None] = mapped_column(String(32))
+    progress: Mapped[float | None]
+
+
+class EventRow(Table):
+    """What happened to a job, in order: its history explains its state."""
+
+    __tablename__ = "events"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    at: Mapped[float]
+    campaign_id: Mapped[str] = mapped_column(ForeignKey("campaigns.id", ondelete="CASCADE"), index=True)
+    job_id: Mapped[str | None] = mapped_column(String(80), index=True)
+    kind: Mapped[str] = mapped_column(String(32))
+    detail: Mapped[dict[str, Any]]
+
+
+class EvidenceRow(Table):
+    """A result that came late or twice: kept, never counted."""
+
+    __tablename__ = "evidence"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    fence: Mapped[int]
+    agent_id: Mapped[str] = mapped_column(String(64))
+    at: Mapped[float]
+    reason: Mapped[str] = mapped_column(String(32))  # late | repeated
+    document: Mapped[str] = mapped_column(Text)
+
+
+class TokenRow(Table):
+    """A bearer token; only its hash is kept."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
+    role: Mapped[str] = mapped_column(String(16))  # admin | user | reader | agent
+    hash: Mapped[str] = mapped_column(String(64), unique=True)
+    created_at: Mapped[float]
+    revoked_at: Mapped[float | None]
+
+
+class BenchmarkRow(Table):
+    """One version of a stored benchmark."""
+
+    __tablename__ = "benchmarks"
+
+    name: Mapped[str] = mapped_column(String(200), primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True)
+    document: Mapped[dict[str, Any]]
+    created_at: Mapped[float]
+    deleted: Mapped[bool] = mapped_column(default=False, server_default=sql_false())

@@ -1,0 +1,79 @@
+"""Leases: how long one lasts, what follows when one is lost, and how long to wait before the next try. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from assay.plan.digest import content_hash
+from assay.plan.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class LeasePolicy:
+    """The rules of delivery: at least once to an agent, exactly once into the store."""
+
+    lease_s: float = 60.0
+    """How long a lease lasts without a heartbeat."""
+    tries: int = 4
+    """How many leases a job may lose before it is set aside."""
+    backoff_s: float = 1.0
+    """Wait before the second try; it doubles with each further one."""
+    longest_backoff_s: float = 300.0
+    """No wait is longer than this."""
+    jitter: float = 0.25
+    """Share by which a wait may be longer, so that jobs lost together do not come back together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to measure a job, until it runs out."""
+
+    job: Job
+    fence: int
+    """Number of this lease among all of the job; a result under an older number is not counted."""
+    agent: str
+    lasts_s: float
+    """How long it lasts from now, without a heartbeat; a span, because clocks of two machines differ."""
+
+
+Delivery = Literal["accepted", "repeated", "late", "unknown"]
+
+
+def after_loss(policy: LeasePolicy, lost: int) -> Literal["expire", "poison"]:
+    """What follows a lost lease: another try, or setting the job aside because it seems to kill its agents."""
+    return "poison" if lost >= policy.tries else "expire"
+
+
+def backoff_s(policy: LeasePolicy, lost: int, chance: float) -> float:
+    """How long a job waits after it lost its lease.
+
+    Args:
+        policy: the rules.
+        lost: leases lost so far, this one included.
+        chance: a random number from 0 to 1.
+    """
+    plain = min(policy.backoff_s * 2.0 ** (lost - 1), policy.longest_backoff_s)
+    return min(plain * (1 + policy.jitter * chance), policy.longest_backoff_s)
+
+
+def delivery(state: str, current_fence: int, fence: int, attempt: str | None) -> Delivery:
+    """How a result is taken: by its lease number, once.
+
+    Args:
+        state: state of the job now.
+        current_fence: number of the job's newest lease.
+        fence: number under which the result was measured.
+        attempt: state of that lease, None if there never was one.
+    """
+    if attempt is None or fence > current_fence:
+        return "unknown"
+    if attempt == "delivered":
+        return "repeated"
+    return "accepted" if state == "running" and fence == current_fence and attempt == "leased" else "late"
+
+
+def needs_key(job: Job) -> str:
+    """The set of needs of a job, as a hash: jobs that need the same share it."""
+    target = job.definition.target.model_dump(mode="json", include={"runtime", "device"})
+    return content_hash([job.definition.needs.model_dump(mode="json", exclude_defaults=True), target])
