@@ -160,3 +160,27 @@ def test_the_schema_tells_what_keys_mean():
 def test_a_missing_file_says_what_to_do(tmp_path):
     with pytest.raises(SpecError, match="assay init"):
         load(tmp_path / "nothing.yaml")
+
+
+@pytest.mark.parametrize(
+    ("short", "whole"),
+    [
+        ("ids.npy", {"file": "ids.npy"}),
+        ("IN.PB", {"file": "IN.PB"}),
+        (1, {"value": 1}),
+        ([[1, 2]], {"value": [[1, 2]]}),
+        ("some text", {"value": "some text"}),
+        ({"range": [0, 5]}, {"range": [0.0, 5.0]}),
+    ],
+)
+def test_inputs_have_a_short_form(short, whole):
+    document = {"benchmark": "i", "target": {"model": "m"}, "workload": {"inputs": {"x": short}}}
+    found = load(document).benchmark.workload.inputs["x"]
+    assert found.model_dump(mode="json", exclude_defaults=True) == whole
+    assert not list(jsonschema.Draft202012Validator(benchmark_schema()).iter_errors(document))
+
+
+def test_a_wrong_input_is_told_by_its_key():
+    document = {"benchmark": "i", "target": {"model": "m"}, "workload": {"inputs": {"x": {"fill": 1}}}}
+    with pytest.raises(SpecError, match=r"workload\.inputs\.x\.fill"):
+        load(document)

@@ -7,9 +7,10 @@ they go (place) and what happens afterwards (schedule, alerts).
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import Field, GetJsonSchemaHandler, JsonValue, field_validator, model_validator
+from pydantic_core import CoreSchema
 
 from assay.spec.section import Duration, Section, Share, Size
 from assay.spec.target import Device, EndpointTarget, ModelTarget, ServiceTarget, Target
@@ -19,7 +20,11 @@ _CRON = re.compile(r"^(@(hourly|daily|weekly|monthly|yearly|annually|midnight)|\
 
 
 class InputSpec(Section):
-    """How one model input is filled, when the default does not fit."""
+    """How one model input is filled, when the default does not fit.
+
+    Short forms: the name of a `.npy`, `.npz` or `.pb` file stands for `{file: …}`, any other plain value for
+    `{value: …}`.
+    """
 
     file: str | None = None
     """A `.npy`, `.npz` (entry of the input's name) or `.pb` (ONNX TensorProto) file."""
@@ -30,12 +35,25 @@ class InputSpec(Section):
     shape: tuple[int, ...] | None = None
     """Shape to use in place of the model's."""
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """The schema of both forms."""
+        return {"anyOf": [handler(core_schema), {"type": ["string", "number", "boolean", "array"]}]}
+
     @model_validator(mode="after")
     def _one_source(self) -> InputSpec:
         given = [name for name in ("file", "value", "range") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"give one of file, value, range; got {' and '.join(given)}")
         return self
+
+
+def whole_input(given: JsonValue) -> JsonValue:
+    """The whole form of an input that may be written short."""
+    if isinstance(given, dict) or given is None:
+        return given
+    is_file = isinstance(given, str) and given.lower().endswith((".npy", ".npz", ".pb"))
+    return {"file" if is_file else "value": given}
 
 
 class Workload(Section):

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import JsonValue, ValidationError
 
 from assay.errors import Problem, SpecError
-from assay.spec.benchmark import Benchmark, Definition
+from assay.spec.benchmark import Benchmark, Definition, whole_input
 from assay.spec.matrix import Matrix, Point, apply, first_point, parse_matrix
 from assay.spec.problems import problems_of, unique
 from assay.spec.source import Source, from_mapping, read
@@ -57,13 +57,22 @@ def check(source: Source, base: Path) -> Loaded:
 
 def validate(model: type[S], source: Source, point: Point) -> tuple[S | None, list[Problem]]:
     """Validate the document at one point of its matrix; problems come back, they are not raised."""
-    document = apply(source.document, point)
+    document = _whole(apply(source.document, point))
     if model is Definition:
         document = {key: value for key, value in document.items() if key in Definition.model_fields}
     try:
         return model.model_validate_json(_text(document)), []
     except ValidationError as invalid:
         return None, problems_of(invalid, source, document, point)
+
+
+def _whole(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The document with short forms written out, before anything is checked."""
+    workload = document.get("workload")
+    inputs = workload.get("inputs") if isinstance(workload, dict) else None
+    if not isinstance(workload, dict) or not isinstance(inputs, dict):
+        return document
+    return {**document, "workload": {**workload, "inputs": {name: whole_input(one) for name, one in inputs.items()}}}
 
 
 def _text(document: dict[str, JsonValue]) -> str:
