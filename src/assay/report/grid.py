@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 
 GAP = "  "
-_SHORTEST_FLEXIBLE = 8
+_SHORTEST_FLEXIBLE = 14  # shorter names are never cut: a whole column less is better than names that nobody knows
 
 
 @dataclass(frozen=True, slots=True)
