@@ -134,7 +134,7 @@ def test_a_command_that_does_not_exist(tmp_path):
 def test_a_hanging_command_is_ended_with_its_whole_tree(tmp_path):
     marker = f"9{os.getpid()}1"
     command = f"setsid sleep {marker} & sleep {marker} & sleep {marker}"
-    (outcome,) = execute(tmp_path, shell(command), measure={"runs": 1, "timeout": "1500ms"})
+    (outcome,) = execute(tmp_path, shell(command), measure={"runs": 1, "timeout": "4s"})
     assert outcome.result.error.code == "timeout"
     assert outcome.result.error.phase == "measure"
     assert outcome.result.error.memory_mb > 0
