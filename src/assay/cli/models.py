@@ -17,6 +17,9 @@ def models(form: FormatOption = Format.text) -> None:
     if form is Format.json:
         say(json.dumps([asdict(model) for model in found], indent=2))
         return
+    if not found:
+        say("no built-in models: they come with the onnx package\ntry     pip install 'assay[onnx]'")
+        return
     columns = (
         Column("name"),
         Column("network", flexible=True),
