@@ -43,7 +43,7 @@ HERE = Profile("here", "linux", 4, 8 * 2**30, {"onnxruntime": "1"}, {"onnxruntim
 SMALL = Profile("small", "linux", 1, 2**30, {}, {})
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.live)])
 def database(request, tmp_path):
     """A fresh database of each kind that is supported."""
     if request.param == "sqlite":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from assay.errors import Problem, SpecError
@@ -29,10 +29,6 @@ class Plan:
     def submitted_as(self, campaign: str) -> Plan:
         """The same plan under a campaign's name."""
         return replace(self, jobs=tuple(replace(job, campaign=campaign) for job in self.jobs))
-
-    def without(self, finished: Set[str]) -> tuple[Job, ...]:
-        """The jobs that are left when those with the given digests are known."""
-        return tuple(job for job in self.jobs if job.digest not in finished)
 
 
 def make_plan(loaded: Loaded, fingerprint: Fingerprint) -> Plan:

@@ -57,12 +57,6 @@ def show(value: float | None, decimals: int | None = None) -> str:
     return f"{rounded:,.{max(places, 0)}f}"
 
 
-def show_short(value: float | None) -> str:
-    """Write a number with three or four digits and no trailing zeros: for a label, not for a result."""
-    text = show(value)
-    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
-
-
 def decimals_of(stats: MetricStatistics) -> int:
     """How many decimals every number of this metric is written with."""
     return decimals_for(stats.median, stats.interval.half_width if stats.interval else None)

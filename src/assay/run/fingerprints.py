@@ -6,6 +6,9 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
+from assay.run.models.builtin import BUILTIN_NAMES
+from assay.run.models.digest import whole_digest
+from assay.run.models.graph import outline_or_none
 from assay.run.targets.program import words_of
 from assay.spec.benchmark import Definition
 from assay.spec.target import CommandTarget, ModelTarget
@@ -20,13 +23,25 @@ def fingerprints(definition: Definition, base: Path) -> dict[str, str]:
     A file that is not there has no fingerprint; measuring it will say so.
     """
     names = [entry.file for entry in definition.workload.inputs.values() if entry.file]
+    found = {name: digest for name in names if (digest := _hashed(base / name)) is not None}
     target = definition.target
     if isinstance(target, ModelTarget):
-        names.append(target.model)
-    found = {name: digest for name in names if (digest := _hashed(base / name)) is not None}
+        found |= _model_files(target.model, base)
     if isinstance(target, CommandTarget):
         found |= _command_files(target, base / target.cwd if target.cwd else base)
     return found
+
+
+def _model_files(name: str, base: Path) -> dict[str, str]:
+    """The model file with the weights that lie beside it; a built-in name is no file, whatever lies in the folder."""
+    path = base / Path(name).expanduser()
+    own = None if name in BUILTIN_NAMES or "://" in name else _hashed(path)
+    if own is None:
+        return {}
+    outline = outline_or_none(path)
+    beside = outline.external if outline else ()
+    weights = [(digest, one) for one in beside if (digest := _hashed(path.parent / one)) is not None]
+    return {name: whole_digest([(own, path.name), *weights]) if weights else own}
 
 
 def _command_files(target: CommandTarget, folder: Path) -> dict[str, str]:

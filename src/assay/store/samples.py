@@ -15,8 +15,6 @@ import numpy as np
 from assay.errors import StoreError
 from assay.run.records import SamplePhase, SampleSet
 
-COLUMNS = ("metric", "phase", "sample", "at_ns", "value")
-
 
 class SampleFiles:
     """A folder of sample files by content hash."""

@@ -69,7 +69,6 @@ class JobRow(Table):
     fence: Mapped[int] = mapped_column(default=0, server_default="0")  # number of the newest lease; older ones are void
     not_before: Mapped[float] = mapped_column(default=0.0, server_default="0")  # back-off after a lost lease
     expires_at: Mapped[float | None]  # when the lease runs out
-    deadline_at: Mapped[float | None]  # when the job is given up, whatever its state
 
 
 class RunRow(Table):
@@ -121,8 +120,6 @@ class AttemptRow(Table):
     state: Mapped[str] = mapped_column(String(16))  # leased | delivered | expired | cancelled | released
     leased_at: Mapped[float]
     ended_at: Mapped[float | None]
-    phase: Mapped[str | None] = mapped_column(String(32))
-    progress: Mapped[float | None]
 
 
 class EventRow(Table):
@@ -150,28 +147,3 @@ class EvidenceRow(Table):
     at: Mapped[float]
     reason: Mapped[str] = mapped_column(String(32))  # late | repeated
     document: Mapped[str] = mapped_column(Text)
-
-
-class TokenRow(Table):
-    """A bearer token; only its hash is kept."""
-
-    __tablename__ = "tokens"
-
-    id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    name: Mapped[str] = mapped_column(String(200))
-    role: Mapped[str] = mapped_column(String(16))  # admin | user | reader | agent
-    hash: Mapped[str] = mapped_column(String(64), unique=True)
-    created_at: Mapped[float]
-    revoked_at: Mapped[float | None]
-
-
-class BenchmarkRow(Table):
-    """One version of a stored benchmark."""
-
-    __tablename__ = "benchmarks"
-
-    name: Mapped[str] = mapped_column(String(200), primary_key=True)
-    version: Mapped[int] = mapped_column(primary_key=True)
-    document: Mapped[dict[str, Any]]
-    created_at: Mapped[float]
-    deleted: Mapped[bool] = mapped_column(default=False, server_default=sql_false())

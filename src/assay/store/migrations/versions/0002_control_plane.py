@@ -1,4 +1,4 @@
-"""The control plane: agents, leases, history, evidence, tokens, stored benchmarks."""
+"""The control plane: agents, leases, history, evidence."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -20,7 +20,6 @@ def upgrade() -> None:
     op.add_column("jobs", sa.Column("fence", sa.Integer(), server_default="0", nullable=False))
     op.add_column("jobs", sa.Column("not_before", sa.Double(), server_default="0", nullable=False))
     op.add_column("jobs", sa.Column("expires_at", sa.Double()))
-    op.add_column("jobs", sa.Column("deadline_at", sa.Double()))
     op.create_index("ix_jobs_state_needs_not_before", "jobs", ["state", "needs", "not_before"])
 
 
@@ -41,30 +40,10 @@ def _create_standing_tables() -> None:
     )
     op.create_index("ix_agents_last_seen", "agents", ["last_seen"])
     op.create_table(
-        "benchmarks",
-        sa.Column("name", sa.String(200), nullable=False),
-        sa.Column("version", sa.Integer(), nullable=False),
-        sa.Column("document", sa.JSON(), nullable=False),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.Column("deleted", sa.Boolean(), server_default=sa.false(), nullable=False),
-        sa.PrimaryKeyConstraint("name", "version", name="pk_benchmarks"),
-    )
-    op.create_table(
         "needs",
         sa.Column("id", sa.String(64), nullable=False),
         sa.Column("document", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_needs"),
-    )
-    op.create_table(
-        "tokens",
-        sa.Column("id", sa.String(32), nullable=False),
-        sa.Column("name", sa.String(200), nullable=False),
-        sa.Column("role", sa.String(16), nullable=False),
-        sa.Column("hash", sa.String(64), nullable=False),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.Column("revoked_at", sa.Double()),
-        sa.PrimaryKeyConstraint("id", name="pk_tokens"),
-        sa.UniqueConstraint("hash", name="uq_tokens_hash"),
     )
 
 
@@ -92,8 +71,6 @@ def _create_history_tables() -> None:
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("leased_at", sa.Double(), nullable=False),
         sa.Column("ended_at", sa.Double()),
-        sa.Column("phase", sa.String(32)),
-        sa.Column("progress", sa.Double()),
         sa.ForeignKeyConstraint(["job_id"], job, name="fk_attempts_job_id_jobs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("job_id", "fence", name="pk_attempts"),
     )
@@ -115,9 +92,9 @@ def _create_history_tables() -> None:
 
 def downgrade() -> None:
     op.drop_index("ix_jobs_state_needs_not_before", table_name="jobs")
-    for column in ("deadline_at", "expires_at", "not_before", "fence", "agent_id", "needs"):
+    for column in ("expires_at", "not_before", "fence", "agent_id", "needs"):
         op.drop_column("jobs", column)
     for column in ("served", "priority", "engine"):
         op.drop_column("campaigns", column)
-    for table in ("evidence", "attempts", "events", "tokens", "needs", "benchmarks", "agents"):
+    for table in ("evidence", "attempts", "events", "needs", "agents"):
         op.drop_table(table)
