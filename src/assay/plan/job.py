@@ -14,6 +14,15 @@ JOB_SCHEMA = "assay.job/1"
 
 
 @dataclass(frozen=True, slots=True)
+class JobFile:
+    """A file that travels with a job: its name without folder, and its content."""
+
+    name: str
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One point of the matrix, complete: whoever holds this document can measure it."""
 
@@ -26,6 +35,9 @@ class Job:
     base: str = "."
     """Folder that relative paths of the definition start from."""
     campaign: str = ""
+    files: Mapping[str, tuple[JobFile, ...]] = field(default_factory=dict)
+    """Text of the definition that names a file → that file and those beside it, by content; empty where the
+    files lie on this very machine."""
     schema: Literal["assay.job/1"] = "assay.job/1"
 
     @property

@@ -217,11 +217,26 @@ class Kubernetes(Section):
     """Container image that holds assay and the target's runtime."""
 
 
+class Fleet(Section):
+    """How the jobs of a campaign are given to agents."""
+
+    priority: int = Field(default=0, ge=-100, le=100)
+    """Campaigns with a higher one are served first; equal ones take turns."""
+    deadline: Duration | None = None
+    """Give up on what has not ended this long after submission."""
+    unplaceable: Literal["wait", "fail"] = "wait"
+    """What happens to jobs that no agent can take: they wait for one, or fail at once."""
+    spread: Literal["any", "spread", "pack"] = "any"
+    """`pack` keeps the jobs of a campaign on one machine of a kind, `spread` gives every idle machine its share."""
+
+
 class Place(Section):
     """Which engine places the jobs."""
 
     engine: Literal["local", "fleet", "slurm", "kubernetes"] = "local"
     """What moves jobs to machines."""
+    fleet: Fleet = Fleet()
+    """Settings for `engine: fleet`."""
     slurm: Slurm | None = None
     """Settings for `engine: slurm`."""
     kubernetes: Kubernetes | None = None

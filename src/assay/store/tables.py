@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, Index, MetaData, String, Text
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, MetaData, String, Text
 from sqlalchemy import false as sql_false
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -27,12 +27,16 @@ class CampaignRow(Table):
     """One submission of a benchmark."""
 
     __tablename__ = "campaigns"
-    __table_args__ = (Index("ix_campaigns_created_at_id", "created_at", "id"), Index("ix_campaigns_digest", "digest"))
+    __table_args__ = (
+        Index("ix_campaigns_created_at_id", "created_at", "id"),
+        Index("ix_campaigns_digest", "digest"),
+        Index("ix_campaigns_benchmark", "benchmark"),
+    )
 
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
     benchmark: Mapped[str] = mapped_column(String(200))
     digest: Mapped[str] = mapped_column(String(64))
-    state: Mapped[str] = mapped_column(String(16))  # running | done | failed | interrupted
+    state: Mapped[str] = mapped_column(String(16))  # running | done | partial | failed | interrupted | cancelled
     created_at: Mapped[str] = mapped_column(String(40))
     completed_at: Mapped[str | None] = mapped_column(String(40))
     labels: Mapped[dict[str, Any]]
@@ -43,6 +47,12 @@ class CampaignRow(Table):
     engine: Mapped[str] = mapped_column(String(16), default="local", server_default="local")
     priority: Mapped[int] = mapped_column(default=0, server_default="0")
     served: Mapped[int] = mapped_column(default=0, server_default="0")  # leases given: the least served goes first
+    version: Mapped[int | None]  # of the stored benchmark it was made from
+    deadline: Mapped[float | None]  # when to give up on what has not ended
+    unplaceable: Mapped[str] = mapped_column(String(8), default="wait", server_default="wait")  # wait | fail
+    spread: Mapped[str] = mapped_column(String(8), default="any", server_default="any")  # any | spread | pack
+    submitted_by: Mapped[str] = mapped_column(String(200), default="", server_default="")  # name of the token
+    origin: Mapped[str] = mapped_column(String(16), default="", server_default="")  # "sark": came in by its surface
 
 
 class JobRow(Table):
@@ -53,6 +63,8 @@ class JobRow(Table):
         Index("ix_jobs_campaign_id_position", "campaign_id", "position", unique=True),
         Index("ix_jobs_digest", "digest"),
         Index("ix_jobs_state_needs_not_before", "state", "needs", "not_before"),
+        Index("ix_jobs_submitted_at_id", "submitted_at", "id"),
+        Index("ix_jobs_agent_id", "agent_id"),
     )
 
     id: Mapped[str] = mapped_column(String(80), primary_key=True)
@@ -69,6 +81,13 @@ class JobRow(Table):
     fence: Mapped[int] = mapped_column(default=0, server_default="0")  # number of the newest lease; older ones are void
     not_before: Mapped[float] = mapped_column(default=0.0, server_default="0")  # back-off after a lost lease
     expires_at: Mapped[float | None]  # when the lease runs out
+    label: Mapped[str] = mapped_column(String(500), default="", server_default="")  # the point in words, for people
+    submitted_at: Mapped[float] = mapped_column(default=0.0, server_default="0")
+    started_at: Mapped[float | None]  # first lease
+    ended_at: Mapped[float | None]
+    lost: Mapped[int] = mapped_column(default=0, server_default="0")  # leases lost since it was last (re)submitted
+    reason: Mapped[str] = mapped_column(Text, default="", server_default="")  # why it ended without a result
+    progress: Mapped[dict[str, Any] | None]  # the newest word of its agent
 
 
 class RunRow(Table):
@@ -107,6 +126,11 @@ class AgentRow(Table):
     enrolled_at: Mapped[float]
     last_seen: Mapped[float] = mapped_column(index=True)
     draining: Mapped[bool] = mapped_column(default=False, server_default=sql_false())
+    labels: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default="{}")  # given here, beside its own
+    address: Mapped[str] = mapped_column(String(300), default="", server_default="")  # where it listens, if it does
+    version: Mapped[str] = mapped_column(String(40), default="", server_default="")
+    slots: Mapped[int] = mapped_column(default=1, server_default="1")  # jobs it may hold at once
+    note: Mapped[str] = mapped_column(Text, default="", server_default="")  # why it is faulty
 
 
 class AttemptRow(Table):
@@ -147,3 +171,78 @@ class EvidenceRow(Table):
     at: Mapped[float]
     reason: Mapped[str] = mapped_column(String(32))  # late | repeated
     document: Mapped[str] = mapped_column(Text)
+
+
+class TokenRow(Table):
+    """A right to use the server; only the hash of the secret is kept."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
+    role: Mapped[str] = mapped_column(String(16))  # admin | user | reader | agent
+    hash: Mapped[str] = mapped_column(String(64), unique=True)
+    created_at: Mapped[float]
+    expires_at: Mapped[float | None]
+    last_used: Mapped[float | None]
+
+
+class BenchmarkRow(Table):
+    """A stored benchmark; what it says is in its versions."""
+
+    __tablename__ = "benchmarks"
+
+    name: Mapped[str] = mapped_column(String(200), primary_key=True)
+    version: Mapped[int]  # the newest
+    created_at: Mapped[float]
+    changed_at: Mapped[float] = mapped_column(index=True)
+    deleted: Mapped[bool] = mapped_column(default=False, server_default=sql_false())
+
+
+class BenchmarkVersionRow(Table):
+    """One version of a stored benchmark; it never changes."""
+
+    __tablename__ = "benchmark_versions"
+
+    name: Mapped[str] = mapped_column(ForeignKey("benchmarks.name", ondelete="CASCADE"), primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True)
+    document: Mapped[dict[str, Any]]
+    files: Mapped[str] = mapped_column(Text)  # the files it names, by content
+    digest: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[float]
+    created_by: Mapped[str] = mapped_column(String(200), default="", server_default="")
+
+
+class ArtefactRow(Table):
+    """A file that jobs need or leave; its content lies beside the database by hash."""
+
+    __tablename__ = "artefacts"
+
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(String(255))
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    created_at: Mapped[float] = mapped_column(index=True)
+
+
+class JobArtefactRow(Table):
+    """Which job left which file."""
+
+    __tablename__ = "job_artefacts"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    fence: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    sha256: Mapped[str] = mapped_column(String(64), index=True)
+
+
+class LogRow(Table):
+    """Lines that an attempt wrote, as they came."""
+
+    __tablename__ = "logs"
+    __table_args__ = (Index("ix_logs_job_id_id", "job_id", "id"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    fence: Mapped[int]
+    at: Mapped[float]
+    text: Mapped[str] = mapped_column(Text)

@@ -1,0 +1,1 @@
+"""The fleet: agents that take jobs from a server. Documents that cross the wire, and the client that moves them."""
