@@ -2,53 +2,169 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from pydantic import JsonValue
 
 from assay.analyse.judge import judge
 from assay.analyse.records import MultiRunJobResult
-from assay.campaign import refusal
+from assay.campaign import refusal, surroundings
 from assay.clock import SYSTEM_CLOCK
 from assay.documents import from_json, to_json
-from assay.errors import MeasureError, UsageError
+from assay.errors import AssayError, MeasureError, StoreError, UsageError
 from assay.hardware.environment import environment, machine_state
 from assay.hardware.profile import local_profile
 from assay.place.engines.local import LocalEngine
+from assay.place.needs import Profile
 from assay.plan.job import Job
 from assay.report.live import View
+from assay.report.wording import job_label
 from assay.run.execute import execute_job
-from assay.run.records import RunOutcome
-from assay.run.scratch import sweep_abandoned
+from assay.run.records import RunOutcome, SingleRunResult
+from assay.run.scratch import held, sweep_abandoned
 from assay.store.location import cache_folder
 from assay.store.samples import SampleFiles, write_whole
 
+RESULT = "result.json"
+_NOT_KEPT = ("store", "samples", "disk")  # results cannot be kept: a record of it could not be kept either
 
-def execute_document(path: Path, out: Path, view: View) -> MultiRunJobResult:
-    """Measure a job document; `out` gets `result.json` and `samples/` by content hash."""
+
+def execute_document(path: Path, out: Path, view: View, *, fresh: bool = False) -> MultiRunJobResult:
+    """Measure a job document; `out` gets `result.json`, whole or not at all, and `samples/` by content hash.
+
+    Runs of the same job that an interrupted process left in `out` are kept. While another process measures
+    into the same folder, this one waits for it.
+
+    Args:
+        path: a job document.
+        out: folder for the result.
+        view: is told how it goes.
+        fresh: measure everything again.
+    """
     job = _read(path)
-    files = SampleFiles(out / "samples")
-    outcomes: list[RunOutcome] = []
-
-    def keep(outcome: RunOutcome) -> None:
-        kept = replace(outcome.result, samples=files.write(outcome.samples))
-        outcomes.append(RunOutcome(kept, outcome.samples))
-        write_whole(out / "runs" / f"{kept.run_id}.json", to_json(kept, indent=2).encode())
-
-    def execute(job: Job) -> None:
-        execute_job(job, cache=cache_folder(), clock=SYSTEM_CLOCK, watch=view, keep=keep)
-
-    sweep_abandoned()
-    surrounding = environment(Path(job.base)) | {"before": machine_state()}
     try:
-        LocalEngine(local_profile(), execute).place(job)
-    except MeasureError as problem:
-        outcomes.append(refusal(problem, SYSTEM_CLOCK.utc()))
+        with _held(out, view):
+            attempt = _Attempt(job, out, view)
+            result = None if attempt.begin(fresh=fresh) else attempt.result()
+            if result is None:
+                result = attempt.measure()
+            else:
+                view.note("this job was measured here before; its result stands")
+            view.job_done(result)
     finally:
         view.close()
-    surrounding |= {"after": machine_state()}
-    result = judge(job, outcomes, surrounding, planned_runs=job.definition.measure.runs)
-    write_whole(out / "result.json", to_json(result, indent=2).encode())
     return result
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One job in one folder: what is there already, and what is still to be measured."""
+
+    job: Job
+    out: Path
+    view: View
+    outcomes: dict[int, RunOutcome] = field(default_factory=dict)  # by run
+
+    @property
+    def files(self) -> SampleFiles:
+        return SampleFiles(self.out / "samples")
+
+    def begin(self, *, fresh: bool) -> bool:
+        """Make the folder this job's own; False when it was already, so that what lies there counts."""
+        mark = self.out / "attempt.json"
+        wanted = to_json({"digest": self.job.digest, "job": self.job.id, "surroundings": surroundings()}).encode()
+        known = mark.is_file() and mark.read_bytes() == wanted
+        if known and not fresh:
+            self._take_up()
+            return False
+        # Another job's result must never be taken for this one's.
+        (self.out / RESULT).unlink(missing_ok=True)
+        for folder in ("runs", "samples"):
+            shutil.rmtree(self.out / folder, ignore_errors=True)
+        write_whole(mark, wanted)
+        return True
+
+    def result(self) -> MultiRunJobResult | None:
+        """The result that an earlier process wrote."""
+        path = self.out / RESULT
+        if not path.is_file():
+            return None
+        try:
+            return from_json(MultiRunJobResult, path.read_bytes(), source=str(path))
+        except UsageError:
+            return None
+
+    def measure(self) -> MultiRunJobResult:
+        """Measure what is missing and write the result."""
+        job = self.job
+        definition = job.definition.model_dump(mode="json", exclude_defaults=True)
+        self.view.job(job.id, job_label(job.point, definition), 0, 1)
+        if self.outcomes:
+            self.view.note(f"resumed: {len(self.outcomes)} of {job.definition.measure.runs} runs were kept")
+        sweep_abandoned()
+        surrounding: dict[str, JsonValue] = environment(Path(job.base)) | {"before": machine_state()}
+        try:
+            LocalEngine(_profile(job), self._execute).place(job)
+        except MeasureError as problem:
+            if problem.problem.code in _NOT_KEPT:
+                raise
+            self._refuse(problem)
+        return self._judged(surrounding | {"after": machine_state()})
+
+    def _judged(self, surrounding: Mapping[str, JsonValue]) -> MultiRunJobResult:
+        outcomes = [self.outcomes[run_id] for run_id in sorted(self.outcomes)]
+        result = judge(self.job, outcomes, surrounding, planned_runs=self.job.definition.measure.runs)
+        write_whole(self.out / RESULT, to_json(result, indent=2).encode())
+        return result
+
+    def _execute(self, job: Job) -> None:
+        before = tuple(outcome.result for outcome in self.outcomes.values())
+        execute_job(job, cache=cache_folder(), clock=SYSTEM_CLOCK, watch=self.view, keep=self._keep, before=before)
+
+    def _keep(self, outcome: RunOutcome) -> None:
+        kept = replace(outcome.result, samples=self.files.write(outcome.samples))
+        write_whole(self.out / "runs" / f"{kept.run_id}.json", to_json(kept, indent=2).encode())
+        self.outcomes[kept.run_id] = RunOutcome(kept, outcome.samples)
+
+    def _refuse(self, problem: AssayError) -> None:
+        refused = refusal(problem, SYSTEM_CLOCK.utc()).result
+        run_id = next(number for number in range(len(self.outcomes) + 1) if number not in self.outcomes)
+        self.outcomes[run_id] = RunOutcome(replace(refused, run_id=run_id, is_cold_start=run_id == 0))
+
+    def _take_up(self) -> None:
+        """Read the runs that an earlier process finished; one that cannot be read is measured again."""
+        for run_id in range(self.job.definition.measure.runs):
+            path = self.out / "runs" / f"{run_id}.json"
+            try:
+                result = from_json(SingleRunResult, path.read_bytes(), source=str(path))
+                samples = self.files.read(result.samples) if result.samples else ()
+            except (OSError, AssayError):
+                continue
+            if result.run_id == run_id:
+                self.outcomes[run_id] = RunOutcome(result, samples)
+
+
+@contextmanager
+def _held(out: Path, view: View) -> Iterator[None]:
+    """Hold the folder of an attempt: two processes that measured at once would disturb each other."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(held(out, lambda: view.note(f"another process measures into {out}; waiting for it")))
+        except OSError as problem:
+            raise StoreError(f"cannot use the folder: {problem.strerror or problem}", code="disk", at=str(out),
+                             try_="check its permissions, or give another one with --out") from None  # fmt: skip
+        yield
+
+
+def _profile(job: Job) -> Profile:
+    """This machine, under the name and labels that the job asks for: whoever sent it here has settled these."""
+    needs = job.definition.needs
+    here = local_profile()
+    return replace(here, name=needs.agent or here.name, labels={**here.labels, **needs.labels})
 
 
 def _read(path: Path) -> Job:

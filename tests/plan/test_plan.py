@@ -9,7 +9,7 @@ from assay.plan.digest import digest_of
 from assay.plan.estimate import estimate
 from assay.plan.expand import points
 from assay.plan.lifecycle import FINAL, TABLE, after
-from assay.plan.plan import make_plan
+from assay.plan.plan import combine, make_plan
 from assay.spec.load import check, load
 from assay.spec.matrix import Matrix
 from assay.spec.source import parse
@@ -131,3 +131,19 @@ def test_final_states_end_and_every_other_state_can_be_cancelled():
 def test_a_step_that_the_table_lacks_is_refused():
     with pytest.raises(AssayError, match="done cannot start"):
         after("done", "start")
+
+
+def test_plans_are_joined_in_order_and_equal_jobs_stay_two():
+    one, two = plan(base(matrix={"workload.batch": [1, 8]})), plan(base(workload={"batch": 8}))
+    joined = combine([one, two]).submitted_as("c")
+    assert [job.definition.workload.batch for job in joined.jobs] == [1, 8, 8]
+    assert [job.id for job in joined.jobs] == ["c-job-0", "c-job-1", "c-job-2"]
+    assert joined.jobs[1].digest == joined.jobs[2].digest
+    assert joined.benchmark == "p"
+    assert len({one.digest, two.digest, joined.digest, combine([two, one]).digest}) == 4
+    assert combine([one]) == one
+
+
+def test_nothing_cannot_be_joined():
+    with pytest.raises(SpecError, match="nothing to plan"):
+        combine([])

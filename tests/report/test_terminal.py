@@ -105,13 +105,15 @@ KILLED = (
 
 
 def play(view, build) -> None:
+    """A job is announced, and two other ones end meanwhile: each line names the job that it speaks of."""
     view.campaign("c-1", 2, 10, "on bench-03")
     view.job("c-1-job-0", "batch=1 [red]x", 0, 2)
     view.run(0, 5)
     view.phase("measure")
     view.progress(0.5, "latency 12 ms")
+    view.log(["a line of the run"])
     view.run_done(build.done_job().runs[0])
-    view.job_done(build.suspect_job())
+    view.job_done(replace(build.suspect_job(), point={"workload.batch": "[b]8"}))
     view.run_done(build.failed_job().runs[0])
     view.job_done(build.failed_job())
     view.note("one\nnote")
@@ -125,9 +127,9 @@ def test_the_plain_view_writes_one_line_per_event(build):
         "campaign  c-1: 2 jobs, 10 runs · on bench-03",
         "job       1/2 batch=1 [red]x (c-1-job-0)",
         "run       1/5 batch=1 [red]x: ok in 4.5 s, 900 samples",
-        "done      batch=1 [red]x: suspect: latency_ms 47.39 ±0.6 % (failed: machine quiet)",
+        "done      batch=[b]8: suspect: latency_ms 47.39 ±0.6 % (failed: machine quiet)",
         f"run       1/5 batch=1 [red]x: {KILLED}",
-        f"done      batch=1 [red]x: failed: {KILLED}",
+        f"done      batch=512 threads=2: failed: {KILLED}",
         "note      one note",
     ]
 
@@ -141,7 +143,7 @@ def test_the_live_view_leaves_the_finished_jobs_as_lines(build):
     out = Terminal()
     play(LiveView(out), build)
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
-    assert "done      batch=1 [red]x: suspect: latency_ms 47.39 ±0.6 %" in plain
+    assert "done      batch=[b]8: suspect: latency_ms 47.39 ±0.6 %" in plain
     assert "note      one note" in plain
 
 

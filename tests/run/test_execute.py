@@ -24,6 +24,7 @@ pytestmark = pytest.mark.live
 class Watching:
     def __init__(self):
         self.phases = []
+        self.lines = []
 
     def phase(self, name):
         self.phases.append(name)
@@ -33,6 +34,9 @@ class Watching:
 
     def run(self, run_id, of):
         pass
+
+    def log(self, lines):
+        self.lines.append(list(lines))
 
     def run_done(self, result):
         pass
@@ -235,9 +239,19 @@ def test_a_certain_failure_is_not_repeated(tmp_path):
 
 def test_a_secret_never_reaches_the_record(tmp_path, monkeypatch):
     monkeypatch.setenv("MY_SECRET", "hush-hush-123")
-    (outcome,) = execute(tmp_path, shell("echo key is $KEY; exit 1", env={"KEY": "${env:MY_SECRET}"}))
+    watch = Watching()
+    (outcome,) = execute(tmp_path, shell("echo key is $KEY; exit 1", env={"KEY": "${env:MY_SECRET}"}), watch)
     assert "hush-hush" not in str(outcome.result)
     assert "key is ***" in outcome.result.error.log_tail
+    assert "hush-hush" not in str(watch.lines)
+    assert "key is ***" in watch.lines[0]
+
+
+def test_whoever_watches_is_given_the_last_lines_of_a_good_run_too(tmp_path):
+    watch = Watching()
+    (outcome,) = execute(tmp_path, shell("seq 1000"), watch)
+    assert outcome.result.error is None
+    assert watch.lines == [[str(number) for number in range(961, 1001)]]
 
 
 def test_scratch_folders_of_dead_processes_are_swept(tmp_path, monkeypatch):

@@ -13,12 +13,34 @@ from assay.cli.options import say
 def exec_(
     job: Annotated[Path, typer.Argument(metavar="JOB.json", help="A job document.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the result and its samples.")],
+    events: Annotated[
+        bool, typer.Option("--events", help="Print one JSON object per line about how it goes, and nothing else.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Do not keep the runs that are there already.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
-    """Measure one job document and write its result document and samples."""
+    """Measure one job document and write its result document and samples; an interrupted one continues."""
+    state = _with_events(job, out, fresh=fresh) if events else _shown(job, out, fresh=fresh, quiet=quiet)
+    raise typer.Exit(0 if state == "done" else 3)
+
+
+def _shown(job: Path, out: Path, *, fresh: bool, quiet: bool) -> str:
     from assay.execution import execute_document
     from assay.report.live import view_for
 
-    result = execute_document(job, out, view_for(text=True, quiet=quiet))
+    result = execute_document(job, out, view_for(text=True, quiet=quiet), fresh=fresh)
     say(str(out / "result.json"))
-    raise typer.Exit(0 if result.state == "done" else 3)
+    return result.state
+
+
+def _with_events(job: Path, out: Path, *, fresh: bool) -> str:
+    from assay.errors import AssayError
+    from assay.execution import RESULT, execute_document
+    from assay.report.events import EventView
+
+    view = EventView(out / RESULT)
+    try:
+        return execute_document(job, out, view, fresh=fresh).state
+    except AssayError as error:
+        view.error(error)
+        raise

@@ -7,7 +7,7 @@ from typing import Literal
 from assay.errors import AssayError
 
 State = Literal["pending", "running", "done", "failed", "cancelled", "poisoned"]
-Event = Literal["start", "finish", "fail", "cancel", "interrupt", "expire", "poison", "retry"]
+Event = Literal["start", "finish", "fail", "cancel", "interrupt", "release", "expire", "poison", "retry"]
 
 TABLE: dict[tuple[State, Event], State] = {
     ("pending", "start"): "running",
@@ -17,6 +17,7 @@ TABLE: dict[tuple[State, Event], State] = {
     ("running", "fail"): "failed",
     ("running", "cancel"): "cancelled",
     ("running", "interrupt"): "pending",  # the process that ran it is gone; its finished runs are kept
+    ("running", "release"): "pending",  # its agent gave it back unfinished, through no fault of the job
     ("running", "expire"): "pending",  # its agent fell silent; the lease is void and the job is offered again
     ("running", "poison"): "poisoned",  # too many agents fell silent over it
     ("failed", "retry"): "pending",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assay.errors import Problem, SpecError
@@ -54,6 +54,21 @@ def make_plan(loaded: Loaded, fingerprint: Fingerprint) -> Plan:
     name = loaded.benchmark.benchmark
     jobs = [replace(job, index=index) for index, job in enumerate(distinct)]
     return Plan(name, content_hash([name, *(job.digest for job in jobs)]), tuple(jobs))
+
+
+def combine(plans: Sequence[Plan]) -> Plan:
+    """Join plans into one, under the name of the first: their jobs in order, renumbered.
+
+    Equal jobs are kept apart: whoever asks for the same job twice wants it measured twice.
+
+    Raises:
+        SpecError: if there is no plan.
+    """
+    if not plans:
+        raise SpecError("there is nothing to plan", code="matrix")
+    name = plans[0].benchmark
+    jobs = tuple(replace(job, index=index) for index, job in enumerate(job for plan in plans for job in plan.jobs))
+    return Plan(name, content_hash([name, *(job.digest for job in jobs)]), jobs)
 
 
 def _job(loaded: Loaded, index: int, definition: Definition, point: Point, files: Mapping[str, str]) -> Job:

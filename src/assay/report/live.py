@@ -7,6 +7,7 @@ at most four times a second: more would take processor time from what is being m
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Protocol, TextIO
 
 from rich.console import Console
@@ -16,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from assay.analyse.records import MultiRunJobResult
 from assay.report.headline import headline_of
 from assay.report.numbers import name_with_unit, show_statistics
-from assay.report.wording import failed, failure_sentence, one_line, unmeasured_sentence, verdict_word
+from assay.report.wording import failed, failure_sentence, job_label, one_line, unmeasured_sentence, verdict_word
 from assay.run.records import SingleRunResult
 from assay.units import show_seconds
 
@@ -44,6 +45,10 @@ class View(Protocol):
 
     def progress(self, share: float, note: str) -> None:
         """So much of the current phase is done, from 0 to 1."""
+        ...
+
+    def log(self, lines: Sequence[str]) -> None:
+        """The last lines that the process of the current run wrote."""
         ...
 
     def run_done(self, result: SingleRunResult) -> None:
@@ -89,6 +94,9 @@ class SilentView:
     def progress(self, share: float, note: str) -> None:
         """Show nothing."""
 
+    def log(self, lines: Sequence[str]) -> None:
+        """Show nothing."""
+
     def run_done(self, result: SingleRunResult) -> None:
         """Show nothing."""
 
@@ -129,7 +137,7 @@ class PlainView(SilentView):
 
     def job_done(self, result: MultiRunJobResult) -> None:
         """Say what became of a job."""
-        self._say("done", f"{self._job}: {job_sentence(result)}")
+        self._say("done", f"{result_label(result)}: {job_sentence(result)}")
 
     def note(self, text: str) -> None:
         """Pass a note on."""
@@ -187,6 +195,9 @@ class LiveView:
         told = f" · {one_line(note)}" if note else ""
         self._set_run(note=escape(f"{self._phase} {min(max(share, 0.0), 1.0):.0%}{told}"))
 
+    def log(self, lines: Sequence[str]) -> None:
+        """Leave it out: a failed run says itself what its last lines were."""
+
     def run_done(self, result: SingleRunResult) -> None:
         """Move on; a failed run leaves a line."""
         self._set_run(completed=result.run_id + 1, note="")
@@ -195,7 +206,7 @@ class LiveView:
 
     def job_done(self, result: MultiRunJobResult) -> None:
         """Leave a line with the job's verdict."""
-        self._print("done", f"{self._label}: {job_sentence(result)}")
+        self._print("done", f"{result_label(result)}: {job_sentence(result)}")
         if self._jobs is not None:
             self._bars.advance(self._jobs)
 
@@ -219,6 +230,11 @@ def campaign_sentence(campaign_id: str, jobs: int, runs: int, note: str) -> str:
     """What a campaign will do, as one line."""
     counts = f"{jobs} job{'' if jobs == 1 else 's'}, {runs} run{'' if runs == 1 else 's'}"
     return one_line(f"{campaign_id}: {counts}{f' · {note}' if note else ''}")
+
+
+def result_label(result: MultiRunJobResult) -> str:
+    """The name of a job from its result alone: several may run at once, so the last one begun may be another."""
+    return one_line(job_label(result.point, result.definition))
 
 
 def run_sentence(result: SingleRunResult) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -15,7 +15,7 @@ from assay.errors import AssayError, Problem
 from assay.plan.job import Job
 from assay.run.contract import Order
 from assay.run.handover import ChildReport, take
-from assay.run.launch import Ended, Watch, launch, log_tail
+from assay.run.launch import TAIL_LINES, Ended, Watch, launch, log_tail
 from assay.run.models.sources import LocalModel, resolve
 from assay.run.records import Failure, RunOutcome, SampleSet, SingleRunResult
 from assay.run.scratch import scratch_folder
@@ -24,10 +24,25 @@ from assay.spec.target import ModelTarget
 
 # Failures that the next run would only repeat: nothing about them is chance.
 CERTAIN = frozenset(
-    {"device", "runtime", "model", "model-url", "model-size", "checksum", "target", "secret", "usage", "dims", "batch"}
+    {
+        "device",
+        "runtime",
+        "model",
+        "model-url",
+        "url-policy",
+        "model-size",
+        "checksum",
+        "target",
+        "secret",
+        "usage",
+        "dims",
+        "batch",
+    }
     | {"input-type", "input-name", "input-shape", "input-dtype", "input-value", "input-file"}
     | {"session-option", "provider-option", "disk-full", "cache"}
 )
+# Lines of a run's output that whoever watches is given; a failed run keeps the last of them.
+LOG_LINES = 40
 # A run that dies twice before any has succeeded will not do better a third time.
 HOPELESS = 2
 
@@ -45,6 +60,9 @@ class JobWatch(Watch, Protocol):
 
     def run(self, run_id: int, of: int) -> None:
         """A run begins."""
+
+    def log(self, lines: Sequence[str]) -> None:
+        """The last lines that a run's process wrote; no secret is in them."""
 
     def run_done(self, result: SingleRunResult) -> None:
         """A run has ended."""
@@ -109,7 +127,7 @@ def is_hopeless(results: Iterable[SingleRunResult]) -> bool:
     return len(failures) >= HOPELESS and all(result.error is not None for result in results)
 
 
-def execute_run(job: Job, run_id: int, prepared: Prepared, *, clock: Clock, watch: Watch) -> RunOutcome:
+def execute_run(job: Job, run_id: int, prepared: Prepared, *, clock: Clock, watch: JobWatch) -> RunOutcome:
     """One fresh process, from its start to its record."""
     started = clock.utc()
     start_s = clock.monotonic_s()
@@ -117,7 +135,9 @@ def execute_run(job: Job, run_id: int, prepared: Prepared, *, clock: Clock, watc
         order = Order(job, run_id, str(scratch), *_model_of(prepared))
         ended = launch(order, timeout_s=job.definition.measure.timeout, clock=clock, watch=watch)
         left = take(scratch)
-        tail = tuple(redact(line, references(job.definition.model_dump())) for line in log_tail(scratch))
+        tail = _redacted(job, log_tail(scratch, LOG_LINES))
+    if tail:
+        watch.log(tail)
     result = SingleRunResult(
         run_id=run_id,
         is_cold_start=run_id == 0,
@@ -126,9 +146,14 @@ def execute_run(job: Job, run_id: int, prepared: Prepared, *, clock: Clock, watc
         duration_seconds=clock.monotonic_s() - start_s,
     )
     if left is None or left[0].refusal is not None or ended.timed_out:
-        return RunOutcome(replace(result, error=_failure(job, ended, left[0] if left else None, tail)))
+        return RunOutcome(replace(result, error=_failure(job, ended, left[0] if left else None, tail[-TAIL_LINES:])))
     report, samples = left
     return RunOutcome(_complete(result, report, samples, prepared, ended), samples)
+
+
+def _redacted(job: Job, lines: Iterable[str]) -> tuple[str, ...]:
+    names = tuple(references(job.definition.model_dump()))
+    return tuple(redact(line, names) for line in lines)
 
 
 def _model_of(prepared: Prepared) -> tuple[str | None, str | None]:
@@ -203,7 +228,7 @@ def _failure(job: Job, ended: Ended, report: ChildReport | None, tail: tuple[str
 def _refused(job: Job, run_id: int, problem: Problem, clock: Clock) -> SingleRunResult:
     """The record of a run that never started because its job could not be prepared."""
     now = iso(clock.utc())
-    message = redact(problem.message, references(job.definition.model_dump()))
+    (message,) = _redacted(job, [problem.message])
     failure = Failure(problem.code, message, phase="prepare", try_=problem.try_)
     return SingleRunResult(run_id, run_id == 0, now, now, 0.0, error=failure)
 

@@ -1,11 +1,14 @@
-"""Content behind the paths of a definition, hashed: a changed file is a changed job."""
+"""Content behind the paths of a definition: its files, hashed; a changed file is a changed job."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from assay.plan.job import JobFile
 from assay.run.models.builtin import BUILTIN_NAMES
 from assay.run.models.digest import whole_digest
 from assay.run.models.graph import outline_or_none
@@ -17,13 +20,31 @@ from assay.spec.target import CommandTarget, ModelTarget
 MAX_COMMAND_FILE = 64 * 2**20
 
 
-def fingerprints(definition: Definition, base: Path) -> dict[str, str]:
-    """Text in the definition that names a file → SHA-256 of the file.
+@dataclass(frozen=True, slots=True)
+class LocalPart:
+    """A file on this machine that a definition depends on."""
 
-    A file that is not there has no fingerprint; measuring it will say so.
+    name: str
+    """Without folder; for weights beside a model, as the model names them, which may hold folders."""
+    path: Path
+    sha256: str
+    size_bytes: int
+
+
+Files = dict[str, tuple[LocalPart, ...]]
+
+
+def files_of(definition: Definition, base: Path) -> Files:
+    """Text in the definition that names a file → the file, then those that lie beside it and belong to it.
+
+    A file that is not there is left out; measuring it will say so.
+
+    Args:
+        definition: what a job measures.
+        base: folder that relative paths start from.
     """
     names = [entry.file for entry in definition.workload.inputs.values() if entry.file]
-    found = {name: digest for name in names if (digest := _hashed(base / name)) is not None}
+    found: Files = {name: (part,) for name in names if (part := _part(_below(base, name))) is not None}
     target = definition.target
     if isinstance(target, ModelTarget):
         found |= _model_files(target.model, base)
@@ -32,25 +53,43 @@ def fingerprints(definition: Definition, base: Path) -> dict[str, str]:
     return found
 
 
-def _model_files(name: str, base: Path) -> dict[str, str]:
+def fingerprints(definition: Definition, base: Path) -> dict[str, str]:
+    """Text in the definition that names a file → SHA-256 of the content behind it."""
+    return {text: fingerprint_of(parts) for text, parts in files_of(definition, base).items()}
+
+
+def fingerprint_of(parts: Sequence[JobFile | LocalPart]) -> str:
+    """The SHA-256 that stands for a file and those beside it, from their digests alone: no file is read."""
+    if len(parts) == 1:
+        return parts[0].sha256
+    return whole_digest([(part.sha256, part.name) for part in parts])
+
+
+def _model_files(name: str, base: Path) -> Files:
     """The model file with the weights that lie beside it; a built-in name is no file, whatever lies in the folder."""
-    path = base / Path(name).expanduser()
-    own = None if name in BUILTIN_NAMES or "://" in name else _hashed(path)
+    if name in BUILTIN_NAMES or "://" in name:
+        return {}
+    path = _below(base, name)
+    own = _part(path)
     if own is None:
         return {}
     outline = outline_or_none(path)
-    beside = outline.external if outline else ()
-    weights = [(digest, one) for one in beside if (digest := _hashed(path.parent / one)) is not None]
-    return {name: whole_digest([(own, path.name), *weights]) if weights else own}
+    beside = (_part(path.parent / one, one) for one in (outline.external if outline else ()))
+    return {name: (own, *(part for part in beside if part is not None))}
 
 
-def _command_files(target: CommandTarget, folder: Path) -> dict[str, str]:
+def _command_files(target: CommandTarget, folder: Path) -> Files:
     """Scripts and small files that the command names: `python train.py` depends on train.py."""
     words = [word for word in words_of(target)[1 if not target.shell else 0 :] if not word.startswith("-")]
     files = {word: folder / word for word in words}
-    return {
-        word: digest for word, path in files.items() if _is_small_file(path) and (digest := _hashed(path)) is not None
-    }
+    return {word: (part,) for word, path in files.items() if _is_small_file(path) and (part := _part(path)) is not None}
+
+
+def _below(base: Path, name: str) -> Path:
+    try:
+        return base / Path(name).expanduser()
+    except RuntimeError:  # the home folder of nobody
+        return base / name
 
 
 def _is_small_file(path: Path) -> bool:
@@ -60,10 +99,13 @@ def _is_small_file(path: Path) -> bool:
         return False
 
 
-def _hashed(path: Path) -> str | None:
+def _part(path: Path, name: str = "") -> LocalPart | None:
     try:
         stat = path.stat()
-        return _hash_file(path, stat.st_mtime_ns, stat.st_size) if path.is_file() else None
+        if not path.is_file():
+            return None
+        digest = _hash_file(path, stat.st_mtime_ns, stat.st_size)
+        return LocalPart(name or path.name, path, digest, stat.st_size)
     except (OSError, ValueError):  # ValueError: a command word with a NUL is no path
         return None
 

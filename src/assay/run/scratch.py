@@ -1,11 +1,11 @@
-"""Temporary folders of runs: removed when a run ends, and swept up later if its process was killed."""
+"""Folders of runs: temporary ones, swept up later if their process was killed, and the hold of one process on one."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,3 +39,47 @@ def sweep_abandoned() -> int:
             shutil.rmtree(folder, ignore_errors=True)
             swept += 1
     return swept
+
+
+@contextmanager
+def held(folder: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold a folder for one process; the system frees it even when the process is killed.
+
+    Args:
+        folder: made if it is not there.
+        on_wait: told once, when another process holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("a+b") as file:
+        if not _lock(file.fileno(), wait=False):
+            if on_wait is not None:
+                on_wait()
+            _lock(file.fileno(), wait=True)
+        yield  # closing the file frees the lock
+
+
+def _lock(handle: int, *, wait: bool) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return _lock_on_windows(handle, wait=wait)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lock_on_windows(handle: int, *, wait: bool) -> bool:
+    import importlib
+
+    msvcrt = importlib.import_module("msvcrt")
+    os.lseek(handle, 0, os.SEEK_SET)
+    while True:
+        try:
+            msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+        except OSError:  # even when it waits, it gives up after ten seconds
+            if not wait:
+                return False
+        else:
+            return True

@@ -3,6 +3,7 @@
 sources.py   `resolve`, which decides what kind of source it is; local files
 fetch.py     URLs: try, verify, keep
 transfer.py  one HTTP transfer: redirects, ranges, limits
+policy.py    which addresses may be connected to
 cache.py     the cache's entries, their locks and their notes
 digest.py    digests of models
 builtin.py   small networks that come with the `onnx` package

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from assay.run.scratch import held
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,33 +104,11 @@ class Entry:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold this entry's folder for one process; the system frees it even when the process is killed."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / ".lock").open("a+b") as file:
-            _lock(file.fileno())
-            yield  # closing the file frees the lock
+        with held(self.folder):
+            yield
 
     def _beside(self, ending: str) -> Path:
         return self.folder / f".{self.name.replace('/', '_')}.{ending}"
-
-
-def _lock(handle: int) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        _lock_on_windows(handle)
-    else:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-
-
-def _lock_on_windows(handle: int) -> None:
-    import importlib
-
-    msvcrt = importlib.import_module("msvcrt")
-    os.lseek(handle, 0, os.SEEK_SET)
-    while True:
-        with contextlib.suppress(OSError):  # it gives up after ten seconds
-            msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
-            return
 
 
 def _read_json(path: Path) -> dict[str, str | None] | None:

@@ -18,6 +18,7 @@ import httpx
 from assay.errors import MeasureError
 from assay.run.models.cache import Entry, Notes, Validator
 from assay.run.models.digest import file_digest, mismatch
+from assay.run.models.policy import UrlPolicy, checked_transport
 from assay.run.models.transfer import Transfer, TransientError, shown
 from assay.units import show_bytes
 
@@ -46,6 +47,7 @@ class Fetcher:
     max_size: int = 20 * 2**30
     on_progress: Progress | None = None
     pause: Callable[[float], None] = time.sleep
+    policy: UrlPolicy = field(default_factory=UrlPolicy.from_environment)
 
     def fetch(self, url: str, expected: str | None = None) -> Fetched:
         """Have the file of a URL in the cache, current and verified.
@@ -105,7 +107,7 @@ class Fetcher:
         """Try until the file is whole; with a cached copy at hand, once is enough."""
         transfer = Transfer(_revealed(url), self._revealed_headers(), self.max_size, self.on_progress)
         in_vain = 0
-        with httpx.Client(timeout=_TIMEOUT, follow_redirects=False) as client:
+        with self._client() as client:
             for _ in range(_MAX_TRIES):
                 before = entry.part_size()
                 try:
@@ -119,6 +121,14 @@ class Fetcher:
                     entry.drop_part()
                     raise
         raise TransientError(f"the transfer was cut {_MAX_TRIES} times")
+
+    def _client(self) -> httpx.Client:
+        if self.policy.anything:
+            return httpx.Client(timeout=_TIMEOUT, follow_redirects=False)
+        # A proxy from the environment would connect for us, to wherever it likes.
+        return httpx.Client(
+            timeout=_TIMEOUT, follow_redirects=False, trust_env=False, transport=checked_transport(self.policy)
+        )
 
     def _accept(self, entry: Entry, url: str, expected: str | None, validator: Validator) -> None:
         """Verify the unfinished file and make it the finished one."""

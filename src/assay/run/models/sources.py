@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from assay.errors import MeasureError, UsageError
 from assay.run.models.builtin import BUILTIN_NAMES, materialise
@@ -46,7 +47,7 @@ def resolve(target: ModelTarget, base: Path, *, cache: Path, on_progress: Progre
     """
     name = target.model
     if "://" in name:
-        _check_scheme(name)
+        _check_url(name)
         return _from_url(target, cache, on_progress)
     if name in BUILTIN_NAMES:
         path = materialise(name, cache)
@@ -55,7 +56,7 @@ def resolve(target: ModelTarget, base: Path, *, cache: Path, on_progress: Progre
     return _described(path, str(path), target.sha256)
 
 
-def _check_scheme(url: str) -> None:
+def _check_url(url: str) -> None:
     scheme = url.partition("://")[0].lower()
     if scheme not in _SCHEMES:
         raise UsageError(
@@ -64,6 +65,18 @@ def _check_scheme(url: str) -> None:
             at="target.model",
             try_="give a path, an http(s) URL or a name from `assay models`",
         )
+    if "${env:" not in url and not _has_host(url):  # a reference is resolved later
+        raise UsageError(
+            "the URL has no sound host and port", code="model", at="target.model", try_="check it for a slip"
+        )
+
+
+def _has_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and (parts.port or 1) > 0  # reading the port checks it
+    except ValueError:
+        return False
 
 
 def _from_url(target: ModelTarget, cache: Path, on_progress: Progress | None) -> LocalModel:

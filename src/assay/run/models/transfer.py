@@ -59,6 +59,9 @@ class Transfer:
                     return None
                 self._check_status(response, entry)
                 return self._receive(response, entry)
+        except (httpx.InvalidURL, UnicodeError) as problem:
+            # UnicodeError comes from a host that no name server can be asked for.
+            raise _refused(f"{shown(self.url)} is no URL or redirects to none: {problem}", "check the URL") from None
         except (httpx.TransportError, httpx.DecodingError) as problem:
             raise TransientError(f"{type(problem).__name__}: {problem}") from None
 

@@ -1,0 +1,1 @@
+"""Documents of other tools, turned into benchmarks: one module per tool."""
