@@ -24,6 +24,11 @@ def optimum() -> Path:
     return venv("peers-optimum", [[torch], [torch, *_OPTIMUM, *_ours("numpy", "onnx", "onnxruntime")]])
 
 
+def queues() -> Path:
+    """Python with other task queues, and the Redis client that we use."""
+    return venv("peers-queues", [["celery[redis]", "dramatiq[redis]", "huey", *_ours("redis")]])
+
+
 def venv(name: str, steps: Sequence[Sequence[str]]) -> Path:
     """The Python of a virtual environment with packages; it is made anew when the list of packages changes.
 

@@ -1,0 +1,241 @@
+"""The queue over Redis: streams with consumer groups, and one script so that every step happens whole or not at all.
+
+Redis decides the order and counts the leases; it may lose everything, because the store offers again what is not done.
+The memory policy of Redis must be `noeviction`, its default. The script touches keys of many names, so a cluster of
+several shards does not serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar, cast
+from urllib.parse import unquote, urlsplit
+
+from assay.clock import SYSTEM_CLOCK, Clock
+from assay.errors import StoreError, UsageError
+from assay.place.broker import Broker, Offer, Taken
+
+try:
+    from redis import Redis
+    from redis.backoff import NoBackoff
+    from redis.exceptions import AuthenticationError, NoScriptError, RedisError
+    from redis.retry import Retry
+except ImportError as problem:
+    raise UsageError(
+        f"the queue over Redis needs a package that is not installed: {problem.name}",
+        code="missing-redis",
+        try_="pip install 'assay[redis]'",
+    ) from None
+
+_SCRIPT = Path(__file__).with_suffix(".lua").read_text(encoding="utf-8")
+# Jobs per call of the script: Redis does nothing else meanwhile, some milliseconds.
+_AT_ONCE = 500
+_HIGHEST_PRIORITY = 1_000_000
+_Answer = TypeVar("_Answer")
+_Item = TypeVar("_Item")
+
+
+class RedisBroker(Broker):
+    """A `Broker` whose memory is a Redis server; safe to use from many threads."""
+
+    def __init__(
+        self, url: str, *, prefix: str = "assay:", clock: Clock = SYSTEM_CLOCK, answer_s: float = 10.0
+    ) -> None:
+        """Nothing is sent yet.
+
+        Args:
+            url: `redis://[user:password@]host:port/number`, `rediss://…` with TLS, or `unix://path`.
+            prefix: begins every key, so that several queues can share a server.
+            clock: the clock that `Offer.not_before` is meant by.
+            answer_s: how long Redis may take to answer.
+
+        Raises:
+            UsageError: if the URL is none of Redis.
+        """
+        self.address = _address(url)
+        self._secret = unquote(urlsplit(url).password or "")
+        self._prefix = prefix
+        self._clock = clock
+        # A waiting agent asks again this often: a bell that rang for one that died is heard by another.
+        self._longest_sleep_s = answer_s / 2
+        self._sha = ""
+        self._seen = ""
+        self._redis = _client(url, answer_s)
+
+    def offer(self, offers: Iterable[Offer]) -> int:
+        """Queue jobs and return how many entered or moved; one that is known stays, unless its offer changed."""
+        now = self._clock.utc().timestamp()
+        return sum(
+            cast("int", self._do("offer", *(word for offer in some for word in _words(offer, now))))
+            for some in _in_parts(offers)
+        )
+
+    def take(self, agent: str, queues: Sequence[str], limit: int = 1) -> tuple[Taken, ...]:
+        """Give an agent the next jobs of the queues that it suits, without waiting."""
+        return self._take(agent, queues, limit)[0]
+
+    def wait(self, agent: str, queues: Sequence[str], timeout_s: float) -> tuple[Taken, ...]:
+        """Give an agent the next job, as soon as there is one or the time is over."""
+        until = self._clock.monotonic_s() + timeout_s
+        bells = [f"{self._prefix}bell:{queue}" for queue in queues]
+        while True:
+            taken, due_in_s = self._take(agent, queues, 1)
+            left_s = until - self._clock.monotonic_s()
+            if taken or left_s <= 0 or not bells:
+                return taken
+            sleep_s = min(left_s, due_in_s, self._longest_sleep_s)
+            self._sleep(bells, max(sleep_s, 0.001))
+
+    def ack(self, *taken: Taken) -> tuple[Taken, ...]:
+        """Forget jobs that were claimed; return those whose number was still the newest."""
+        accepted: list[Taken] = []
+        for some in _in_parts(taken):
+            words = (word for one in some for word in (one.job, one.fence, one.ticket))
+            accepted += [some[index] for index in cast("list[int]", self._do("ack", *words))]
+        return tuple(accepted)
+
+    def put_back(self, taken: Taken, delay_s: float = 0.0) -> bool:
+        """Queue a job again, behind the others of its campaign; False if the delivery is no longer the newest."""
+        return bool(self._do("put_back", taken.job, taken.fence, taken.ticket, delay_s))
+
+    def withdraw(self, jobs: Iterable[str]) -> frozenset[str]:
+        """Forget jobs in whatever state they are; return those that were known."""
+        return frozenset(job for some in _in_parts(jobs) for job in cast("list[str]", self._do("withdraw", *some)))
+
+    def reclaim(self, idle_s: float) -> tuple[str, ...]:
+        """Queue again what was taken that long ago and never acknowledged; return the jobs."""
+        lanes = cast("list[str]", self._ask(lambda: self._redis.hkeys(f"{self._prefix}depth")))
+        back: list[str] = []
+        for some in _in_parts(lanes):
+            got = [""] * _AT_ONCE
+            while len(got) >= _AT_ONCE:
+                got = cast("list[str]", self._do("reclaim", int(idle_s * 1000), _AT_ONCE, *some))
+                back += got
+        return tuple(back)
+
+    def knows(self, jobs: Iterable[str]) -> frozenset[str]:
+        """Those of the jobs that are queued or taken."""
+        known: set[str] = set()
+        for some in _in_parts(jobs):
+            asked = self._redis.pipeline(transaction=False)
+            for job in some:
+                asked.exists(f"{self._prefix}job:{job}")
+            known.update(job for job, there in zip(some, self._ask(asked.execute), strict=True) if there)
+        return frozenset(known)
+
+    def sizes(self) -> Mapping[str, int]:
+        """How many jobs could be taken now, by queue."""
+        answer = cast("list[str | int]", self._do("sizes"))
+        return {str(queue): int(size) for queue, size in zip(answer[::2], answer[1::2], strict=True)}
+
+    def is_fresh(self) -> bool:
+        """Whether Redis was emptied or started anew since the last mark, so that all jobs have to be offered again.
+
+        A start counts even if Redis reads its files back: the last second before a crash may be missing there.
+        """
+        self._seen = self._run_id()
+        return self._ask(lambda: self._redis.get(f"{self._prefix}mark")) != self._seen
+
+    def mark(self) -> None:
+        """Note that all jobs have been offered."""
+        # By what was seen before the offers: a Redis that was started in between is fresh again.
+        seen = self._seen or self._run_id()
+        self._ask(lambda: self._redis.set(f"{self._prefix}mark", seen))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._redis.close()
+
+    def _take(self, agent: str, queues: Sequence[str], limit: int) -> tuple[tuple[Taken, ...], float]:
+        """Jobs, and how many seconds from now the next delayed one is due."""
+        if not queues or limit < 1:
+            return (), float("inf")
+        answer = cast("list[str]", self._do("take", agent, limit, *dict.fromkeys(queues)))
+        taken = zip(answer[1::3], answer[2::3], answer[3::3], strict=True)
+        due_in_s = float(answer[0]) if answer[0] else float("inf")
+        return tuple(Taken(job, int(fence), ticket) for job, fence, ticket in taken), due_in_s
+
+    def _sleep(self, bells: list[str], longest_s: float) -> None:
+        """Return when a bell rings, or after a time."""
+        self._ask(lambda: self._redis.blpop(bells, longest_s))
+
+    def _run_id(self) -> str:
+        """What Redis calls itself until it is started anew."""
+        facts = self._ask(lambda: self._redis.info("server"))
+        return f"run {facts.get('run_id', '')}"
+
+    def _do(self, *words: str | float) -> object:
+        """One step of the script, in one round trip."""
+        return self._ask(lambda: self._run(words))
+
+    def _run(self, words: tuple[str | float, ...]) -> object:
+        try:
+            if self._sha:
+                return self._redis.evalsha(self._sha, 1, self._prefix, *words)
+        except NoScriptError:
+            pass  # Redis was started anew
+        self._sha = self._redis.script_load(_SCRIPT)
+        return self._redis.evalsha(self._sha, 1, self._prefix, *words)
+
+    def _ask(self, question: Callable[[], _Answer]) -> _Answer:
+        try:
+            return question()
+        except AuthenticationError as problem:
+            raise self._failed(problem, "check the user and password in the URL of Redis") from None
+        except RedisError as problem:
+            raise self._failed(
+                problem, "check that Redis runs there and can be reached; the next call connects anew"
+            ) from None
+
+    def _failed(self, problem: RedisError, try_: str) -> StoreError:
+        text = str(problem).replace(self._secret, "***") if self._secret else str(problem)
+        return StoreError(f"Redis does not serve the queue: {text}", code="redis", at=self.address, try_=try_)
+
+
+def _client(url: str, answer_s: float) -> Redis:
+    settings: dict[str, Any] = {} if url.startswith("unix:") else {"socket_keepalive": True}
+    try:
+        return Redis.from_url(
+            url,
+            decode_responses=True,
+            socket_timeout=answer_s,
+            socket_connect_timeout=min(answer_s, 5.0),
+            # A step must not be repeated unasked: the answer may be lost after it was done.
+            retry=Retry(NoBackoff(), 0),
+            **settings,
+        )
+    except ValueError:  # its text may hold the password
+        raise UsageError(
+            f"the URL of Redis has an option that it does not know: {_address(url)}", code="redis-url"
+        ) from None
+
+
+def _words(offer: Offer, now: float) -> tuple[str | float, ...]:
+    priority = max(-_HIGHEST_PRIORITY, min(_HIGHEST_PRIORITY, offer.priority))
+    delay_s = max(0.0, offer.not_before - now)
+    return offer.job, offer.queue, offer.campaign, priority, offer.fence, repr(float(offer.not_before)), delay_s
+
+
+def _in_parts(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    """Parts that are small enough for one call."""
+    rest = iter(items)
+    while part := list(islice(rest, _AT_ONCE)):
+        yield part
+
+
+def _address(url: str) -> str:
+    """Where Redis is, without user, password and options."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("redis", "rediss", "unix"):
+        raise UsageError(
+            f"a URL of Redis begins with redis://, rediss:// or unix://, not with {parts.scheme or 'nothing'!r}",
+            code="redis-url",
+            try_="redis://127.0.0.1:6379/0",
+        )
+    try:
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        raise UsageError("the port in the URL of Redis is no number up to 65535", code="redis-url") from None
+    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
