@@ -4,6 +4,8 @@ reference/cli.md             from the command line itself
 reference/benchmark-file.md  from the models that check a benchmark file
 reference/metrics.md         from the table of metrics
 reference/checks.md          from the table of checks
+reference/server.md          from the settings of the server
+reference/http.md            from the server's OpenAPI document
 calibration.md               from benches/results/calibration.md
 changelog.md                 from CHANGELOG.md
 """
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 CALIBRATION_MARK = "<!-- calibration: one line per promise -->"
+FAULTS_MARK = "<!-- faults: the table of the last run -->"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -42,7 +45,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Put the figures of the calibration where a page asks for them."""
-    return markdown.replace(CALIBRATION_MARK, calibration_summary())
+    faults = ROOT / "benches" / "results" / "faults.md"
+    table = faults.read_text(encoding="utf-8") if faults.exists() else ""
+    return markdown.replace(CALIBRATION_MARK, calibration_summary()).replace(FAULTS_MARK, table)
 
 
 def pages() -> dict[str, str]:
@@ -52,6 +57,8 @@ def pages() -> dict[str, str]:
         "reference/benchmark-file.md": benchmark_page(),
         "reference/metrics.md": metrics_page(),
         "reference/checks.md": checks_page(),
+        "reference/server.md": server_page(),
+        "reference/http.md": http_page(),
         "calibration.md": calibration_page(),
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
     }
@@ -90,6 +97,12 @@ _VARIABLES = """\
 |---|---|
 | `ASSAY_STORE` | folder of the results, as `--store`; the user's data folder when neither is given |
 | `ASSAY_CACHE` | folder of fetched models; the user's cache folder when not set; safe to delete |
+| `ASSAY_SERVER` | URL of the server, as `--server` and `--host` |
+| `ASSAY_TOKEN`, `ASSAY_TOKEN_FILE` | token for the server, or the file that holds it |
+| `ASSAY_CA` | certificate of the authority that signed the server's |
+| `ASSAY_SERVER_…` | settings of `assay serve`, see [Server settings](server.md) |
+| `ASSAY_AGENT_STATE` | folder of what must survive a restart of the agent |
+| `ASSAY_URL_POLICY` | set by an agent for its jobs: which addresses models may be fetched from |
 | `NO_COLOR` | print without colour |
 | `ASSAY_EMIT_PIPE` | set by assay for a measured program; `assay.emit` writes there |
 | `ASSAY_RUN_ID` | set by assay for a measured program; number of the run, from 0 |"""
@@ -132,6 +145,8 @@ def _parameters(callback: Callable[..., Any]) -> Iterator[_Parameter]:
 
     hints = typing.get_type_hints(callback, include_extras=True)
     for name, parameter in inspect.signature(callback).parameters.items():
+        if not typing.get_args(hints[name]):  # typer's own context is no option
+            continue
         kind, *rest = typing.get_args(hints[name])
         info = next(one for one in rest if isinstance(one, ParameterInfo))
         is_option = isinstance(info, OptionInfo)
@@ -169,6 +184,58 @@ def _default_of(default: object) -> str:
     if default is None or default is False:
         return ""
     return f"`{getattr(default, 'value', default)}`"
+
+
+# The server
+
+
+def server_page() -> str:
+    """Every setting of the server with its default and meaning."""
+    from assay.serve.settings import ServerSettings
+
+    rows = []
+    for name, field in ServerSettings.model_fields.items():
+        default = "" if field.default is None or field.default == () else f"`{field.default}`"
+        rows.append((f"`{name}`", f"`ASSAY_SERVER_{name.upper()}`", default, _plain(field.description)))
+    return "\n\n".join(["# Server settings", _SERVER_INTRODUCTION,
+                        _table(("setting", "variable", "default", "meaning"), rows)]) + "\n"  # fmt: skip
+
+
+_SERVER_INTRODUCTION = """\
+Flags of `assay serve` (`--lease-s` for `lease_s`) win over environment variables, and these over the file given with
+`--config` (TOML, YAML or JSON with the same names). Secrets belong in the environment or the file."""
+
+
+def http_page() -> str:
+    """Every path of the HTTP API."""
+    from assay.serve.app import create_app
+    from assay.serve.settings import ServerSettings
+
+    document = create_app(ServerSettings()).openapi()
+    groups: dict[str, list[tuple[str, ...]]] = {}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            tag = operation.get("tags", ["other"])[0]
+            row = (f"`{method.upper()} {path}`", _plain(operation.get("description") or operation.get("summary")))
+            groups.setdefault(tag, []).append(row)
+    parts = ["# HTTP API", _HTTP_INTRODUCTION]
+    for tag, rows in groups.items():
+        parts += [f"## {tag}", _table(("path", "does"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+_HTTP_INTRODUCTION = """\
+JSON in and out. A running server shows this document with all fields at `/api/v1/docs`, also without the internet, and
+as OpenAPI at `/api/v1/openapi.json`.
+
+- Send `Authorization: Bearer TOKEN`, unless the server is open; see
+  [roles](../how-to/secure-a-server.md#tokens-and-roles).
+- Errors are `application/problem+json` with `detail`, `code` and `try`; a wrong benchmark has all its problems under
+  `errors`. 503 with `Retry-After` means that the database is away for a moment.
+- Lists come in pages: `{"items": […], "next": cursor}`; pass `cursor` to go on.
+- `GET …/events` are server-sent events; `Last-Event-ID` resumes after a cut.
+- The paths under `/api` without `v1` are [SARK's](../how-to/from-sark-and-ruckus.md#the-server), with its fields and
+  codes."""
 
 
 # The benchmark file

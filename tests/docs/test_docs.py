@@ -7,6 +7,8 @@ Conventions, for every page of docs/ and for README.md; the blocks of a page are
   a mistake begins with the comment `# not a valid benchmark`, and must not be.
 - In a console block, lines that begin with `$ assay` or `$ python` are run, each with exit code 0 unless the next
   command is `$ echo $?`, whose output is then the expected code. Other commands are not run. `assay run` is shortened.
+- A command that ends in `&` goes on in the background until the page ends. Port 8080 of a page is a free one in the
+  test; `$ export NAME=VALUE` counts for the commands after it.
 - A python block without a title is executed; the blocks of a page share their names.
 - text blocks are for show.
 """
@@ -26,14 +28,16 @@ import socketserver
 import subprocess
 import sys
 import threading
+import time
 import tomllib
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import typer
+from tests.redis_server import free_port
 
 from assay.analyse.checks import CHECKS
 from assay.cli.main import app, main
@@ -99,7 +103,7 @@ def commands_of(text: str) -> list[Command]:
     for command, following in itertools.pairwise(found):
         if following.text == "echo $?":
             command.code = int(following.shown[0])
-    return [command for command in found if command.text.split()[0] in ("assay", "python")]
+    return [command for command in found if command.text.split()[0] in ("assay", "python", "export")]
 
 
 def shortened(command: str, folder: Path) -> str:
@@ -164,15 +168,44 @@ def test_benchmark_files_are_what_the_page_says(block: Block) -> None:
 @pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_and_code_of_a_page_work(page: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {"__name__": "__main__"}
-    for block in blocks_of(page):
-        if block.title is not None:
-            (folder / block.title).parent.mkdir(parents=True, exist_ok=True)
-            (folder / block.title).write_text(block.text, encoding="utf-8")
-        elif block.language == "python":
-            exec(compile(block.text, str(block), "exec"), names)
-        elif block.language == "console":
-            for command in commands_of(block.text):
-                run_command(command, block, folder)
+    port = str(free_port())
+    with ExitStack() as background, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASSAY_SERVER_PORT", port)
+        patch.setenv("ASSAY_AGENT_STATE", str(folder / "agent"))
+        for block in blocks_of(page):
+            if block.title is not None:
+                (folder / block.title).parent.mkdir(parents=True, exist_ok=True)
+                (folder / block.title).write_text(block.text, encoding="utf-8")
+            elif block.language == "python":
+                exec(compile(block.text, str(block), "exec"), names)
+            elif block.language == "console":
+                for command in commands_of(block.text):
+                    command.text = command.text.replace(":8080", f":{port}")
+                    if command.text.startswith("export "):
+                        patch.setenv(*command.text.removeprefix("export ").split("=", 1))
+                    elif command.text.endswith("&"):
+                        background.enter_context(going_on(command.text, folder))
+                    else:
+                        run_command(command, block, folder)
+
+
+@contextmanager
+def going_on(text: str, folder: Path) -> Iterator[None]:
+    """A server or an agent that works while the commands after it run."""
+    words = shlex.split(text.removesuffix("&"))
+    log = folder / f"{words[1]}.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(words, stdout=out, stderr=out, cwd=folder)
+    try:
+        end = time.monotonic() + 60
+        while not re.search(r"listening on|enrolled", log.read_text()):
+            assert time.monotonic() < end, f"{text}\n{log.read_text()}"
+            assert process.poll() is None, f"{text}\n{log.read_text()}"
+            time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
 
 
 def is_quick(text: str) -> bool:
