@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ("tests.postgresql_server", "tests.redis_server", "tests.running_server")
+
 
 @pytest.fixture(autouse=True)
 def _own_store(tmp_path_factory, monkeypatch):

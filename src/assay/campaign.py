@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
-from assay import __version__
 from assay.analyse.judge import judge
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.clock import SYSTEM_CLOCK, Clock, iso
-from assay.documents import from_json, to_json
+from assay.documents import to_json
 from assay.errors import AssayError, MeasureError
 from assay.hardware.environment import environment, machine_state, packages
 from assay.hardware.machine import machine_id
@@ -23,7 +22,9 @@ from assay.plan.digest import content_hash
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL
 from assay.plan.plan import Plan, make_plan
+from assay.plan.support import refuse_unsupported
 from assay.report.live import SilentView, View
+from assay.report.reading import read_campaign, read_job
 from assay.report.wording import job_label
 from assay.run.execute import execute_job
 from assay.run.fingerprints import fingerprints
@@ -32,10 +33,12 @@ from assay.run.scratch import sweep_abandoned
 from assay.spec.benchmark import Benchmark
 from assay.spec.load import Loaded, load
 from assay.store.location import cache_folder, store_folder
-from assay.store.store import Store, StoredJob
+from assay.store.store import Store
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+__all__ = ["CampaignResult", "plan_of", "read_campaign", "refusal", "run", "surroundings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,9 @@ class CampaignResult:
     """The results of one campaign, with a way back to every sample."""
 
     record: CampaignRecord
-    store: Path
+    address: str
+    """Where it is kept: the folder of a store, or the URL of a server."""
+    read_samples: Callable[[str, int], tuple[SampleSet, ...]] = field(repr=False)
 
     @property
     def jobs(self) -> tuple[MultiRunJobResult, ...]:
@@ -52,11 +57,7 @@ class CampaignResult:
 
     def samples(self, job: str, run: int) -> tuple[SampleSet, ...]:
         """Every sample of one run."""
-        store = Store(self.store)
-        try:
-            return store.samples_of(job, run)
-        finally:
-            store.close()
+        return self.read_samples(job, run)
 
     def to_json(self) -> str:
         """The result document."""
@@ -100,8 +101,9 @@ def run(
     fresh: bool = False,
     view: View | None = None,
     clock: Clock = SYSTEM_CLOCK,
+    server: str | None = None,
 ) -> CampaignResult:
-    """Run a benchmark on this machine and return its results.
+    """Run a benchmark on this machine, or on a server's fleet, and return its results.
 
     Args:
         benchmark: a file, a mapping of the same shape, a `Benchmark`, or one that was loaded before.
@@ -109,38 +111,37 @@ def run(
         fresh: measure everything again, even where an interrupted campaign could go on.
         view: is told how it goes; nobody by default.
         clock: tells the time.
+        server: URL of a server whose agents measure; its token is read from ASSAY_TOKEN.
 
     Raises:
         SpecError: if the benchmark is wrong, with all its problems.
         StoreError: if results cannot be kept.
     """
     loaded = benchmark if isinstance(benchmark, Loaded) else load(benchmark)
+    if server is not None:
+        from assay.remote import run_on
+
+        return run_on(server, loaded, view or SilentView())
     place = store_folder(store)
     kept = Store(place)
     try:
         record = _Campaign(loaded, kept, view or SilentView(), clock).run(fresh=fresh)
     finally:
         kept.close()
-    return CampaignResult(record, place)
+    return CampaignResult(record, str(place), lambda job, number: _samples(place, job, number))
+
+
+def _samples(folder: Path, job: str, run: int) -> tuple[SampleSet, ...]:
+    store = Store(folder)
+    try:
+        return store.samples_of(job, run)
+    finally:
+        store.close()
 
 
 def plan_of(loaded: Loaded) -> Plan:
     """The plan of a benchmark, with the content of its files hashed in."""
     return make_plan(loaded, lambda definition: fingerprints(definition, loaded.base))
-
-
-def read_campaign(store: Store, campaign: str) -> CampaignRecord:
-    """A campaign's results as they are now, finished or not."""
-    summary, jobs = store.campaign(campaign)
-    return CampaignRecord(
-        campaign=summary.id,
-        benchmark=summary.benchmark,
-        created_at=summary.created_at,
-        state=summary.state,
-        jobs=tuple(_result_of(stored, store) for stored in jobs),
-        labels=summary.labels,
-        assay_version=__version__,
-    )
 
 
 def surroundings() -> str:
@@ -159,7 +160,7 @@ class _Campaign:
         self.engine = LocalEngine(local_profile(), self._execute)
 
     def run(self, *, fresh: bool) -> CampaignRecord:
-        _refuse_unsupported(self.loaded.benchmark)
+        refuse_unsupported(self.loaded.benchmark)
         self._note_unused()
         sweep_abandoned()
         plan = self._submit(plan_of(self.loaded), fresh=fresh)
@@ -206,7 +207,7 @@ class _Campaign:
         definition = job.definition.model_dump(mode="json", exclude_defaults=True)
         self.view.job(job.id, job_label(job.point, definition), job.index, of)
         if before.state in FINAL:
-            self.view.job_done(_result_of(before, self.store))
+            self.view.job_done(read_job(before, self.store.runs))
             return
         start_s = self.clock.monotonic_s()
         self.store.move_job(job.id, "start")
@@ -264,32 +265,3 @@ def refusal(problem: AssayError, now: datetime) -> RunOutcome:
 
 def _judged(job: Job, outcomes: tuple[RunOutcome, ...], surrounding: Mapping[str, JsonValue]) -> MultiRunJobResult:
     return judge(job, outcomes, surrounding, planned_runs=job.definition.measure.runs)
-
-
-def _result_of(stored: StoredJob, store: Store) -> MultiRunJobResult:
-    """A job's result, or what is known of one that has none yet."""
-    if stored.result is not None:
-        return from_json(MultiRunJobResult, stored.result, source=stored.job.id)
-    job = stored.job
-    runs = store.runs(job.id)
-    return MultiRunJobResult(
-        job=job.id, digest=job.digest, index=job.index, point=job.point, state=stored.state, verdict=None,
-        checks=(), gates=(), metrics={}, runs=runs, total_runs=job.definition.measure.runs,
-        successful_runs=sum(run.error is None for run in runs), failed_runs=sum(run.error is not None for run in runs),
-        cold_start={}, environment={}, definition=job.definition.model_dump(mode="json", exclude_defaults=True),
-    )  # fmt: skip
-
-
-def _refuse_unsupported(benchmark: Benchmark) -> None:
-    if benchmark.services:
-        raise MeasureError(
-            f"services ({', '.join(benchmark.services)}) are not started by this installation",
-            code="services",
-            try_="start them yourself and remove services from the file",
-        )
-    if benchmark.place.engine != "local":
-        raise MeasureError(
-            f"place.engine is {benchmark.place.engine!r}; this installation runs jobs on the local machine only",
-            code="engine",
-            try_="set place.engine: local, or leave place out",
-        )

@@ -34,6 +34,8 @@ def test_a_job_is_set_aside_after_its_last_try():
         ("running", 2, 1, "expired", "late"),
         ("pending", 1, 1, "expired", "late"),
         ("cancelled", 1, 1, "cancelled", "late"),
+        ("pending", 1, 1, "released", "late"),
+        ("pending", 1, 1, "crashed", "late"),
         ("done", 1, 1, "delivered", "repeated"),
         ("done", 2, 1, "expired", "late"),
         ("poisoned", 3, 3, "expired", "late"),
@@ -54,3 +56,4 @@ def test_jobs_that_need_the_same_share_a_key():
     assert needs_key(job()) != needs_key(job(needs={"gpus": 1}))
     assert needs_key(job()) != needs_key(job(target={"model": "m", "device": "cuda"}))
     assert needs_key(job()) != needs_key(job(target={"command": "x"}))
+    assert needs_key(job(target={"endpoint": "http://x", "api": "y"})) != needs_key(job(target={"command": "x"}))

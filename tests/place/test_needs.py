@@ -1,10 +1,11 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from assay.errors import MeasureError
 from assay.place.engines.local import LocalEngine
-from assay.place.needs import Profile, missing, needs_in_words
+from assay.place.needs import Profile, device_kind, missing, needs_in_words
 from assay.plan.job import Job
 from assay.spec.benchmark import Definition
 
@@ -54,6 +55,33 @@ def test_what_the_machine_has(needs):
 )
 def test_what_is_missing_is_said_in_words(needs, words):
     assert missing(job(**needs), HERE) == (words,)
+
+
+def test_a_machine_is_known_by_name_and_by_id():
+    here = replace(HERE, id="agent-1")
+    assert missing(job(agent="agent-1"), here) == missing(job(agent="here"), here) == ()
+    assert missing(job(agent="agent-2"), here) == ("only agent-2 may take it, this is here",)
+
+
+def test_commands_run_only_where_they_are_allowed():
+    careful = replace(HERE, commands=False)
+    assert missing(job({"command": "x"}), careful) == (
+        "a command is to run, here was not started with --allow command",
+    )
+    assert missing(job(), careful) == ()
+
+
+@pytest.mark.parametrize(
+    ("target", "needs", "kind"),
+    [
+        ({"model": "m"}, {}, "cpu"),
+        ({"model": "m", "device": "cuda:1"}, {}, "cuda"),
+        ({"command": "x"}, {}, "cpu"),
+        ({"command": "x"}, {"device": "gpu"}, "cuda"),
+    ],
+)
+def test_the_kind_of_device_a_job_measures(target, needs, kind):
+    assert device_kind(job(target, **needs)) == kind
 
 
 def test_everything_missing_is_said_at_once():

@@ -1,9 +1,12 @@
+import hashlib
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.errors import StoreError
+from assay.errors import StoreError, UsageError
 from assay.run.records import SampleSet
 from assay.store.samples import SampleFiles, decode, encode, write_whole
 
@@ -60,7 +63,6 @@ def test_a_damaged_file_is_noticed(tmp_path):
 
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
-    import os
 
     def full(fd):
         raise OSError(28, "No space left on device")
@@ -69,3 +71,43 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
     with pytest.raises(StoreError, match="No space left"):
         write_whole(tmp_path / "x", b"content")
     assert list(tmp_path.iterdir()) == []
+
+
+PARQUET = encode((sample_set("latency_ms", "measure", [1.0, 2.0]),))
+DIGEST = hashlib.sha256(PARQUET).hexdigest()
+
+
+def test_samples_from_elsewhere_are_kept_as_our_own(tmp_path):
+    files = SampleFiles(tmp_path / "samples")
+    assert files.accept(PARQUET, DIGEST) == files.accept(PARQUET, DIGEST) == files.path(DIGEST)
+    assert files.read(DIGEST)[0].value.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("verified", [False, True])
+def test_an_uploaded_file_becomes_samples_without_a_second_copy(tmp_path, verified):
+    upload = tmp_path / "upload"
+    upload.write_bytes(PARQUET)
+    kept = SampleFiles(tmp_path / "samples").accept(upload, DIGEST, verified=verified)
+    assert kept.samefile(upload)
+    upload.unlink()
+    assert kept.read_bytes() == PARQUET
+
+
+@pytest.mark.parametrize(
+    ("content", "digest", "code"),
+    [
+        (PARQUET[:-1], DIGEST, "mismatch"),
+        (b"PAR1 and no end", hashlib.sha256(b"PAR1 and no end").hexdigest(), "samples"),
+        (b"", hashlib.sha256(b"").hexdigest(), "samples"),
+        (PARQUET, "../" * 21 + "x", "digest"),
+    ],
+)
+@pytest.mark.parametrize("by_file", [False, True])
+def test_samples_that_are_none_are_refused_and_leave_nothing(tmp_path, content, digest, code, by_file):
+    files = SampleFiles(tmp_path / "samples")
+    source = tmp_path / "upload"
+    source.write_bytes(content)
+    with pytest.raises(UsageError) as caught:
+        files.accept(source if by_file else content, digest)
+    assert caught.value.problem.code == code
+    assert not files.folder.exists()

@@ -12,9 +12,8 @@ from assay.plan.plan import make_plan
 from assay.run.records import RunOutcome, SampleSet, SingleRunResult
 from assay.spec.load import load
 from assay.store import database
-from assay.store.database import HEAD, open_database
+from assay.store.database import HEAD
 from assay.store.store import DATABASE, Store
-from assay.store.tables import Table
 
 
 def plan(batches=(1, 2)):
@@ -144,14 +143,16 @@ def test_migrations_end_at_the_head_that_the_code_expects():
     assert ScriptDirectory.from_config(config).get_current_head() == HEAD
 
 
-def test_migrations_make_exactly_the_tables_of_the_code(tmp_path):
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
+def test_ten_thousand_jobs_are_submitted_in_a_few_statements(store):
+    from sqlalchemy import event
 
-    engine = open_database(tmp_path / "x.db")
-    with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), Table.metadata) == []
-    engine.dispose()
+    made = plan(range(1, 10_001))
+    statements = []
+    event.listen(store.engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    submitted = store.submit_to_fleet(made, {}, {}, SYSTEM_CLOCK)
+    assert len(statements) < 50
+    assert store.campaigns()[0].counts == {"pending": 10_000}
+    assert submitted.jobs[9_999].campaign == store.campaigns()[0].id
 
 
 def test_a_damaged_or_foreign_file_is_told(tmp_path):

@@ -79,12 +79,13 @@ def governor() -> str | None:
 
 
 def _gpu() -> dict[str, JsonValue | None]:
-    """The first NVIDIA GPU as its driver names it."""
+    """The first NVIDIA GPU as its driver names it, and how many there are."""
     text = _output("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
     parts = [part.strip() for part in text.splitlines()[0].split(",")] if text else []
     if len(parts) != 3 or not parts[1].isdigit():
         return {}
-    return {"gpu": parts[0], "gpu_memory_bytes": int(parts[1]) * 2**20, "driver": parts[2]}
+    count = len(text.splitlines())
+    return {"gpu": parts[0], "gpus": count, "gpu_memory_bytes": int(parts[1]) * 2**20, "driver": parts[2]}
 
 
 def _has_cpu_flag(flag: str) -> bool:

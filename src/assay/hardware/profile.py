@@ -26,7 +26,7 @@ def local_profile() -> Profile:
         memory_bytes=int(str(facts.get("memory_bytes", 0))),
         runtimes=runtimes,
         devices=devices,
-        gpus=1 if "gpu" in facts else 0,
+        gpus=int(str(facts.get("gpus", 0))),
         gpu_model=str(facts.get("gpu", "")),
         gpu_memory_bytes=int(str(facts.get("gpu_memory_bytes", 0))),
     )

@@ -37,6 +37,19 @@ class Lease:
     """How long it lasts from now, without a heartbeat; a span, because clocks of two machines differ."""
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A job that waits for an agent, as a queue outside the store needs to know it."""
+
+    job: str
+    fence: int
+    """Number that the lease will have; a claim under a lower one is refused."""
+    needs: str
+    """Which agents may have it: see `needs_key`."""
+    campaign: str
+    priority: int = 0
+
+
 Delivery = Literal["accepted", "repeated", "late", "unknown"]
 
 
@@ -75,5 +88,7 @@ def delivery(state: str, current_fence: int, fence: int, attempt: str | None) ->
 
 def needs_key(job: Job) -> str:
     """The set of needs of a job, as a hash: jobs that need the same share it."""
-    target = job.definition.target.model_dump(mode="json", include={"runtime", "device"})
-    return content_hash([job.definition.needs.model_dump(mode="json", exclude_defaults=True), target])
+    target = job.definition.target
+    known = target.model_dump(mode="json", include={"runtime", "device"})
+    kind = type(target).__name__
+    return content_hash([job.definition.needs.model_dump(mode="json", exclude_defaults=True), kind, known])

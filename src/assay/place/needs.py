@@ -24,12 +24,16 @@ class Profile:
     gpu_model: str = ""
     gpu_memory_bytes: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
+    id: str = ""  # what the server calls it; jobs may be pinned to this as well as to its name
+    commands: bool = True  # whether it runs programs that a benchmark names; an agent only when told so
 
 
 def missing(job: Job, profile: Profile) -> tuple[str, ...]:
     """What the machine lacks for a job; empty when it can take it."""
     needs = job.definition.needs
     found: list[str] = [*_runtime_missing(job, profile)]
+    if isinstance(job.definition.target, CommandTarget) and not profile.commands:
+        found.append(f"a command is to run, {profile.name} was not started with --allow command")
     found += _below("memory", needs.memory, profile.memory_bytes, show=True)
     found += _below("cpus", needs.cpus, profile.cpus)
     found += _below("gpus", needs.gpus, profile.gpus)
@@ -40,12 +44,19 @@ def missing(job: Job, profile: Profile) -> tuple[str, ...]:
         )
     if needs.os and needs.os != profile.os:
         found.append(f"{needs.os} is needed, {profile.name} runs {profile.os}")
-    if needs.agent and needs.agent != profile.name:
+    if needs.agent and needs.agent not in (profile.name, profile.id):
         found.append(f"only {needs.agent} may take it, this is {profile.name}")
     for label, value in needs.labels.items():
         if profile.labels.get(label) != value:
             found.append(f"the label {label}={value} is needed, {profile.name} does not carry it")
     return tuple(found)
+
+
+def device_kind(job: Job) -> str:
+    """The kind of device that a job measures, without its index; `cpu` when it names none."""
+    target, needs = job.definition.target, job.definition.needs
+    device = needs.device or (target.device if isinstance(target, ModelTarget) else None)
+    return (device or "cpu").partition(":")[0]
 
 
 def needs_in_words(job: Job) -> str:

@@ -12,8 +12,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from assay.errors import StoreError
+from assay.errors import StoreError, UsageError
 from assay.run.records import SamplePhase, SampleSet
+from assay.store.artefacts import checked_digest
+
+# How a Parquet file begins and ends.
+_MAGIC = b"PAR1"
 
 
 class SampleFiles:
@@ -38,6 +42,33 @@ class SampleFiles:
             write_whole(path, content)
         return digest
 
+    def accept(self, source: bytes | Path, digest: str, *, verified: bool = False) -> Path:
+        """Keep samples that came from elsewhere as a Parquet file.
+
+        Args:
+            source: the content, or a file that has it. A file is shared rather than copied where the system can.
+            digest: what its SHA-256 must be.
+            verified: the hash of the file was checked before, while it came in.
+
+        Raises:
+            UsageError: `mismatch` if the content is another, `samples` if it is not Parquet.
+            StoreError: if it cannot be read or kept.
+        """
+        path = self.path(checked_digest(digest))
+        if path.exists():
+            return path
+        content = source if isinstance(source, bytes) else None if verified else _content(source)
+        if content is not None and hashlib.sha256(content).hexdigest() != digest:
+            raise UsageError(f"the samples do not have the SHA-256 {digest}", code="mismatch", try_="send them again")
+        ends = (content[:4], content[-4:]) if content is not None else _ends(cast("Path", source))
+        if ends != (_MAGIC, _MAGIC):
+            raise UsageError(f"the samples {digest} are not a Parquet file", code="samples", at="samples")
+        if isinstance(source, Path):
+            _share(source, path)
+        else:
+            write_whole(path, source)
+        return path
+
     def read(self, digest: str) -> tuple[SampleSet, ...]:
         """Read samples back.
 
@@ -45,14 +76,39 @@ class SampleFiles:
             StoreError: if the file is missing or its content is not what its name says.
         """
         path = self.path(digest)
-        try:
-            content = path.read_bytes()
-        except OSError as problem:
-            raise StoreError(f"cannot read samples: {problem.strerror}", code="samples", at=str(path)) from None
+        content = _content(path)
         if hashlib.sha256(content).hexdigest() != digest:
             raise StoreError("the sample file is damaged: its content does not match its name", code="samples",
                              at=str(path), try_="restore it from a copy, or measure again")  # fmt: skip
         return decode(content)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise StoreError(f"cannot read samples: {problem.strerror}", code="samples", at=str(path)) from None
+
+
+def _ends(path: Path) -> tuple[bytes, bytes]:
+    try:
+        with path.open("rb") as file:
+            first = file.read(4)
+            file.seek(max(0, path.stat().st_size - 4))
+            return first, file.read(4)
+    except OSError as problem:
+        raise StoreError(f"cannot read samples: {problem.strerror}", code="samples", at=str(path)) from None
+
+
+def _share(source: Path, path: Path) -> None:
+    """Give a file a second name; copy it where the file system has no second names."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.hardlink_to(source)
+    except FileExistsError:
+        return  # somebody else was quicker: the same content
+    except OSError:
+        write_whole(path, _content(source))
 
 
 def encode(sets: tuple[SampleSet, ...]) -> bytes:

@@ -31,6 +31,7 @@ class CampaignRow(Table):
         Index("ix_campaigns_created_at_id", "created_at", "id"),
         Index("ix_campaigns_digest", "digest"),
         Index("ix_campaigns_benchmark", "benchmark"),
+        Index("ix_campaigns_state_created_at_id", "state", "created_at", "id"),
     )
 
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
@@ -63,8 +64,12 @@ class JobRow(Table):
         Index("ix_jobs_campaign_id_position", "campaign_id", "position", unique=True),
         Index("ix_jobs_digest", "digest"),
         Index("ix_jobs_state_needs_not_before", "state", "needs", "not_before"),
-        Index("ix_jobs_submitted_at_id", "submitted_at", "id"),
+        # The newest jobs, and what people search them by, without reading a job.
+        Index("ix_jobs_submitted_at_id_campaign_id_label", "submitted_at", "id", "campaign_id", "label"),
         Index("ix_jobs_agent_id", "agent_id"),
+        # The next job of a campaign, and how many of its jobs are in which state, without reading a job.
+        Index("ix_jobs_campaign_id_state_position_needs", "campaign_id", "state", "position", "needs"),
+        Index("ix_jobs_state_submitted_at_id", "state", "submitted_at", "id"),
     )
 
     id: Mapped[str] = mapped_column(String(80), primary_key=True)
@@ -141,7 +146,7 @@ class AttemptRow(Table):
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     fence: Mapped[int] = mapped_column(primary_key=True)
     agent_id: Mapped[str] = mapped_column(String(64), index=True)
-    state: Mapped[str] = mapped_column(String(16))  # leased | delivered | expired | cancelled | released
+    state: Mapped[str] = mapped_column(String(16))  # leased | delivered | expired | crashed | cancelled | released
     leased_at: Mapped[float]
     ended_at: Mapped[float | None]
 
@@ -169,7 +174,7 @@ class EvidenceRow(Table):
     fence: Mapped[int]
     agent_id: Mapped[str] = mapped_column(String(64))
     at: Mapped[float]
-    reason: Mapped[str] = mapped_column(String(32))  # late | repeated
+    reason: Mapped[str] = mapped_column(String(32))  # late | repeated | replaced
     document: Mapped[str] = mapped_column(Text)
 
 

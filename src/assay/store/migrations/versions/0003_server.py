@@ -49,8 +49,12 @@ def upgrade() -> None:
         for column in columns:
             op.add_column(table, column)
     op.create_index("ix_campaigns_benchmark", "campaigns", ["benchmark"])
-    op.create_index("ix_jobs_submitted_at_id", "jobs", ["submitted_at", "id"])
+    newest = ["submitted_at", "id", "campaign_id", "label"]
+    op.create_index("ix_jobs_submitted_at_id_campaign_id_label", "jobs", newest)
     op.create_index("ix_jobs_agent_id", "jobs", ["agent_id"])
+    op.create_index("ix_campaigns_state_created_at_id", "campaigns", ["state", "created_at", "id"])
+    op.create_index("ix_jobs_campaign_id_state_position_needs", "jobs", ["campaign_id", "state", "position", "needs"])
+    op.create_index("ix_jobs_state_submitted_at_id", "jobs", ["state", "submitted_at", "id"])
     _create_standing_tables()
     _create_tables_of_jobs()
 
@@ -132,8 +136,11 @@ def _create_tables_of_jobs() -> None:
 def downgrade() -> None:
     for table in ("logs", "job_artefacts", "artefacts", "benchmark_versions", "benchmarks", "tokens"):
         op.drop_table(table)
+    op.drop_index("ix_jobs_state_submitted_at_id", table_name="jobs")
+    op.drop_index("ix_jobs_campaign_id_state_position_needs", table_name="jobs")
+    op.drop_index("ix_campaigns_state_created_at_id", table_name="campaigns")
     op.drop_index("ix_jobs_agent_id", table_name="jobs")
-    op.drop_index("ix_jobs_submitted_at_id", table_name="jobs")
+    op.drop_index("ix_jobs_submitted_at_id_campaign_id_label", table_name="jobs")
     op.drop_index("ix_campaigns_benchmark", table_name="campaigns")
     for table, columns in (("agents", _agents()), ("jobs", _jobs()), ("campaigns", _campaigns())):
         for column in reversed(columns):

@@ -1,0 +1,269 @@
+"""Requests to a server: connections are kept, what can be repeated is repeated, errors come in our own words.
+
+The token travels in a header and in nothing else: no error, log line or address shows it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import httpx
+
+from assay.clock import SYSTEM_CLOCK, Clock
+from assay.errors import MeasureError, UsageError
+
+AWAY = "server-away"
+BASE = "/api/v1"
+_BUSY = frozenset({429, 502, 503, 504})
+_FIRST_WAIT_S = 0.25
+_LONGEST_WAIT_S = 30.0
+# Longer than a long poll, so that heartbeats find the connection of the one before.
+_KEEP_S = 65.0
+_CONNECT_S = 10.0
+
+Body = Callable[[], Iterator[bytes]]
+
+
+class RefusedError(UsageError):
+    """The server understood the request and will not do it; asking again changes nothing."""
+
+    status = 0
+
+
+class AwayError(MeasureError):
+    """Nobody answered, or somebody who cannot answer now; asking again may help."""
+
+    status = 0
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL names this very machine."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def server_url(text: str) -> str:
+    """The address of a server as it is used everywhere: without credentials, path or final slash.
+
+    Raises:
+        UsageError: if the text is no http(s) address.
+    """
+    whole = text if "://" in text else f"http://{text}"
+    try:
+        parts = urlsplit(whole)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host, port = "", None
+    if not host or parts.scheme not in ("http", "https"):
+        raise UsageError(
+            f"{shown(whole)!r} is not the address of a server", code="server-url", try_="write http://host:port"
+        )
+    place = f"[{host}]" if ":" in host else host
+    path = parts.path.rstrip("/").removesuffix(BASE)
+    return urlunsplit((parts.scheme, f"{place}:{port}" if port else place, path, "", ""))
+
+
+def shown(url: str) -> str:
+    """An address without the credentials and the query that it may hold."""
+    return url.partition("?")[0].rpartition("@")[2] if "@" in url else url.partition("?")[0]
+
+
+class Transport:
+    """One server, reached by HTTP; may be used by several threads at once."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        ca: Path | None = None,
+        verify: bool = True,
+        timeout_s: float = 30.0,
+        patience_s: float = 10.0,
+        clock: Clock = SYSTEM_CLOCK,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.url = server_url(url)
+        self.patience_s = patience_s
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._pause = pause
+        self._client = httpx.Client(
+            base_url=self.url + BASE,
+            headers={"authorization": f"Bearer {token}"} if token else {},
+            verify=_trust(self.url, ca, verify=verify),
+            timeout=_timeout(timeout_s),
+            follow_redirects=False,  # the token is for this server alone
+            trust_env=not is_loopback(self.url),  # a proxy does not know our loopback
+            limits=httpx.Limits(keepalive_expiry=_KEEP_S),
+        )
+
+    def close(self) -> None:
+        """Drop all connections."""
+        self._client.close()
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        repeat: bool | None = None,
+        patience_s: float | None = None,
+        timeout_s: float | None = None,
+        body: Body | None = None,
+        expect: tuple[int, ...] = (),
+        **options: Any,  # noqa: ANN401  (httpx's own)
+    ) -> httpx.Response:
+        """Send a request and return its answer, which is read whole.
+
+        Args:
+            method: of HTTP.
+            path: below the API's base.
+            repeat: whether doing it twice does no harm; by default what HTTP says of the method.
+            patience_s: how long to go on trying.
+            timeout_s: how long one try may be silent.
+            body: makes the content anew for every try.
+            expect: codes from 400 on that are answers here, not errors.
+            options: handed to httpx.
+        """
+
+        def once() -> httpx.Response:
+            content: dict[str, Any] = {"content": body()} if body else {}
+            response = self._client.request(method, path, timeout=_timeout(timeout_s or self._timeout_s),
+                                            **content, **options)  # fmt: skip
+            return response if response.status_code in expect else _answered(response)
+
+        idempotent = method in ("GET", "HEAD", "PUT", "DELETE") if repeat is None else repeat
+        return self.insist(once, repeat=idempotent, patience_s=patience_s)
+
+    def insist(
+        self, once: Callable[[], httpx.Response], *, repeat: bool = True, patience_s: float | None = None
+    ) -> httpx.Response:
+        """Do something until it works, is refused, or patience ends; wait longer each time, and never in step."""
+        end_s = self._clock.monotonic_s() + (self.patience_s if patience_s is None else patience_s)
+        failures = 0
+        while True:
+            try:
+                return once()
+            except httpx.HTTPError as problem:
+                away = self._away(problem)
+                may_repeat = repeat or isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout)
+                asked_s = 0.0
+            except _BusyError as busy:
+                away, may_repeat, asked_s = busy.error, repeat, busy.wait_s
+            failures += 1
+            wait_s = max(asked_s, back_off_s(failures))
+            if not may_repeat or self._clock.monotonic_s() + wait_s > end_s:
+                raise away from None
+            self._pause(wait_s)
+
+    @contextmanager
+    def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[httpx.Response]:
+        """An answer whose content is read bit by bit; errors as `insist` wants them."""
+        with self._client.stream("GET", path, headers=dict(headers)) as response:
+            if response.status_code >= 300:
+                response.read()
+                _answered(response)
+            yield response
+
+    def _away(self, problem: httpx.HTTPError) -> AwayError:
+        said = " ".join(str(problem).split()) or type(problem).__name__
+        tip = "check the address, that the server runs, and the network"
+        if "CERTIFICATE_VERIFY_FAILED" in said:
+            tip = "name the certificate of the server's authority with --ca"
+        return AwayError(f"the server does not answer: {said}", code=AWAY, at=self.url, try_=tip)
+
+
+def back_off_s(failures: int, longest_s: float = _LONGEST_WAIT_S) -> float:
+    """How long to wait after so many failures in a row: twice as long each time, with jitter."""
+    return min(_FIRST_WAIT_S * 2.0 ** min(failures - 1, 20), longest_s) * random.uniform(0.5, 1.0)  # noqa: S311
+
+
+class _BusyError(Exception):
+    """The server, or something before it, asks to come back later."""
+
+    def __init__(self, error: AwayError, wait_s: float) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.wait_s = wait_s
+
+
+def _answered(response: httpx.Response) -> httpx.Response:
+    """The answer, or the error it stands for."""
+    status = response.status_code
+    if status < 300:
+        return response
+    problem = _problem(response)
+    at = problem.pop("at") or f"{response.request.method} {shown(str(response.request.url))}"
+    if status in _BUSY or status == 408:
+        raise _BusyError(_with_status(AwayError(at=at, **problem), status), _asked_s(response))
+    kind: type[RefusedError | AwayError] = AwayError if status >= 500 else RefusedError
+    raise _with_status(kind(at=at, **problem), status)
+
+
+def _with_status(error: Any, status: int) -> Any:  # noqa: ANN401  (either of the two errors)
+    error.status = status
+    return error
+
+
+def _problem(response: httpx.Response) -> dict[str, str]:
+    """What a problem document says; something else may stand between us and the server."""
+    try:
+        said = response.json()
+    except ValueError:
+        said = None
+    said = said if isinstance(said, dict) else {}
+    message = said.get("detail") or said.get("title") or f"the server answered {response.status_code}"
+    details = said.get("errors")
+    listed = "; ".join(str(one) for one in details[:5]) if isinstance(details, list) else ""
+    return {
+        "message": f"{message}: {listed}" if listed else str(message),
+        "code": str(said.get("code") or f"http-{response.status_code}"),
+        "at": str(said.get("at") or ""),
+        "try_": str(said.get("try") or _tip(response.status_code)),
+    }
+
+
+def _tip(status: int) -> str:
+    if status in (301, 302, 303, 307, 308):
+        return "use the address that the server itself goes by"
+    return {401: "give a token with ASSAY_TOKEN or --token-file", 403: "use a token with the right role"}.get(
+        status, ""
+    )
+
+
+def _asked_s(response: httpx.Response) -> float:
+    try:
+        return min(max(float(response.headers.get("retry-after", 0)), 0.0), _LONGEST_WAIT_S)
+    except ValueError:
+        return 0.0
+
+
+def _timeout(silent_s: float) -> httpx.Timeout:
+    return httpx.Timeout(silent_s, connect=min(_CONNECT_S, silent_s))
+
+
+def _trust(url: str, ca: Path | None, *, verify: bool) -> Any:  # noqa: ANN401  (a flag or a context)
+    """Whom to trust; without TLS the list of all authorities stays out of memory."""
+    if not url.startswith("https://") or not verify:
+        return False
+    if ca is None:
+        return True
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=str(ca))
+    except (OSError, ssl.SSLError) as problem:
+        raise UsageError(f"the certificate cannot be read: {problem}", code="ca", at=str(ca)) from None

@@ -1,0 +1,246 @@
+"""Files that jobs need or leave: content by hash in a folder, names only in the database.
+
+A name that a client gives is never a path: a file is found by its hash and by nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TypeVar, cast
+
+from sqlalchemy import Engine, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from assay.clock import Clock
+from assay.errors import StoreError, UsageError
+from assay.store.database import reading, writing
+from assay.store.tables import ArtefactRow, AttemptRow, JobArtefactRow
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_LONGEST_NAME = 255
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ArtefactRecord:
+    """A file in the store."""
+
+    sha256: str
+    name: str
+    size_bytes: int
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobArtefact:
+    """A file that an attempt left."""
+
+    job: str
+    fence: int
+    name: str
+    sha256: str
+    size_bytes: int
+
+
+class Upload:
+    """A file on its way in: hashed while it is written, there whole or not at all."""
+
+    def __init__(self, files: ArtefactFiles, at_most: int | None) -> None:
+        self._files = files
+        self._at_most = at_most
+        self._hash = hashlib.sha256()
+        self.size_bytes = 0
+        fd, name = _told(files.folder, lambda: tempfile.mkstemp(dir=files.incoming(), prefix="part-"))
+        self._partial = Path(name)
+        self._file: IO[bytes] = os.fdopen(fd, "wb")
+
+    def write(self, content: bytes) -> None:
+        """Add some content.
+
+        Raises:
+            UsageError: `too-large` if there is more than was allowed.
+            StoreError: if it cannot be written.
+        """
+        self.size_bytes += len(content)
+        if self._at_most is not None and self.size_bytes > self._at_most:
+            raise UsageError(f"the file has more than {self._at_most} bytes", code="too-large",
+                             try_="raise the server's limit, or let agents fetch it from a URL")  # fmt: skip
+        self._hash.update(content)
+        _told(self._files.folder, lambda: self._file.write(content))
+
+    def keep(self, digest: str = "") -> tuple[str, bool]:
+        """End the upload; return the content hash and whether the content is new here.
+
+        Args:
+            digest: what the content hash must be; any when empty.
+
+        Raises:
+            UsageError: `mismatch` if the content is another.
+        """
+        found = self._hash.hexdigest()
+        if digest and found != digest:
+            self.drop()
+            raise UsageError(f"the content has the SHA-256 {found}, not {digest}", code="mismatch",
+                             try_="send the file again")  # fmt: skip
+        path = self._files.path(found)
+        if path.exists():
+            self.drop()
+            return found, False
+        _told(path, lambda: self._move_to(path))
+        return found, True
+
+    def drop(self) -> None:
+        """Forget what was written."""
+        self._file.close()
+        self._partial.unlink(missing_ok=True)
+
+    def __enter__(self) -> Upload:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.drop()
+
+    def _move_to(self, path: Path) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._partial.replace(path)
+
+
+class ArtefactFiles:
+    """A folder of files by content hash."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, digest: str) -> Path:
+        """Where the file with a content hash lies, if it is there.
+
+        Raises:
+            UsageError: `digest` if it is not a SHA-256.
+        """
+        checked_digest(digest)
+        return self.folder / digest[:2] / digest
+
+    def begin(self, at_most: int | None = None) -> Upload:
+        """Begin to take a file in, of at most so many bytes; used in a `with`, it leaves nothing half-written."""
+        return Upload(self, at_most)
+
+    def missing(self, digests: Iterable[str]) -> tuple[str, ...]:
+        """Those of some files that are not here."""
+        return tuple(digest for digest in dict.fromkeys(digests) if not self.path(digest).is_file())
+
+    def remove(self, digest: str) -> None:
+        """Delete a file."""
+        self.path(digest).unlink(missing_ok=True)
+
+    def sweep(self, older_than_s: float = 86_400) -> int:
+        """Delete uploads that broke off long ago; return how many."""
+        old = [one for one in self.incoming().iterdir() if one.stat().st_mtime < time.time() - older_than_s]
+        for one in old:
+            one.unlink(missing_ok=True)
+        return len(old)
+
+    def incoming(self) -> Path:
+        """Where files lie while they come in: in the same file system, so that they need no second copy."""
+        folder = self.folder / "incoming"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+
+class Artefacts:
+    """What is known about files, and which job left which."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def note(self, digest: str, name: str, size_bytes: int) -> ArtefactRecord:
+        """Keep that a file is here; one that was known keeps its first name."""
+        values = {"sha256": checked_digest(digest), "name": plain_name(name), "size_bytes": size_bytes,
+                  "created_at": self._clock.utc().timestamp()}  # fmt: skip
+        with writing(self._engine) as session:
+            session.execute(_insert(session, ArtefactRow, values).on_conflict_do_nothing())
+            return _record(session.get_one(ArtefactRow, digest))
+
+    def get(self, digest: str) -> ArtefactRecord | None:
+        """What is known about a file."""
+        with reading(self._engine) as session:
+            row = session.get(ArtefactRow, checked_digest(digest))
+            return None if row is None else _record(row)
+
+    def attach(self, job_id: str, fence: int, agent_id: str, name: str, digest: str) -> None:
+        """Keep that an attempt left a file, which must be here.
+
+        Raises:
+            UsageError: `unknown-attempt` if the attempt is not the agent's, `missing-artefact` if the file is not here.
+        """
+        with writing(self._engine) as session:
+            attempt = session.get(AttemptRow, (job_id, fence))
+            if attempt is None or attempt.agent_id != agent_id:
+                raise UsageError(f"{agent_id} has no attempt {fence} at {job_id}", code="unknown-attempt")
+            if session.get(ArtefactRow, checked_digest(digest)) is None:
+                raise UsageError(f"the file {digest} is not here", code="missing-artefact", try_="upload it first")
+            values = {"job_id": job_id, "fence": fence, "name": plain_name(name), "sha256": digest}
+            statement = _insert(session, JobArtefactRow, values)
+            session.execute(
+                statement.on_conflict_do_update(index_elements=["job_id", "fence", "name"], set_={"sha256": digest})
+            )
+
+    def of_job(self, job_id: str) -> tuple[JobArtefact, ...]:
+        """The files that a job's attempts left, the newest attempt first."""
+        with reading(self._engine) as session:
+            rows = session.execute(
+                select(JobArtefactRow, ArtefactRow.size_bytes)
+                .join(ArtefactRow, ArtefactRow.sha256 == JobArtefactRow.sha256)
+                .where(JobArtefactRow.job_id == job_id)
+                .order_by(JobArtefactRow.fence.desc(), JobArtefactRow.name)
+            )
+            return tuple(JobArtefact(row.job_id, row.fence, row.name, row.sha256, size) for row, size in rows)
+
+
+def checked_digest(digest: str) -> str:
+    """A content hash as it came, if it is one.
+
+    Raises:
+        UsageError: `digest` if it is not a SHA-256.
+    """
+    if not _DIGEST.fullmatch(digest):
+        raise UsageError(
+            f"{digest[:80]!r} is not a SHA-256: 64 hexadecimal digits in lower case are needed", code="digest"
+        )
+    return digest
+
+
+def plain_name(name: str) -> str:
+    """A file's name for people to read: without folders and control characters, and not too long."""
+    last = re.split(r"[/\\]", name)[-1]
+    shown = "".join(char for char in last if char.isprintable()).strip(". ")
+    return shown.encode(errors="replace").decode()[-_LONGEST_NAME:] or "unnamed"
+
+
+def _insert(session: Session, table: type[ArtefactRow | JobArtefactRow], values: Mapping[str, object]) -> sqlite.Insert:
+    # Both kinds of database have the same words for "unless it is there".
+    kind = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    return cast("sqlite.Insert", kind(table).values(**values))
+
+
+def _record(row: ArtefactRow) -> ArtefactRecord:
+    return ArtefactRecord(row.sha256, row.name, row.size_bytes, row.created_at)
+
+
+def _told(where: Path, act: Callable[[], T]) -> T:
+    try:
+        return act()
+    except OSError as problem:
+        raise StoreError(f"cannot write: {problem.strerror}", code="disk", at=str(where),
+                         try_="free some space or set another place with --store") from None  # fmt: skip

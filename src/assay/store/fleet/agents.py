@@ -1,0 +1,234 @@
+"""Agents as the server knows them: enrolled, alive, draining, gone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import cast
+
+from pydantic import JsonValue
+from sqlalchemy import delete, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from assay.documents import from_json, to_json
+from assay.place.engines.fleet.protocol import Enrolment, Heartbeat, HeartbeatAnswer, Held
+from assay.place.needs import Profile
+from assay.plan.digest import content_hash
+from assay.plan.lifecycle import after
+from assay.store.fleet.transactions import LOCK, WITHOUT_DOCUMENTS, Transactions, unknown_agent
+from assay.store.paging import Page, bounded, from_cursor, page_of
+from assay.store.records import AgentRecord
+from assay.store.tables import AgentRow, AttemptRow, JobRow
+
+_LONGEST_NOTE = 2000
+
+
+class Agents(Transactions):
+    """Who is there."""
+
+    def enroll(self, enrolment: Enrolment) -> tuple[AgentRecord, str]:
+        """Make a device known, or refresh what is known of it; the word says which: created, updated, recovered.
+
+        Labels given on the server and a wish to drain outlive a restart of the device.
+        """
+        now = self._now()
+        with self._writing() as session:
+            row, fresh = _found_or_new(session, enrolment, now)
+            done = "created" if fresh else "recovered" if row.state == "faulty" else "updated"
+            _refresh(row, enrolment, now)
+            session.flush()
+            return agent_record(row, held_by(session, [row.id]).get(row.id, ())), done
+
+    def heartbeat(self, agent_id: str, beat: Heartbeat) -> HeartbeatAnswer:
+        """Note that an agent lives and renew its leases; tell it which are no longer its own.
+
+        Raises:
+            UsageError: `unknown-agent` if it is not enrolled, or was removed.
+        """
+        now = self._now()
+        with self._writing() as session:
+            draining = session.execute(
+                update(AgentRow)
+                .where(AgentRow.id == agent_id)
+                .values(last_seen=now, state=beat.state, note=beat.note[:_LONGEST_NOTE])
+                .returning(AgentRow.draining)
+            ).scalar_one_or_none()
+            if draining is None:
+                raise unknown_agent(agent_id)
+            # By id, so that two transactions that touch the same jobs do not wait for each other.
+            held = sorted(beat.held, key=lambda one: one.job)
+            lost = [one for one in held if not self._renew(session, agent_id, one, now)]
+            return HeartbeatAnswer(lost=tuple(lost), draining=draining)
+
+    def agents(self, state: str = "") -> tuple[AgentRecord, ...]:
+        """All agents, by name; only those in a state, if one is given."""
+        with self._reading() as session:
+            query = select(AgentRow).order_by(AgentRow.name, AgentRow.id)
+            rows = session.scalars(query.where(AgentRow.state == state) if state else query).all()
+            held = held_by(session, [row.id for row in rows])
+            return tuple(agent_record(row, held.get(row.id, ())) for row in rows)
+
+    def agent_page(self, cursor: str | None = None, limit: int = 100, state: str = "") -> Page[AgentRecord]:
+        """One page of the agents, by name."""
+        query = select(AgentRow).order_by(AgentRow.name, AgentRow.id).limit(bounded(limit) + 1)
+        if state:
+            query = query.where(AgentRow.state == state)
+        if cursor:
+            query = query.where(tuple_(AgentRow.name, AgentRow.id) > tuple_(*from_cursor(cursor, str, str)))
+        with self._reading() as session:
+            rows = session.scalars(query).all()
+            held = held_by(session, [row.id for row in rows])
+            return page_of(
+                rows,
+                bounded(limit),
+                lambda row: (row.name, row.id),
+                lambda row: agent_record(row, held.get(row.id, ())),
+            )
+
+    def agent(self, agent_id: str) -> AgentRecord:
+        """One agent, by its id.
+
+        Raises:
+            UsageError: `unknown-agent` if there is none.
+        """
+        with self._reading() as session:
+            row = known_agent(session, agent_id)
+            return agent_record(row, held_by(session, [row.id]).get(row.id, ()))
+
+    def patch_agent(
+        self, agent_id: str, *, labels: Mapping[str, str] | None = None, draining: bool | None = None
+    ) -> AgentRecord:
+        """Give an agent other labels, or let it finish what it holds and give it nothing new, or let it go on."""
+        with self._writing() as session:
+            row = known_agent(session, agent_id, lock=True)
+            if labels is not None:
+                row.labels = dict(labels)
+            if draining is not None:
+                row.draining = draining
+            session.flush()
+            return agent_record(row, held_by(session, [row.id]).get(row.id, ()))
+
+    def remove_agent(self, agent_id: str, *, by: str = "") -> tuple[str, ...]:
+        """Forget an agent; what it held is offered to others at once. Return those jobs."""
+        now = self._now()
+        with self._writing() as session:
+            known_agent(session, agent_id, lock=True)
+            rows = session.scalars(
+                select(JobRow)
+                .where(JobRow.agent_id == agent_id, JobRow.state == "running")
+                .order_by(JobRow.id)
+                .options(*WITHOUT_DOCUMENTS)
+                .with_for_update(key_share=True)
+            ).all()
+            for row in rows:
+                give_back(session, row, now)
+                told: dict[str, JsonValue] = {"agent": agent_id, "fence": row.fence, "reason": "its agent was removed"}
+                self._tell(session, row.campaign_id, row.id, "released", {**told, "by": by})
+            session.execute(delete(AgentRow).where(AgentRow.id == agent_id))
+            return tuple(row.id for row in rows)
+
+    def reset_agent(self, agent_id: str) -> AgentRecord:
+        """Let an agent that was found faulty take jobs again."""
+        with self._writing() as session:
+            row = known_agent(session, agent_id, lock=True)
+            if row.state == "faulty":
+                row.state, row.note = "active", ""
+            session.flush()
+            return agent_record(row, held_by(session, [row.id]).get(row.id, ()))
+
+    def mark_silent(self, after_s: float) -> tuple[str, ...]:
+        """Mark agents that have not been heard of for a while as faulty; return them."""
+        now = self._now()
+        silent = (AgentRow.last_seen < now - after_s, AgentRow.state != "faulty")
+        with self._reading() as session:
+            if session.scalars(select(AgentRow.id).where(*silent).limit(1)).first() is None:
+                return ()
+        with self._writing() as session:
+            note = f"not heard of for {after_s:g} s"
+            marked = session.scalars(
+                update(AgentRow).where(*silent).values(state="faulty", note=note).returning(AgentRow.id)
+            )
+            return tuple(sorted(marked))
+
+    def _renew(self, session: Session, agent_id: str, one: Held, now: float) -> bool:
+        renewed = session.execute(
+            update(JobRow)
+            .where(JobRow.id == one.job, JobRow.fence == one.fence, JobRow.agent_id == agent_id)
+            .where(JobRow.state == "running")
+            .values(expires_at=now + self.policy.lease_s)
+        )
+        return bool(renewed.rowcount)  # type: ignore[attr-defined]
+
+
+def known_agent(session: Session, agent_id: str, *, lock: bool = False) -> AgentRow:
+    """The row of an agent; an error when there is none."""
+    row = session.get(AgentRow, agent_id, with_for_update=LOCK if lock else None)
+    if row is None:
+        raise unknown_agent(agent_id)
+    return row
+
+
+def held_by(session: Session, agents: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The jobs that each of some agents holds."""
+    found: dict[str, tuple[str, ...]] = {}
+    query = select(JobRow.agent_id, JobRow.id).where(JobRow.state == "running", JobRow.agent_id.in_(agents))
+    for agent, job in session.execute(query.order_by(JobRow.id)):
+        if agent is not None:
+            found[agent] = (*found.get(agent, ()), job)
+    return found
+
+
+def give_back(session: Session, row: JobRow, now: float) -> None:
+    """End a lease without a result and through no fault of the job: it waits again, at once."""
+    session.execute(
+        update(AttemptRow)
+        .where(AttemptRow.job_id == row.id, AttemptRow.fence == row.fence)
+        .values(state="released", ended_at=now)
+    )
+    row.state, row.expires_at, row.progress = after("running", "release"), None, None
+
+
+def full_profile(row: AgentRow) -> Profile:
+    """What an agent offers, under the name the server knows it by and with the labels given here."""
+    own = from_json(Profile, row.profile, source=row.id)
+    return replace(own, id=row.id, name=row.name, labels={**own.labels, **cast("dict[str, str]", row.labels)})
+
+
+def agent_record(row: AgentRow, jobs: tuple[str, ...]) -> AgentRecord:
+    """An agent's row as others see it."""
+    return AgentRecord(
+        id=row.id, name=row.name, state=row.state, profile=full_profile(row), device=row.device,
+        enrolled_at=row.enrolled_at, last_seen=row.last_seen, draining=row.draining, jobs=jobs, labels=row.labels,
+        address=row.address, version=row.version, slots=row.slots, note=row.note, healthy=row.state != "faulty",
+    )  # fmt: skip
+
+
+def _found_or_new(session: Session, enrolment: Enrolment, now: float) -> tuple[AgentRow, bool]:
+    """The row of a device, locked, and whether it was made just now."""
+    this = select(AgentRow).where(AgentRow.identity == enrolment.identity).with_for_update(key_share=True)
+    while True:
+        fresh = _insert_new(session, enrolment, now)
+        row = session.scalars(this).one_or_none()
+        if row is not None:  # else it was there, and somebody removed it in between
+            return row, fresh
+
+
+def _insert_new(session: Session, enrolment: Enrolment, now: float) -> bool:
+    """Keep an agent that is not there yet; two requests at the same moment make one."""
+    insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    added = session.execute(
+        insert(AgentRow)
+        .values(id=f"agent-{content_hash(enrolment.identity)[:12]}", identity=enrolment.identity, name=enrolment.name,
+                state="active", profile=to_json(enrolment.profile), device={}, labels={}, enrolled_at=now,
+                last_seen=now)
+        .on_conflict_do_nothing()
+        .returning(AgentRow.id)
+    )  # fmt: skip
+    return added.scalar_one_or_none() is not None
+
+
+def _refresh(row: AgentRow, enrolment: Enrolment, now: float) -> None:
+    row.name, row.profile, row.device = enrolment.name, to_json(enrolment.profile), dict(enrolment.device)
+    row.address, row.version, row.slots = enrolment.address, enrolment.version, max(1, enrolment.slots)
+    row.state, row.note, row.last_seen = "active", "", now

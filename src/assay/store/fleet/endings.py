@@ -1,0 +1,267 @@
+"""How jobs and campaigns end without a result, and how they begin again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from sqlalchemy import delete, exists, func, insert, literal, select, update
+from sqlalchemy.orm import Session
+
+from assay.clock import iso
+from assay.errors import UsageError
+from assay.place.needs import missing
+from assay.plan.lifecycle import FINAL, TABLE, Event, State, after
+from assay.store.fleet.agents import full_profile
+from assay.store.fleet.matching import Matching
+from assay.store.fleet.transactions import CHUNK, LOCK, unknown_campaign, unknown_job
+from assay.store.records import Outcome
+from assay.store.tables import AgentRow, AttemptRow, CampaignRow, EvidenceRow, JobRow, RunRow
+
+OPEN: tuple[State, ...] = ("pending", "running")
+AGAIN: tuple[State, ...] = tuple(state for state, event in TABLE if event == "retry")
+# Machines named in a reason; the placement of the campaign names all of them.
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A job as it stands, without its documents."""
+
+    id: str
+    campaign_id: str
+    state: State
+
+
+class Endings(Matching):
+    """Cancelling, deadlines, giving up, retrying, and the end of a campaign."""
+
+    def cancel(self, job_id: str, reason: str = "", *, by: str = "") -> State:
+        """Cancel a job in whatever state it is; one that has ended stays as it ended.
+
+        Raises:
+            UsageError: `unknown-job` if there is none, `not-fleet` if this machine itself measures it.
+        """
+        outcome = self.batch("cancel", (job_id,), reason=reason, by=by)[job_id]
+        if outcome.state is None:
+            raise unknown_job(job_id)
+        if outcome.problem and outcome.state not in FINAL:
+            raise UsageError(outcome.problem, code="not-fleet")
+        return outcome.state
+
+    def retry(self, job_id: str, *, by: str = "") -> State:
+        """Let a job that failed, was cancelled or was set aside wait for an agent again.
+
+        Raises:
+            UsageError: `unknown-job` if there is none, `conflict` if it is in no state to be retried.
+        """
+        outcome = self.batch("retry", (job_id,), by=by)[job_id]
+        if outcome.state is None:
+            raise unknown_job(job_id)
+        if outcome.problem:
+            raise UsageError(outcome.problem, code="conflict", try_="cancel it first, or submit it anew")
+        return outcome.state
+
+    def batch(
+        self, action: Literal["cancel", "retry"], jobs: Sequence[str], *, reason: str = "", by: str = ""
+    ) -> dict[str, Outcome]:
+        """Cancel or retry many jobs; return what became of each."""
+        wanted = sorted(set(jobs))
+        found: dict[str, Outcome] = {}
+        for start in range(0, len(wanted), CHUNK):
+            some = wanted[start : start + CHUNK]
+            with self._writing() as session:
+                rows = _standing(session, JobRow.id.in_(some))
+                fleet = _in_fleet(session, {row.campaign_id for row in rows})
+                can = [row for row in rows if row.campaign_id in fleet and row.state in _FROM[action]]
+                if action == "cancel":
+                    self._end(session, can, "cancel", kind="cancelled", reason=reason, by=by)
+                else:
+                    self._again(session, can, by=by)
+                changed = {row.id for row in can}
+                found |= {row.id: _outcome(row, action, row.id in changed, row.campaign_id in fleet) for row in rows}
+        return {job: found.get(job, Outcome(None, changed=False, problem=f"no job {job!r}")) for job in jobs}
+
+    def cancel_campaign(self, campaign: str, reason: str = "", *, by: str = "") -> tuple[str, ...]:
+        """Cancel what has not ended of a campaign; return those jobs."""
+        with self._writing() as session:
+            _know(session, campaign)
+            rows = _standing(session, JobRow.campaign_id == campaign, JobRow.state.in_(OPEN))
+            self._end(session, rows, "cancel", kind="cancelled", reason=reason, by=by)
+            self._settle(session, campaign)
+            return tuple(row.id for row in rows)
+
+    def retry_campaign(self, campaign: str, *, by: str = "") -> tuple[str, ...]:
+        """Retry what failed, was cancelled or was set aside of a campaign; return those jobs."""
+        with self._writing() as session:
+            _know(session, campaign)
+            rows = _standing(session, JobRow.campaign_id == campaign, JobRow.state.in_(AGAIN))
+            self._again(session, rows, by=by)
+            return tuple(row.id for row in rows)
+
+    def enforce_deadlines(self) -> tuple[str, ...]:
+        """Fail what has not ended of campaigns whose deadline has passed; return those jobs."""
+        over = (CampaignRow.state == "running", CampaignRow.engine == "fleet", CampaignRow.deadline <= self._now())
+        ended: list[str] = []
+        for campaign in self._campaigns(*over):
+            with self._writing() as session:
+                rows = _standing(session, JobRow.campaign_id == campaign, JobRow.state.in_(OPEN))
+                if session.scalar(select(CampaignRow.id).where(CampaignRow.id == campaign, *over)) is None:
+                    continue  # a retry gave it more time
+                self._end(session, rows, "fail", kind="deadline passed", reason="the deadline of its campaign passed")
+                self._settle(session, campaign)
+                ended += [row.id for row in rows]
+        return tuple(ended)
+
+    def fail_unplaceable(self, campaign: str | None = None) -> tuple[str, ...]:
+        """Fail waiting jobs that no enrolled agent can take, where the campaign asks for it; return those jobs.
+
+        Args:
+            campaign: only this one; all that are running when left out.
+        """
+        asked = (CampaignRow.state == "running", CampaignRow.engine == "fleet", CampaignRow.unplaceable == "fail")
+        which = asked if campaign is None else (*asked, CampaignRow.id == campaign)
+        ended: list[str] = []
+        for one in self._campaigns(*which):
+            with self._writing() as session:
+                reasons = self._hopeless(session, one)
+                for key, reason in reasons.items():
+                    rows = _standing(session, JobRow.campaign_id == one, JobRow.state == "pending", JobRow.needs == key)
+                    self._end(session, rows, "fail", kind="no agent can take it", reason=reason)
+                    ended += [row.id for row in rows]
+                if reasons:
+                    self._settle(session, one)
+        return tuple(ended)
+
+    def settle_campaigns(self) -> dict[str, str]:
+        """End running campaigns whose jobs have all ended; return the state in which each ended."""
+        unfinished = exists().where(JobRow.campaign_id == CampaignRow.id, JobRow.state.in_(OPEN))
+        settled: dict[str, str] = {}
+        for campaign in self._campaigns(CampaignRow.state == "running", CampaignRow.engine == "fleet", ~unfinished):
+            with self._writing() as session:
+                state = self._settle(session, campaign)
+            if state:
+                settled[campaign] = state
+        return settled
+
+    # What one transaction is made of
+
+    def _campaigns(self, *conditions: Any) -> tuple[str, ...]:  # noqa: ANN401  (SQLAlchemy's own kind)
+        with self._reading() as session:
+            return tuple(session.scalars(select(CampaignRow.id).where(*conditions).order_by(CampaignRow.id)))
+
+    def _end(
+        self, session: Session, rows: Sequence[Standing], event: Event, *, kind: str, reason: str, by: str = ""
+    ) -> None:
+        """End jobs that wait or run, and the leases they have; their agents learn of it with the next heartbeat."""
+        now = self._now()
+        for some in _chunks(rows):
+            ids = [row.id for row in some]
+            leased = (AttemptRow.job_id.in_(ids), AttemptRow.state == "leased")
+            session.execute(update(AttemptRow).where(*leased).values(state="cancelled", ended_at=now))
+            for state in OPEN:
+                session.execute(
+                    update(JobRow).where(JobRow.id.in_(ids), JobRow.state == state)
+                    .values(state=after(state, event), reason=reason, ended_at=now, expires_at=None)
+                )  # fmt: skip
+            self._tell_all(session, [(row.campaign_id, row.id) for row in some], kind, {"reason": reason, "by": by})
+
+    def _again(self, session: Session, rows: Sequence[Standing], *, by: str) -> None:
+        """Let ended jobs wait again, as if they were new; a result they had is kept as evidence."""
+        now = self._now()
+        for some in _chunks(rows):
+            ids = [row.id for row in some]
+            _keep_replaced(session, ids, now)
+            session.execute(delete(RunRow).where(RunRow.job_id.in_(ids)))
+            for state in AGAIN:
+                session.execute(
+                    update(JobRow).where(JobRow.id.in_(ids), JobRow.state == state)
+                    .values(state=after(state, "retry"), lost=0, not_before=0.0, reason="", result=None, verdict=None,
+                            seconds=None, started_at=None, ended_at=None, expires_at=None, progress=None)
+                )  # fmt: skip
+            self._tell_all(session, [(row.campaign_id, row.id) for row in some], "retried", {"by": by})
+        for campaign in sorted({row.campaign_id for row in rows}):
+            row = session.get_one(CampaignRow, campaign, with_for_update=LOCK)
+            if row.deadline is not None and row.deadline <= now:
+                row.deadline = None  # who asks for it after the deadline wants it all the same
+            if row.state != "running":
+                row.state, row.completed_at = "running", None
+                self._tell(session, campaign, None, "campaign reopened", {"by": by})
+
+    def _settle(self, session: Session, campaign: str) -> str | None:
+        """End a campaign if all its jobs have ended; the row is locked, so that a retry comes before or after."""
+        row = session.get(CampaignRow, campaign, with_for_update=LOCK)
+        if row is None or row.state != "running" or row.engine != "fleet":
+            return None
+        query = select(JobRow.state, func.count()).where(JobRow.campaign_id == campaign).group_by(JobRow.state)
+        counts: dict[str, int] = dict(session.execute(query).all())
+        if any(state in counts for state in OPEN):
+            return None
+        row.state, row.completed_at = _state_of(counts), iso(self._clock.utc())
+        self._tell(session, campaign, None, "campaign settled", {"state": row.state, **counts})
+        return row.state
+
+    def _hopeless(self, session: Session, campaign: str) -> dict[str, str]:
+        """Needs of waiting jobs that no enrolled agent meets → why, in words."""
+        waiting = select(JobRow.needs).where(JobRow.campaign_id == campaign, JobRow.state == "pending").distinct()
+        agents = [full_profile(row) for row in session.scalars(select(AgentRow).order_by(AgentRow.name))]
+        jobs = self._needs.all(session)
+        found: dict[str, str] = {}
+        for key in session.scalars(waiting):
+            lacks = [missing(jobs[key], profile) for profile in agents]
+            if all(lacks):
+                words = "; ".join(dict.fromkeys(why for reasons in lacks[:_NAMED] for why in reasons))
+                found[key] = f"no agent can take it: {words}" if words else "no agent is enrolled"
+        return found
+
+
+_FROM: dict[str, tuple[State, ...]] = {"cancel": OPEN, "retry": AGAIN}
+
+
+def _outcome(row: Standing, action: Literal["cancel", "retry"], changed: bool, fleet: bool) -> Outcome:
+    state = row.state
+    if changed:
+        return Outcome(after(state, action), changed=True)
+    why = f"a job that is {state} cannot be {'cancelled' if action == 'cancel' else 'retried'}"
+    return Outcome(state, changed=False, problem=why if fleet else "it belongs to a campaign that no server runs")
+
+
+def _standing(session: Session, *conditions: Any) -> Sequence[Standing]:  # noqa: ANN401  (SQLAlchemy's own kind)
+    """Jobs as they stand, locked in the order of their ids."""
+    query = select(JobRow.id, JobRow.campaign_id, JobRow.state).where(*conditions)
+    rows = session.execute(query.order_by(JobRow.id).with_for_update(key_share=True))
+    return [Standing(job, campaign, cast("State", state)) for job, campaign, state in rows]
+
+
+def _in_fleet(session: Session, campaigns: set[str]) -> set[str]:
+    query = select(CampaignRow.id).where(CampaignRow.id.in_(campaigns), CampaignRow.engine == "fleet")
+    return set(session.scalars(query))
+
+
+def _know(session: Session, campaign: str) -> None:
+    """Make sure that a campaign is there and a server's own."""
+    engine = session.scalar(select(CampaignRow.engine).where(CampaignRow.id == campaign))
+    if engine is None:
+        raise unknown_campaign(campaign)
+    if engine != "fleet":
+        raise UsageError(f"no server runs the campaign {campaign}", code="not-fleet")
+
+
+def _keep_replaced(session: Session, ids: Sequence[str], now: float) -> None:
+    columns = ["job_id", "fence", "agent_id", "at", "reason", "document"]
+    had = select(
+        JobRow.id, JobRow.fence, func.coalesce(JobRow.agent_id, ""), literal(now), literal("replaced"), JobRow.result
+    ).where(JobRow.id.in_(ids), JobRow.result.is_not(None))
+    session.execute(insert(EvidenceRow).from_select(columns, had))
+
+
+def _state_of(counts: dict[str, int]) -> str:
+    """How a campaign ended, by how its jobs did."""
+    if set(counts) in ({"done"}, {"cancelled"}):
+        return next(iter(counts))
+    return "partial" if "done" in counts else "failed"
+
+
+def _chunks(rows: Sequence[Standing]) -> Iterator[Sequence[Standing]]:
+    return (rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK))

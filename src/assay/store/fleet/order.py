@@ -1,0 +1,173 @@
+"""Which job goes out next: highest priority, then the campaign served least; spread over agents or packed on one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Double,
+    Integer,
+    String,
+    bindparam,
+    exists,
+    func,
+    literal_column,
+    select,
+)
+from sqlalchemy.orm import Session
+
+from assay.store.tables import AgentRow, AttemptRow, CampaignRow, JobRow, NeedsRow
+
+# Campaigns looked at together; almost always the first one has a job.
+_TOGETHER = 100
+
+Met = Callable[[Session, AgentRow], frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """An agent that asks for a job."""
+
+    agent: AgentRow
+    now: float
+    met: Met
+    """The keys of the needs that an agent meets."""
+    patience_s: float
+    """How long an idle agent that does not ask may keep others from a job that is to be spread."""
+
+
+def due(now: float | BindParameter[float]) -> tuple[ColumnElement[bool], ...]:
+    """What makes a job one that may go out now."""
+    return (JobRow.state == "pending", JobRow.not_before <= now)
+
+
+def with_work(session: Session, keys: Sequence[str], now: float) -> tuple[str, ...]:
+    """Those of some sets of needs that have jobs to give out: one look into an index for each."""
+    return tuple(session.scalars(_WITH_WORK, {"keys": keys, "now": now}))
+
+
+def next_job(session: Session, asking: Asking, keys: Sequence[str]) -> JobRow | None:
+    """The next job for an agent among those with certain needs; locked, so that nobody else gets it."""
+    for campaign, spread in _campaigns(session, keys, asking.now):
+        # What was locked for a campaign that has nothing for this agent is let go before the next is looked at.
+        with session.begin_nested() if spread != "any" else nullcontext() as looking:
+            allowed = keys if spread == "any" else _allowed(session, asking, campaign, spread, keys)
+            row = _first(session, campaign, allowed, asking.now) if allowed else None
+            if row is None and looking is not None:
+                looking.rollback()
+        if row is not None:
+            return row
+    return None
+
+
+def _first(session: Session, campaign: str, keys: Sequence[str], now: float) -> JobRow | None:
+    statement = _FIRST[session.get_bind().dialect.name]
+    return session.scalars(statement, {"campaign": campaign, "keys": keys, "now": now}).one_or_none()
+
+
+def _campaigns(session: Session, keys: Sequence[str], now: float) -> Iterator[tuple[str, str]]:
+    """Campaigns that have work of certain needs, in the order in which they are served."""
+    statement = _CAMPAIGNS[session.get_bind().dialect.name]
+    for offset in range(0, 1_000_000, _TOGETHER):
+        rows = session.execute(statement, {"keys": keys, "now": now, "skip": offset}).all()
+        yield from ((row.id, row.spread) for row in rows if row.work)
+        if len(rows) < _TOGETHER:
+            return
+
+
+# The questions are put together once: doing so takes longer than asking them.
+
+_NOW: BindParameter[float] = bindparam("now", type_=Double())
+_KEYS: BindParameter[Any] = bindparam("keys", expanding=True)
+# SQLite chooses an index by counting what it could use it for, and would look through all that waits for every
+# campaign. The sign keeps it from using this column, and so leads it to the index of the campaign.
+_NEEDS: dict[str, ColumnElement[str]] = {
+    "sqlite": literal_column("+jobs.needs", String()),
+    "postgresql": JobRow.needs.expression,
+}
+_WITH_WORK = select(NeedsRow.id).where(NeedsRow.id.in_(_KEYS), exists().where(*due(_NOW), JobRow.needs == NeedsRow.id))
+_FIRST = {
+    dialect: select(JobRow)
+    .where(JobRow.campaign_id == bindparam("campaign"), *due(_NOW), needs.in_(_KEYS))
+    .order_by(JobRow.position)
+    .limit(1)
+    .with_for_update(skip_locked=True, key_share=True)
+    for dialect, needs in _NEEDS.items()
+}
+_ORDER = (CampaignRow.priority.desc(), CampaignRow.served, CampaignRow.created_at, CampaignRow.id)
+_SOME = (
+    select(CampaignRow.id, CampaignRow.spread, func.row_number().over(order_by=_ORDER).label("rank"))
+    .where(CampaignRow.state == "running", CampaignRow.engine == "fleet")
+    .order_by(*_ORDER)
+    .offset(bindparam("skip", type_=Integer()))
+    .limit(_TOGETHER)
+    .subquery()
+)
+_CAMPAIGNS = {
+    dialect: select(
+        _SOME.c.id,
+        _SOME.c.spread,
+        exists().where(JobRow.campaign_id == _SOME.c.id, *due(_NOW), needs.in_(_KEYS)).label("work"),
+    ).order_by(_SOME.c.rank)
+    for dialect, needs in _NEEDS.items()
+}
+
+
+def _allowed(session: Session, asking: Asking, campaign: str, spread: str, keys: Sequence[str]) -> tuple[str, ...]:
+    # Two agents that ask at once must not both find that nobody has begun.
+    session.execute(select(CampaignRow.id).where(CampaignRow.id == campaign).with_for_update(key_share=True))
+    fair = _is_its_own if spread == "pack" else _is_its_turn
+    return tuple(key for key in keys if fair(session, asking, campaign, key))
+
+
+def _is_its_own(session: Session, asking: Asking, campaign: str, key: str) -> bool:
+    """Packed: whoever began with these needs goes on, unless it is gone or cannot."""
+    began = session.scalars(
+        select(AttemptRow.agent_id)
+        .join(JobRow, JobRow.id == AttemptRow.job_id)
+        .where(JobRow.campaign_id == campaign, JobRow.needs == key)
+        .order_by(AttemptRow.leased_at.desc())
+        .limit(1)
+    ).one_or_none()
+    if began is None or began == asking.agent.id:
+        return True
+    other = session.get(AgentRow, began)
+    return other is None or other.draining or other.state == "faulty" or key not in asking.met(session, other)
+
+
+def _is_its_turn(session: Session, asking: Asking, campaign: str, key: str) -> bool:
+    """Spread: no idle agent that could take it has had fewer jobs of this campaign."""
+    had: dict[str, int] = dict(
+        session.execute(
+            select(AttemptRow.agent_id, func.count())
+            .join(JobRow, JobRow.id == AttemptRow.job_id)
+            .where(JobRow.campaign_id == campaign)
+            .group_by(AttemptRow.agent_id)
+        ).all()
+    )
+    mine = had.get(asking.agent.id, 0)
+    if mine == 0:
+        return True
+    return not any(
+        had.get(agent, 0) < mine and (row := session.get(AgentRow, agent)) and key in asking.met(session, row)
+        for agent in _idle(session, asking, campaign)
+    )
+
+
+def _idle(session: Session, asking: Asking, campaign: str) -> list[str]:
+    """Agents that have room for a job and have not let work lie for long: one that never asks holds up nobody."""
+    holds = select(func.count()).where(JobRow.agent_id == AgentRow.id, JobRow.state == "running").scalar_subquery()
+    busy_until = select(func.max(AttemptRow.ended_at)).where(AttemptRow.agent_id == AgentRow.id).scalar_subquery()
+    began = session.scalar(select(func.min(JobRow.submitted_at)).where(JobRow.campaign_id == campaign)) or 0.0
+    rows = session.execute(
+        select(AgentRow.id, AgentRow.enrolled_at, busy_until.label("busy_until"))
+        .where(AgentRow.id != asking.agent.id, AgentRow.draining.is_(False))
+        .where(AgentRow.state.in_(("active", "busy")), AgentRow.slots > holds)
+    ).all()
+    since = {row.id: max(row.enrolled_at, row.busy_until or 0.0, began) for row in rows}
+    return [agent for agent, idle_since in since.items() if asking.now - idle_since < asking.patience_s]

@@ -1,0 +1,258 @@
+"""Lists of campaigns, jobs and results, a page at a time. No page reads samples; only results read documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from sqlalchemy import ColumnElement, Engine, Row, Select, String, func, or_, select, tuple_
+from sqlalchemy import cast as sql_cast
+from sqlalchemy.orm import InstrumentedAttribute, Session, defer
+
+from assay.documents import from_json
+from assay.plan.job import Job
+from assay.plan.lifecycle import FINAL, State
+from assay.run.processes import is_alive
+from assay.store.database import reading
+from assay.store.fleet.transactions import unknown_campaign, unknown_job
+from assay.store.paging import Page, bounded, from_cursor, page_of
+from assay.store.records import CampaignSummary, JobDetail, JobSummary, StoredResult
+from assay.store.tables import AgentRow, CampaignRow, JobRow
+
+_SHOWN = (
+    JobRow.id, JobRow.campaign_id, CampaignRow.benchmark, JobRow.position, JobRow.label, JobRow.state, JobRow.verdict,
+    JobRow.agent_id, AgentRow.name.label("agent_name"), JobRow.fence, JobRow.submitted_at, JobRow.started_at,
+    JobRow.ended_at, JobRow.reason, JobRow.progress, JobRow.lost, JobRow.not_before,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs to list; what is empty does not count."""
+
+    state: str = ""
+    benchmark: str = ""
+    """Name of the benchmark."""
+    campaign: str = ""
+    agent: str = ""
+    """Name or id of the agent that holds it or held it last."""
+    text: str = ""
+    """Part of its label, of its campaign's id or of its benchmark's name; or its id."""
+    verdict: str = ""
+
+
+class Listing:
+    """Reading the store in lists."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def campaigns(
+        self,
+        *,
+        state: str = "",
+        benchmark: str = "",
+        text: str = "",
+        origin: str = "",
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page[CampaignSummary]:
+        """Campaigns, the newest first.
+
+        Args:
+            state: only in this state.
+            benchmark: only of this benchmark.
+            text: part of the id, the benchmark's name, who submitted it, or a label.
+            origin: only those that came in by this surface.
+            cursor: where the page before ended.
+            limit: how many make a page.
+
+        Raises:
+            UsageError: `cursor` if it is not one of this list.
+        """
+        query = select(CampaignRow).options(defer(CampaignRow.document))
+        query = query.where(*_campaigns_like(state, benchmark, text, origin))
+        if cursor:
+            before = tuple_(*from_cursor(cursor, str, str))
+            query = query.where(tuple_(CampaignRow.created_at, CampaignRow.id) < before)
+        query = query.order_by(CampaignRow.created_at.desc(), CampaignRow.id.desc()).limit(bounded(limit) + 1)
+        with reading(self._engine) as session:
+            rows = session.scalars(query).all()
+            counts = _counts(session, [row.id for row in rows])
+        return page_of(
+            rows, bounded(limit), lambda row: (row.created_at, row.id),
+            lambda row: campaign_summary(row, counts.get(row.id, {})),
+        )  # fmt: skip
+
+    def campaign(self, campaign: str) -> CampaignSummary:
+        """One campaign.
+
+        Raises:
+            UsageError: `unknown-campaign` if there is none.
+        """
+        with reading(self._engine) as session:
+            row = session.get(CampaignRow, campaign, options=[defer(CampaignRow.document)])
+            if row is None:
+                raise unknown_campaign(campaign)
+            return campaign_summary(row, _counts(session, [campaign]).get(campaign, {}))
+
+    def campaign_document(self, campaign: str) -> dict[str, Any]:
+        """The benchmark file of a campaign, as it was read."""
+        with reading(self._engine) as session:
+            row = session.get(CampaignRow, campaign)
+            if row is None:
+                raise unknown_campaign(campaign)
+            return row.document
+
+    def jobs(self, which: JobFilter | None = None, *, cursor: str | None = None, limit: int = 50) -> Page[JobSummary]:
+        """Jobs: of one campaign in the order of its matrix, else the newest first.
+
+        Raises:
+            UsageError: `cursor` if it is not one of this list.
+        """
+        wanted = which or JobFilter()
+        with reading(self._engine) as session:
+            rows = _page(session, _rows(), wanted, cursor, bounded(limit))
+        return page_of(rows, bounded(limit), _key(wanted), job_summary)
+
+    def results(
+        self, which: JobFilter | None = None, *, cursor: str | None = None, limit: int = 50
+    ) -> Page[StoredResult]:
+        """Jobs that left a result, with their documents, in the order of `jobs`.
+
+        Raises:
+            UsageError: `cursor` if it is not one of this list.
+        """
+        wanted = which or JobFilter()
+        left_one = JobRow.result.is_not(None)
+        with reading(self._engine) as session:
+            rows = _page(session, _rows(JobRow.result), wanted, cursor, bounded(limit), left_one)
+        return page_of(rows, bounded(limit), _key(wanted), lambda row: StoredResult(job_summary(row), row.result))
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many `jobs`, `agents` and `campaigns` there are in each state."""
+        tables = {"jobs": JobRow.state, "agents": AgentRow.state, "campaigns": CampaignRow.state}
+        with reading(self._engine) as session:
+            return {
+                name: dict(session.execute(select(state, func.count()).group_by(state)).all())
+                for name, state in tables.items()
+            }
+
+    def job(self, job_id: str) -> JobDetail:
+        """One job with its documents.
+
+        Raises:
+            UsageError: `unknown-job` if there is none.
+        """
+        query = _rows(JobRow.document, JobRow.result).where(JobRow.id == job_id)
+        with reading(self._engine) as session:
+            row = session.execute(query).one_or_none()
+        if row is None:
+            raise unknown_job(job_id)
+        return JobDetail(job_summary(row), from_json(Job, row.document, source=job_id), row.result)
+
+
+def campaign_summary(row: CampaignRow, counts: Mapping[str, int]) -> CampaignSummary:
+    """A campaign's row as a line of a list."""
+    state = row.state
+    if state == "running" and row.engine == "local" and not has_owner(row):
+        state = "interrupted"
+    return CampaignSummary(
+        id=row.id, benchmark=row.benchmark, state=state, created_at=row.created_at, completed_at=row.completed_at,
+        jobs=sum(counts.values()), jobs_ended=sum(counts.get(one, 0) for one in FINAL), labels=row.labels,
+        counts=dict(counts), engine=row.engine, priority=row.priority, submitted_by=row.submitted_by,
+        deadline=row.deadline, unplaceable=row.unplaceable, spread=row.spread, origin=row.origin, version=row.version,
+    )  # fmt: skip
+
+
+def has_owner(row: CampaignRow) -> bool:
+    """Whether the process that measures a local campaign is alive."""
+    return row.owner_pid is not None and row.owner_started is not None and is_alive(row.owner_pid, row.owner_started)
+
+
+def job_summary(row: Row[Any]) -> JobSummary:
+    """A job's row as a line of a list."""
+    return JobSummary(
+        id=row.id, campaign=row.campaign_id, benchmark=row.benchmark, position=row.position, label=row.label,
+        state=cast("State", row.state), verdict=row.verdict, agent=row.agent_id, agent_name=row.agent_name,
+        fence=row.fence, submitted_at=row.submitted_at, started_at=row.started_at, ended_at=row.ended_at,
+        reason=row.reason, progress=row.progress, lost=row.lost, not_before=row.not_before,
+    )  # fmt: skip
+
+
+def _counts(session: Session, campaigns: list[str]) -> dict[str, dict[str, int]]:
+    """How many jobs of each campaign are in which state."""
+    found: dict[str, dict[str, int]] = {}
+    query = select(JobRow.campaign_id, JobRow.state, func.count()).where(JobRow.campaign_id.in_(campaigns))
+    for campaign, state, count in session.execute(query.group_by(JobRow.campaign_id, JobRow.state)):
+        found.setdefault(campaign, {})[state] = count
+    return found
+
+
+def _campaigns_like(state: str, benchmark: str, text: str, origin: str) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = []
+    if state:
+        found.append(CampaignRow.state == state)
+    if benchmark:
+        found.append(CampaignRow.benchmark == benchmark)
+    if origin:
+        found.append(CampaignRow.origin == origin)
+    if text:
+        columns = (
+            CampaignRow.id,
+            CampaignRow.benchmark,
+            CampaignRow.submitted_by,
+            sql_cast(CampaignRow.labels, String),
+        )
+        found.append(or_(*(column.icontains(text, autoescape=True) for column in columns)))
+    return found
+
+
+def _conditions(session: Session, wanted: JobFilter) -> list[ColumnElement[bool]]:
+    equal = ((JobRow.state, wanted.state), (JobRow.verdict, wanted.verdict), (JobRow.campaign_id, wanted.campaign))
+    found: list[ColumnElement[bool]] = [column == value for column, value in equal if value]
+    if wanted.benchmark:
+        found.append(JobRow.campaign_id.in_(select(CampaignRow.id).where(CampaignRow.benchmark == wanted.benchmark)))
+    if wanted.agent:
+        # Asked first: a choice between a value and a question keeps databases from using an index.
+        named = session.scalars(select(AgentRow.id).where(AgentRow.name == wanted.agent)).all()
+        found.append(JobRow.agent_id.in_([wanted.agent, *named]))
+    if wanted.text:
+        of_campaign = (
+            column.icontains(wanted.text, autoescape=True) for column in (CampaignRow.id, CampaignRow.benchmark)
+        )
+        campaigns = select(CampaignRow.id).where(or_(*of_campaign))
+        label = JobRow.label.icontains(wanted.text, autoescape=True)
+        found.append(or_(label, JobRow.id == wanted.text, JobRow.campaign_id.in_(campaigns)))
+    return found
+
+
+def _rows(*more: InstrumentedAttribute[Any]) -> Select[Any]:
+    shown: Select[Any] = select(*_SHOWN, *more)
+    return shown.join(CampaignRow, CampaignRow.id == JobRow.campaign_id).outerjoin(
+        AgentRow, AgentRow.id == JobRow.agent_id
+    )
+
+
+def _page(
+    session: Session, query: Select[Any], wanted: JobFilter, cursor: str | None, limit: int, *more: ColumnElement[bool]
+) -> Sequence[Row[Any]]:
+    """One page of jobs: which ones is answered from indexes, and only those are read."""
+    order = _order(wanted)
+    conditions = [*_conditions(session, wanted), *more]
+    if cursor and wanted.campaign:
+        conditions.append(JobRow.position > from_cursor(cursor, int)[0])
+    elif cursor:
+        conditions.append(tuple_(JobRow.submitted_at, JobRow.id) < tuple_(*from_cursor(cursor, float, str)))
+    these = select(JobRow.id).where(*conditions).order_by(*order).limit(limit + 1)
+    return session.execute(query.where(JobRow.id.in_(these)).order_by(*order)).all()
+
+
+def _order(wanted: JobFilter) -> tuple[ColumnElement[Any], ...]:
+    newest = (JobRow.submitted_at.desc(), JobRow.id.desc())
+    return (JobRow.position.asc(),) if wanted.campaign else newest
+
+
+def _key(wanted: JobFilter) -> Any:  # noqa: ANN401  (a function of a row)
+    return (lambda row: (row.position,)) if wanted.campaign else (lambda row: (row.submitted_at, row.id))

@@ -1,0 +1,218 @@
+"""What the store answers with: one record per question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import JsonValue
+
+from assay.place.needs import Profile
+from assay.plan.job import Job
+from assay.plan.lifecycle import State
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """How a campaign is to be placed."""
+
+    priority: int = 0
+    deadline: float | None = None
+    """Moment, in seconds since 1970, at which what has not ended is given up."""
+    unplaceable: Literal["wait", "fail"] = "wait"
+    """What happens to jobs that no agent can take."""
+    spread: Literal["any", "spread", "pack"] = "any"
+    """Over as many agents as there are, or on as few as possible."""
+    submitted_by: str = ""
+    origin: str = ""
+    version: int | None = None
+    """Of the stored benchmark that it was made from."""
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignSummary:
+    """One line of a list of campaigns."""
+
+    id: str
+    benchmark: str
+    state: str
+    created_at: str
+    completed_at: str | None
+    jobs: int
+    jobs_ended: int
+    labels: Mapping[str, str]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """State → jobs in it."""
+    engine: str = "local"
+    priority: int = 0
+    submitted_by: str = ""
+    deadline: float | None = None
+    unplaceable: str = "wait"
+    spread: str = "any"
+    origin: str = ""
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """One line of a list of jobs."""
+
+    id: str
+    campaign: str
+    benchmark: str
+    position: int
+    label: str
+    """The point of the matrix in words."""
+    state: State
+    verdict: str | None
+    agent: str | None
+    """Id of the agent that holds it or held it last."""
+    agent_name: str | None
+    fence: int
+    submitted_at: float
+    started_at: float | None
+    ended_at: float | None
+    reason: str
+    """Why it ended without a result."""
+    progress: Mapping[str, JsonValue] | None
+    """The newest word of its agent: run, runs, phase, share, note, at."""
+    lost: int
+    """Leases lost since it was last submitted or retried."""
+    not_before: float
+    """It waits until then after a lost lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJob:
+    """A job as the store keeps it."""
+
+    job: Job
+    state: State
+    result: str | None  # the result document, once there is one
+    reason: str = ""  # why it ended without a result
+
+
+@dataclass(frozen=True, slots=True)
+class JobDetail:
+    """Everything the store has in one place about a job; its history is asked for apart."""
+
+    summary: JobSummary
+    job: Job
+    result: str | None
+    """The result document, once there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResult:
+    """A job that left a result, with the document."""
+
+    job: JobSummary
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRecord:
+    """A device as the server knows it."""
+
+    id: str
+    name: str
+    state: str
+    """Active, busy, cleanup or faulty."""
+    profile: Profile
+    """What it offers, with the labels given on the server."""
+    device: Mapping[str, JsonValue]
+    enrolled_at: float
+    last_seen: float
+    draining: bool
+    jobs: tuple[str, ...] = ()
+    """Jobs it holds."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels given on the server, beside its own."""
+    address: str = ""
+    version: str = ""
+    slots: int = 1
+    note: str = ""
+    """Why it is faulty."""
+    healthy: bool = True
+    """Not faulty: it answers and can measure."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """One line of a history."""
+
+    id: int
+    at: float
+    campaign: str
+    job: str | None
+    kind: str
+    detail: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """One try at a job under one lease."""
+
+    job: str
+    fence: int
+    agent: str
+    state: str
+    """Leased, delivered, expired, crashed, released or cancelled."""
+    leased_at: float
+    ended_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceRecord:
+    """A result that was kept and not counted."""
+
+    job: str
+    fence: int
+    agent: str
+    at: float
+    reason: str
+    """Late, repeated, or replaced by a retry."""
+    document: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Whether an agent can take jobs with certain needs."""
+
+    agent: str
+    name: str
+    missing: tuple[str, ...]
+    """What it lacks, in words; empty when it can take them."""
+    available: bool
+    """Neither faulty nor draining."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Jobs that need the same, and who can take them."""
+
+    needs: str
+    """Key of the needs."""
+    in_words: str
+    jobs: int
+    waiting: int
+    """How many of them are still to be placed."""
+    agents: tuple[Fit, ...]
+    """Every enrolled agent, those that can take them first."""
+
+    @property
+    def able(self) -> tuple[Fit, ...]:
+        """The agents that can take them."""
+        return tuple(fit for fit in self.agents if not fit.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a request about one job among many."""
+
+    state: State | None
+    """State of the job now; None when there is no such job."""
+    changed: bool
+    problem: str = ""
+    """Why nothing was done."""

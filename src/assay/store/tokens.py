@@ -1,0 +1,139 @@
+"""Tokens: who may use the server, and for what. Only hashes of the secrets are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import threading
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from sqlalchemy import Engine, delete, func, select, update
+
+from assay.clock import Clock
+from assay.errors import UsageError
+from assay.store.database import reading, writing
+from assay.store.tables import TokenRow
+
+Role = Literal["admin", "user", "reader", "agent"]
+ROLES: tuple[Role, ...] = ("admin", "user", "reader", "agent")
+
+# Shows in logs and on screens what it is, so that scanners find one that leaked.
+PREFIX = "assay_"
+# A revoked token works for at most this long on another server that shares the database.
+TRUST_S = 5.0
+_NOTE_USE_EVERY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A right to use the server, without its secret."""
+
+    id: str
+    name: str
+    role: Role
+    created_at: float
+    expires_at: float | None
+    last_used: float | None
+
+
+class Tokens:
+    """Making, checking, listing and revoking tokens."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._trusted: dict[str, tuple[float, Token]] = {}
+
+    def create(self, name: str, role: str, expires_in_s: float | None = None) -> tuple[Token, str]:
+        """Make a token; the secret is returned here and never again.
+
+        Raises:
+            UsageError: `role` if there is no such role, `name` if it has none.
+        """
+        secret = PREFIX + secrets.token_urlsafe(32)
+        return self.adopt(secret, name, role, expires_in_s), secret
+
+    def adopt(self, secret: str, name: str, role: str, expires_in_s: float | None = None) -> Token:
+        """Keep a token whose secret somebody chose; one that is known takes the new name and role."""
+        if role not in ROLES:
+            raise UsageError(f"there is no role {role!r}", code="role", try_=f"use one of {', '.join(ROLES)}")
+        if not name.strip():
+            raise UsageError("a token needs a name", code="name", try_="name who or what will use it")
+        now = self._now()
+        with writing(self._engine) as session:
+            row = session.scalars(select(TokenRow).where(TokenRow.hash == _hash(secret))).one_or_none()
+            if row is None:
+                row = TokenRow(id="t" + secrets.token_hex(6), hash=_hash(secret), created_at=now, last_used=None)
+                session.add(row)
+            row.name, row.role = name.strip(), role
+            row.expires_at = None if expires_in_s is None else now + expires_in_s
+            session.flush()
+            self._forget()
+            return _token(row)
+
+    def verify(self, secret: str) -> Token | None:
+        """The token that a secret belongs to; None when there is none, or it has run out."""
+        digest, now = _hash(secret), self._now()
+        with self._lock:
+            until, known = self._trusted.get(digest, (0.0, None))
+        if known is not None and now < until:
+            return known if _is_valid(known, now) else None
+        found = self._look_up(digest)
+        if found is None or not _is_valid(found, now):
+            return None
+        with self._lock:
+            self._trusted[digest] = (now + TRUST_S, found)
+        if found.last_used is None or now - found.last_used > _NOTE_USE_EVERY_S:
+            with writing(self._engine) as session:
+                session.execute(update(TokenRow).where(TokenRow.id == found.id).values(last_used=now))
+        return found
+
+    def list(self) -> tuple[Token, ...]:
+        """All tokens, the oldest first."""
+        with reading(self._engine) as session:
+            return tuple(map(_token, session.scalars(select(TokenRow).order_by(TokenRow.created_at, TokenRow.id))))
+
+    def count(self) -> int:
+        """How many tokens there are."""
+        with reading(self._engine) as session:
+            return session.scalar(select(func.count()).select_from(TokenRow)) or 0
+
+    def revoke(self, token_id: str) -> None:
+        """Take a right away.
+
+        Raises:
+            UsageError: `unknown-token` if there is none.
+        """
+        with writing(self._engine) as session:
+            gone = session.execute(delete(TokenRow).where(TokenRow.id == token_id))
+            if not gone.rowcount:  # type: ignore[attr-defined]
+                raise UsageError(f"no token {token_id!r}", code="unknown-token")
+        self._forget()
+
+    def _look_up(self, digest: str) -> Token | None:
+        with reading(self._engine) as session:
+            row = session.scalars(select(TokenRow).where(TokenRow.hash == digest)).one_or_none()
+            return _token(row) if row is not None and hmac.compare_digest(row.hash, digest) else None
+
+    def _forget(self) -> None:
+        with self._lock:
+            self._trusted.clear()
+
+    def _now(self) -> float:
+        return self._clock.utc().timestamp()
+
+
+def _hash(secret: str) -> str:
+    # The secret has 256 random bits: nobody can guess it, so a plain hash protects it as well as a slow one.
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
+
+
+def _is_valid(token: Token, now: float) -> bool:
+    return token.expires_at is None or now < token.expires_at
+
+
+def _token(row: TokenRow) -> Token:
+    return Token(row.id, row.name, cast("Role", row.role), row.created_at, row.expires_at, row.last_used)
