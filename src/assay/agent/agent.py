@@ -1,0 +1,276 @@
+"""The agent: puts its threads together, picks up what an earlier one left, and ends in order."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from assay import __version__
+from assay.agent.attempt import Ended, Tools
+from assay.agent.board import Board
+from assay.agent.delivery import Delivery
+from assay.agent.heartbeat import Pulse
+from assay.agent.host.profile import HostFacts, look, offered
+from assay.agent.identity import Identity, hold_folder, identity
+from assay.agent.measuring.executor import Executor, ProcessExecutor, last_lines
+from assay.agent.measuring.inputs import InputCache
+from assay.agent.progress import ProgressPost
+from assay.agent.settings import AgentSettings
+from assay.agent.slots import Devices, ServerSource, Slot, Source
+from assay.agent.spool import Entry, Spool
+from assay.clock import SYSTEM_CLOCK, Clock
+from assay.errors import AssayError
+from assay.place.engines.fleet.client import AwayError, FleetClient
+from assay.place.engines.fleet.protocol import Enrolled, Enrolment, Release
+from assay.place.engines.fleet.transport import back_off_s
+from assay.run.processes import sweep
+
+_log = logging.getLogger("assay.agent")
+_LOOK_AGAIN_S = 600.0
+_LAST_DELIVERY_S = 10.0
+INTERRUPTED = 130
+
+
+@dataclass(slots=True)
+class _Running:
+    """The parts of an agent that is enrolled."""
+
+    pulse: Pulse
+    delivery: Delivery
+    slots: tuple[Slot, ...]
+
+
+class Agent:
+    """One agent for one server. `run` blocks; `ask_to_stop` may be called from a signal or another thread."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        *,
+        executor: Executor | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        look: Callable[[], HostFacts] = look,
+    ) -> None:
+        self.settings = settings
+        self.board = Board()
+        self._clock = clock
+        self._look = look
+        self._executor = executor or ProcessExecutor()
+        self._client = FleetClient(settings.server, settings.token, ca=settings.ca, verify=settings.verify)
+        self._stopping = threading.Event()
+        self._ended = threading.Event()
+        self._asked = 0
+        self._interrupted = False
+        self._wake = threading.Event()
+        self._identity: Identity | None = None
+        self._facts: HostFacts | None = None
+        self._looked_s = 0.0
+        self._look_soon = False
+        self._gate = threading.Lock()
+        self._running: _Running | None = None
+
+    def ask_to_stop(self, *, interrupted: bool = False) -> None:
+        """Take no further job; asked twice, give the running one back."""
+        self._asked += 1
+        self._interrupted = self._interrupted or interrupted
+        self._stopping.set()
+        self._wake.set()
+
+    def run(self) -> int:
+        """Work until asked to stop; return the exit code."""
+        source = self._source()
+        lock = hold_folder(self.settings.state)
+        try:
+            self._begin()
+            enrolled = self._enrol_patiently()
+            if enrolled is None:
+                return INTERRUPTED if self._interrupted else 0
+            self._running = self._start(enrolled, source)
+            _wait(self._wake)
+            return self._end()
+        finally:
+            # The threads end by themselves; one may still wait for an answer, so the client is not closed under it.
+            self._ended.set()
+            self.board.changed.set()
+            _close(lock)
+
+    def enrol(self) -> Enrolled:
+        """Make this device known to the server, once.
+
+        Raises:
+            AssayError: if the server refuses or does not answer.
+        """
+        if self._facts is None:
+            self._begin()
+        return self._client.enroll(self._enrolment(), patience_s=0)
+
+    def status(self) -> dict[str, JsonValue]:
+        """What the agent does, for people."""
+        beat = self.board.beat()
+        running = self._running
+        return {
+            "server": self._client.url,
+            "agent": running.pulse.enrolled.agent if running else None,
+            "state": beat.state,
+            "note": beat.note,
+            "draining": self.board.draining,
+            "held": [{"job": held.job, "fence": held.fence} for held in beat.held],
+            "undelivered": [entry.job for entry in running.delivery.waiting()] if running else [],
+        }
+
+    # Beginning
+
+    def _begin(self) -> None:
+        from assay.hardware.machine import machine_id
+
+        self._identity = identity(self.settings.state, machine_id())
+        if self._identity.note:
+            _log.warning("%s", self._identity.note)
+        self._facts = self._look()
+        self._looked_s = self._clock.monotonic_s()
+        if self.settings.devices and not any(offered(self._facts, self.settings).devices.values()):
+            _log.warning("no runtime here can use %s", ", ".join(self.settings.devices))
+
+    def _enrol_patiently(self) -> Enrolled | None:
+        """Enrol as soon as the server is there; None if asked to stop before. A refusal is for the user to see."""
+        failures = 0
+        while not self._stopping.is_set():
+            try:
+                enrolled = self.enrol()
+            except AwayError as problem:
+                failures += 1
+                _log.warning("cannot enrol: %s; trying again", problem.problem.message)
+                self._stopping.wait(back_off_s(failures))
+            else:
+                _log.info("enrolled agent=%s action=%s server=%s", enrolled.agent, enrolled.action, self._client.url)
+                return enrolled
+        return None
+
+    def _enrolment(self) -> Enrolment:
+        if self._identity is None or self._facts is None:
+            raise AssayError("the agent has not looked at its machine yet")
+        profile = offered(self._facts, self.settings)
+        return Enrolment(
+            identity=self._identity.id,
+            name=profile.name,
+            profile=profile,
+            device=self._facts.device,
+            address=self.settings.address,
+            version=__version__,
+            slots=max(1, len(self.settings.devices)),
+        )
+
+    def _start(self, enrolled: Enrolled, source: Source) -> _Running:
+        settings = self.settings
+        spool = Spool(settings.state, min_free=settings.min_free)
+        progress = ProgressPost(self._client, lambda held: self.board.lost((held,)), self._ended)
+        delivery = Delivery(self._client, spool, self.board, progress, self._ended)
+        self._recover(spool, delivery, enrolled.agent)
+        pulse = Pulse(self._client, self.board, enrolled, self.enrol, self._ended, self._clock)
+        inputs = InputCache(settings.state / "inputs", self._client, settings.cache_bytes)
+        tools = Tools(self._executor, spool, self.board, progress, inputs, settings.allow,
+                      {"ASSAY_URL_POLICY": settings.url_policy}, self._clock)  # fmt: skip
+        devices = Devices()
+        slots = tuple(
+            Slot(device, server=self._client.url, agent=lambda: pulse.enrolled.agent, source=source, tools=tools,
+                 delivery=delivery, devices=devices, stopping=self._stopping, before=self._look_again,
+                 after=self._after)
+            for device in settings.devices or ("",)
+        )  # fmt: skip
+        progress.start()
+        delivery.start()
+        pulse.start()
+        for slot in slots:
+            slot.start()
+        return _Running(pulse, delivery, slots)
+
+    def _source(self) -> Source:
+        if self.settings.redis is None:
+            return ServerSource(self._client)
+        from assay.agent.queue import QueueSource
+
+        return QueueSource(self._client, self.settings.redis)
+
+    def _recover(self, spool: Spool, delivery: Delivery, agent: str) -> None:
+        """Pick up what an earlier agent left in the state folder."""
+        others = 0
+        for entry in spool.entries():
+            if entry.tag and (left := sweep(entry.tag)):
+                _log.warning("ended %d processes that an earlier agent left behind", left)
+            if entry.server != self._client.url:
+                others += 1
+            elif entry.agent != agent:
+                _log.warning("job=%s belongs to %s; put aside in %s", entry.job, entry.agent, spool.set_aside(entry))
+            else:
+                self._take_up(entry, delivery)
+        if others:
+            _log.warning("%d attempts for other servers are kept; start the agent for those to deliver them", others)
+
+    def _take_up(self, entry: Entry, delivery: Delivery) -> None:
+        if entry.result.is_file() or entry.release() is not None:
+            _log.info("found job=%s fence=%d, not yet delivered", entry.job, entry.fence)
+            delivery.put(entry)
+            return
+        reason = f"the agent was ended while it measured\n{last_lines(entry.log)}".strip()
+        delivery.give_back(entry, Release(entry.agent, reason, crashed=True))
+
+    # While it runs
+
+    def _after(self, ended: Ended) -> None:
+        if ended.code in ("device", "runtime"):
+            self._look_soon = True
+
+    def _look_again(self) -> None:
+        """See whether the machine still offers what it did: now and then, and never beside a measurement."""
+        due = self._look_soon or self._clock.monotonic_s() - self._looked_s > _LOOK_AGAIN_S
+        if not due or not self.board.is_idle() or not self._gate.acquire(blocking=False):
+            return
+        try:
+            self._look_soon, self._looked_s = False, self._clock.monotonic_s()
+            before, self._facts = self._facts, self._look()
+            if before is None or before.profile != self._facts.profile:
+                _log.info("what this machine offers has changed: enrolling again")
+                self.enrol()
+        finally:
+            self._gate.release()
+
+    # Ending
+
+    def _end(self) -> int:
+        """Let the running attempts end, or give them back; then deliver what can be delivered."""
+        asked = self._asked
+        if not self.board.is_idle():
+            _log.info("stopping: the running attempt may %s", "end" if self.settings.finish
+                      else f"go on for {self.settings.grace_s:.0f} s; ask again to give it back at once")  # fmt: skip
+        left_s = self.settings.grace_s
+        while not self.board.wait_idle(0.2):
+            left_s -= 0.2
+            if self._asked > max(asked, 1) or (left_s <= 0 and not self.settings.finish):
+                self.board.stop_all()
+                self.board.wait_idle(10.0)
+                break
+        cut = self._asked > 1
+        if not self.board.wait_clear(1.0 if cut else _LAST_DELIVERY_S):
+            _log.warning("what is not delivered stays in %s", self.settings.state)
+        return INTERRUPTED if cut and self._interrupted else 0
+
+
+def _wait(event: threading.Event) -> None:
+    """Wait so that signals get through; on Windows they do only between short waits."""
+    import sys
+
+    if sys.platform == "win32":
+        while not event.wait(0.5):
+            continue
+    else:
+        event.wait()
+
+
+def _close(handle: int) -> None:
+    import os
+
+    os.close(handle)

@@ -1,0 +1,241 @@
+"""One attempt at a job: fetch its files, have it measured, and say how it ended. Whatever happens is on disk."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from assay.agent.board import Board
+from assay.agent.host.files import FULL, write_whole
+from assay.agent.measuring.executor import Execution, Executor, last_lines
+from assay.agent.measuring.inputs import InputCache
+from assay.agent.measuring.refusal import failed_result
+from assay.agent.progress import ProgressPost
+from assay.agent.spool import Entry, Spool
+from assay.clock import SYSTEM_CLOCK, Clock
+from assay.documents import to_json
+from assay.errors import AssayError, Problem
+from assay.place.engines.fleet.client import AwayError
+from assay.place.engines.fleet.protocol import Progress
+from assay.place.engines.fleet.transport import back_off_s
+from assay.plan.job import Job, JobFile
+from assay.spec.target import CommandTarget
+
+_log = logging.getLogger("assay.agent")
+DISK_CODES = frozenset({"disk", "disk-full", "store", "samples", "cache"})
+
+Kind = Literal["result", "crashed", "given back", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an attempt ended."""
+
+    kind: Kind
+    reason: str = ""
+    code: str = ""
+    """Of the failure, where the attempt has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What every attempt of an agent works with."""
+
+    executor: Executor
+    spool: Spool
+    board: Board
+    progress: ProgressPost
+    inputs: InputCache
+    allow: frozenset[str] = frozenset()
+    environment: Mapping[str, str] | None = None
+    clock: Clock = SYSTEM_CLOCK
+
+
+class Attempt:
+    """One try at a job under one lease."""
+
+    def __init__(self, job: Job, entry: Entry, tools: Tools, environment: Mapping[str, str]) -> None:
+        self._job = job
+        self._entry = entry
+        self._tools = tools
+        self._environment = {**(tools.environment or {}), **environment}
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._why: Ended | None = None
+        self._execution: Execution | None = None
+        self._progress = Progress(entry.agent, runs=job.definition.measure.runs)
+        self._error: Problem | None = None
+
+    def stop(self, ended: Ended) -> None:
+        """End the attempt at once, from any thread; the first reason counts."""
+        with self._lock:
+            if self._why is None:
+                self._why = ended
+            self._stopped.set()
+            execution = self._execution
+        if execution is not None:
+            execution.kill()
+
+    def run(self) -> Ended:
+        """Measure, and say how it ended; nothing of it runs any more."""
+        if self._why is not None:
+            return self._why
+        try:
+            job = self._prepare()
+            return self._why or self._execute(job)
+        except OSError as problem:
+            return self._why or self._disk(problem)
+        except AssayError as problem:
+            return self._why or self._refuse(problem.problem)
+
+    def _prepare(self) -> Job:
+        """Refuse what is not allowed, fetch the job's files, and write the document that the executor reads."""
+        from assay.run.files import materialise
+
+        is_command = isinstance(self._job.definition.target, CommandTarget)
+        if is_command and "command" not in self._tools.allow:
+            raise AssayError("this agent runs no commands", code="not-allowed",
+                             try_="start the agent with --allow command, or choose another one")  # fmt: skip
+        work = self._entry.work
+        work.mkdir(parents=True, exist_ok=True)
+        self._tell("fetch")
+        job = materialise(self._job, work, lambda file, path: self._fetch(file, path, own=is_command))
+        job = replace(job, base=str(work))
+        write_whole(self._entry.document, to_json(job).encode())
+        return job
+
+    def _fetch(self, file: JobFile, path: Path, *, own: bool) -> None:
+        """Fetch a file; a server that is away is waited for, as long as nobody stops the attempt."""
+        failures = 0
+        while not self._stopped.is_set():
+            try:
+                self._tools.inputs.put(file, path, own=own)
+            except AwayError as problem:
+                failures += 1
+                _log.warning(
+                    "cannot fetch %s for job=%s: %s", file.sha256[:12], self._entry.job, problem.problem.message
+                )
+                self._stopped.wait(back_off_s(failures))
+            else:
+                return
+        raise AssayError("the attempt was stopped", code="stopped")
+
+    def _execute(self, job: Job) -> Ended:
+        entry, tools = self._entry, self._tools
+        with self._lock:
+            if self._why is not None:
+                return self._why
+            self._execution = tools.executor.start(entry, self._environment)
+        execution = self._execution
+        try:
+            for event in execution.events():
+                self._take(event)
+        except BaseException:
+            execution.kill()
+            raise
+        finally:
+            code = execution.wait()
+        _log.info("executor ended job=%s fence=%d code=%d", job.id, entry.fence, code)
+        return self._judge(code)
+
+    def _judge(self, code: int) -> Ended:
+        """What the executor left behind; a result that is whole counts even when the process was ended after it."""
+        if self._entry.result.is_file():
+            failure = _failure(self._entry.result)
+            if failure in DISK_CODES and (shortage := self._tools.spool.shortage()):
+                return Ended("given back", shortage, failure)
+            return Ended("result", code=failure)
+        if self._why is not None:
+            return self._why
+        if self._error is not None:
+            if self._error.code in DISK_CODES:
+                return Ended("given back", self._error.message, self._error.code)
+            return self._refuse(self._error)
+        reason = f"the measuring process ended without a result ({_in_words(code)})"
+        lines = last_lines(self._entry.log)
+        if "No space left on device" in lines or self._tools.spool.shortage():
+            return Ended("given back", self._tools.spool.shortage() or "the disk is full", "disk-full")
+        return Ended("crashed", f"{reason}\n{lines}".strip())
+
+    def _refuse(self, problem: Problem) -> Ended:
+        """Leave a failed result; where the disk is to blame, the job is another agent's."""
+        if problem.code in DISK_CODES:
+            return Ended("given back", problem.message, problem.code)
+        _log.warning("refused job=%s [%s] %s", self._entry.job, problem.code, problem.message)
+        try:
+            write_whole(self._entry.result, failed_result(self._job, problem, self._tools.clock))
+        except OSError as full:
+            return self._disk(full)
+        return Ended("result", problem.message, problem.code)
+
+    def _disk(self, problem: OSError) -> Ended:
+        code = "disk-full" if problem.errno in FULL else "disk"
+        return Ended("given back", f"the agent cannot write: {problem.strerror or problem}", code)
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        """Pass an event on as progress."""
+        kind = event.get("event")
+        now = self._progress
+        if kind == "run":
+            self._progress = replace(now, run=_int(event, "run"), runs=_int(event, "of"), phase="", share=0.0, note="")
+        elif kind == "phase":
+            self._progress = replace(now, phase=str(event.get("name", "")), share=0.0, note="")
+        elif kind == "progress":
+            share = event.get("share")
+            self._progress = replace(
+                now, share=float(share) if isinstance(share, int | float) else 0.0, note=str(event.get("note", ""))
+            )
+        elif kind == "error":
+            self._error = Problem(str(event.get("code", "failed")), str(event.get("text", "")),
+                                  str(event.get("at", "")), str(event.get("try", "")))  # fmt: skip
+        self._tell(log=_lines(event))
+
+    def _tell(self, phase: str = "", log: tuple[str, ...] = ()) -> None:
+        if phase:
+            self._progress = replace(self._progress, phase=phase)
+        self._tools.progress.note(self._entry.held, replace(self._progress, log=log))
+
+
+def _lines(event: Mapping[str, Any]) -> tuple[str, ...]:
+    """What an event has to say to a person."""
+    match event.get("event"):
+        case "log":
+            lines = event.get("lines")
+            return tuple(str(line) for line in lines) if isinstance(lines, list) else ()
+        case "note" | "error":
+            return (str(event.get("text", "")),)
+        case "run_done":
+            return (f"run {_int(event, 'run')}: {event.get('sentence', '')}",)
+    return ()
+
+
+def _int(event: Mapping[str, Any], name: str) -> int:
+    value = event.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def _failure(result: Path) -> str:
+    """The code of a result's failure, empty if it has none."""
+    import json
+
+    try:
+        error = json.loads(result.read_bytes()).get("error")
+        return str(error.get("code", "")) if isinstance(error, dict) else ""
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+def _in_words(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    import signal
+
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"killed by {name}, perhaps for lack of memory" if name == "SIGKILL" else f"killed by {name}"

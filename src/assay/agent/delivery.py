@@ -1,0 +1,148 @@
+"""Results and given-back leases on their way to the server: tried for ever, and kept until acknowledged."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+
+from assay.agent.board import Board
+from assay.agent.progress import ProgressPost
+from assay.agent.spool import Entry, Spool
+from assay.errors import AssayError
+from assay.place.engines.fleet.client import AwayError, FleetClient, RefusedError
+from assay.place.engines.fleet.protocol import Release
+from assay.place.engines.fleet.transport import back_off_s
+
+_log = logging.getLogger("assay.agent")
+# A server that misses samples which were just sent is broken in a way that patience does not mend.
+_MISSING_TRIES = 5
+_LOOK_UP_S = 60.0
+_NOT_NOW = (401, 403)  # a token may be mended; a result cannot be measured again for nothing
+
+
+@dataclass(slots=True)
+class _Parcel:
+    """Something on its way."""
+
+    entry: Entry
+    release: Release | None = None  # only where the disk had no room for it
+    tries: int = 0
+
+
+class Delivery:
+    """Delivers from a thread of its own, so that a server that is away holds nobody up."""
+
+    def __init__(
+        self, client: FleetClient, spool: Spool, board: Board, progress: ProgressPost, ended: threading.Event
+    ) -> None:
+        self._client = client
+        self._spool = spool
+        self._board = board
+        self._progress = progress
+        self._ended = ended
+        self._parcels: list[_Parcel] = []
+        self._lock = threading.Condition()
+        self._failures = 0
+
+    def start(self) -> None:
+        """Begin delivering."""
+        threading.Thread(target=self._run, name="delivery", daemon=True).start()
+
+    def put(self, entry: Entry, release: Release | None = None) -> None:
+        """Take an attempt that has ended: its result, or its release."""
+        self._board.delivering(entry.held)
+        with self._lock:
+            self._parcels.append(_Parcel(entry, release))
+            self._lock.notify_all()
+
+    def give_back(self, entry: Entry, release: Release) -> None:
+        """Give a lease back, also across a crash of the agent where the disk has room to say so."""
+        kept = self._spool.give_back(entry, release)
+        self.put(entry, None if kept else release)
+
+    def waiting(self) -> list[Entry]:
+        """What is on its way."""
+        with self._lock:
+            return [parcel.entry for parcel in self._parcels]
+
+    def wait_tried(self, entry: Entry, timeout_s: float) -> None:
+        """Wait until an attempt is delivered, or the server turns out to be away."""
+        with self._lock:
+            self._lock.wait_for(lambda: self._failures > 0 or not self._has(entry), timeout_s)
+
+    def _has(self, entry: Entry) -> bool:
+        return any(parcel.entry == entry for parcel in self._parcels)
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            with self._lock:
+                if not self._lock.wait_for(lambda: bool(self._parcels), _LOOK_UP_S):
+                    continue
+                parcel = self._parcels[0]
+            delivered = self._try(parcel)
+            with self._lock:
+                if delivered:
+                    self._failures = 0
+                    self._parcels.remove(parcel)
+                else:
+                    self._failures += 1
+                    self._parcels.append(self._parcels.pop(0))  # one that sticks must not hold up the others
+                self._lock.notify_all()
+                wait_s = 0.0 if delivered else back_off_s(self._failures)
+            if wait_s:
+                self._ended.wait(wait_s)
+
+    def _try(self, parcel: _Parcel) -> bool:
+        """Deliver once; True when nothing is left to do."""
+        entry = parcel.entry
+        try:
+            self._hand_over(parcel)
+        except AwayError as problem:
+            _log.warning("cannot deliver job=%s fence=%d: %s; kept and tried again", entry.job, entry.fence,
+                         problem.problem.message)  # fmt: skip
+            return False
+        except RefusedError as problem:
+            if not self._is_final(parcel, problem):
+                return False
+        except Exception as problem:  # an unreadable file, an answer we do not understand, a defect of ours
+            parcel.tries += 1
+            if entry.folder.exists():
+                _log.error("cannot deliver job=%s fence=%d: %s; kept and tried again", entry.job, entry.fence, problem)
+                return False
+            _log.error("job=%s fence=%d is gone from the disk: %s", entry.job, entry.fence, problem)
+        self._board.done(entry.held)
+        return True
+
+    def _hand_over(self, parcel: _Parcel) -> None:
+        entry = parcel.entry
+        self._progress.finish(entry.held)
+        release = parcel.release or entry.release()
+        if release is not None:
+            self._client.release(entry.job, entry.fence, release)
+            _log.info("released job=%s fence=%d crashed=%s reason=%r", entry.job, entry.fence, release.crashed,
+                      release.reason.partition("\n")[0])  # fmt: skip
+        else:
+            for sample in entry.samples():
+                self._client.upload(sample, sample.stem, patience_s=0)
+            answer = self._client.deliver(entry.job, entry.fence, entry.agent, entry.result)
+            _log.info("delivered job=%s fence=%d answer=%s", entry.job, entry.fence, answer.delivery)
+        self._spool.forget(entry)
+
+    def _is_final(self, parcel: _Parcel, problem: RefusedError) -> bool:
+        """Whether a result will never be taken; then it is put aside and the lease given back."""
+        entry, said = parcel.entry, problem.problem
+        parcel.tries += 1
+        _log.warning("refused job=%s fence=%d [%s] %s", entry.job, entry.fence, said.code, said.message)
+        if problem.status in _NOT_NOW or said.code == f"http-{problem.status}":
+            return False  # not the server's own word: something stands between us, or the token must be mended
+        if said.code == "missing-artefact" and parcel.tries < _MISSING_TRIES:
+            return False
+        _log.error("the server will not take job=%s fence=%d; kept in %s", entry.job, entry.fence,
+                   self._spool.set_aside(entry))  # fmt: skip
+        reason = f"the server refused the result: {said.message}"
+        try:
+            self._client.release(entry.job, entry.fence, Release(entry.agent, reason, crashed=True))
+        except AssayError as away:
+            _log.warning("cannot release job=%s: %s", entry.job, away.problem.message)
+        return True

@@ -1,0 +1,174 @@
+"""Whether this machine can work as an agent, and whether its server can be reached: each by doing it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+from assay.agent.host.files import free_bytes, write_whole
+from assay.agent.settings import RedisPlace
+from assay.clock import SYSTEM_CLOCK
+from assay.errors import AssayError
+from assay.place.engines.fleet.client import FleetClient, RefusedError
+from assay.units import show_bytes
+
+_MEASURE_S = 120.0
+_JOB = """{"benchmark": "proof", "digest": "proof", "index": 0, "definition":
+ {"target": {"command": [%s, "-c", "print(1)"]}, "measure": {"runs": 1}}}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was tried."""
+
+    name: str
+    ok: bool
+    detail: str
+    needed: bool = True
+    try_: str = ""
+
+
+def validate(state: Path, min_free: int, *, commands: bool) -> Iterable[Finding]:
+    """Try everything that an agent needs, one thing after the other."""
+    yield Finding("python", sys.version_info >= (3, 11), sys.version.split()[0], try_="install Python 3.11 or newer")
+    for name, proof in _PROOFS.items():
+        yield _tried(name, proof, try_="pip install --force-reinstall assay")
+    yield _tried("state folder", lambda: _state(state, min_free), try_="name another folder with --state")
+    yield _tried("measuring", _measured, try_="run the command by hand to see what it says")
+    yield _tried("onnxruntime", _onnxruntime, needed=not commands, try_="pip install 'assay[onnx]'")
+    yield _tried("redis", _redis_package, needed=False, try_="pip install 'assay[redis]', only for --redis-host")
+
+
+def reach(client: FleetClient, redis: RedisPlace | None) -> Iterable[Finding]:
+    """Try to reach a server, and the queue if it is to be used directly."""
+    try:
+        began_s = time.monotonic()
+        response = client.send("GET", "/health", expect=(503,))
+        passed_ms = (time.monotonic() - began_s) * 1e3
+    except AssayError as problem:
+        yield Finding("server", False, problem.problem.message, try_=problem.problem.try_)
+        return
+    yield Finding("server", response.status_code == 200, f"{client.url} answers {response.status_code}")
+    yield Finding("round trip", True, f"{passed_ms:.1f} ms")
+    yield _clock(response.headers.get("date", ""))
+    yield _token(client)
+    if redis is not None:
+        yield _tried("redis", lambda: _ping(redis), try_="check --redis-host, --redis-port and the password")
+
+
+def _tried(name: str, proof: Callable[[], str], *, needed: bool = True, try_: str = "") -> Finding:
+    try:
+        return Finding(name, True, proof(), needed)
+    except AssayError as problem:
+        return Finding(name, False, problem.problem.message, needed, problem.problem.try_ or try_)
+    except Exception as problem:
+        return Finding(name, False, f"{type(problem).__name__}: {problem}", needed, try_)
+
+
+def _clock(date: str) -> Finding:
+    try:
+        offset_s = (parsedate_to_datetime(date) - SYSTEM_CLOCK.utc()).total_seconds()
+    except (ValueError, TypeError):
+        return Finding("clock", True, "the server tells no time", needed=False)
+    # The header counts whole seconds.
+    off = abs(offset_s) > 2
+    return Finding("clock", not off, f"the server's differs by {offset_s:+.0f} s (known to 1 s)", needed=False,
+                   try_="leases do not depend on it; let the system set its clock so that dates agree")  # fmt: skip
+
+
+def _token(client: FleetClient) -> Finding:
+    """A question that changes nothing and needs the right to take jobs."""
+    try:
+        client.has("0" * 64)
+    except RefusedError as problem:
+        return Finding("token", False, problem.problem.message, try_=problem.problem.try_)
+    except AssayError as problem:
+        return Finding("token", False, problem.problem.message)
+    return Finding("token", True, "accepted")
+
+
+def _ping(place: RedisPlace) -> str:
+    from assay.place.redis_broker import RedisBroker
+
+    broker = RedisBroker(place.url)
+    try:
+        began_s = time.monotonic()
+        broker.sizes()
+        return f"{place.host}:{place.port} answers in {(time.monotonic() - began_s) * 1e3:.1f} ms"
+    finally:
+        broker.close()
+
+
+def _state(folder: Path, min_free: int) -> str:
+    write_whole(folder / ".proof", b"proof")
+    (folder / ".proof").unlink()
+    free = free_bytes(folder)
+    if free < min_free:
+        raise OSError(f"{show_bytes(free)} free, {show_bytes(min_free)} are to be kept free")
+    return f"{folder}, {show_bytes(free)} free"
+
+
+def _measured() -> str:
+    """Measure the smallest command from a job document to a result document, as every job is measured."""
+    import json
+
+    with tempfile.TemporaryDirectory(prefix="assay-proof-") as name:
+        folder = Path(name)
+        (folder / "job.json").write_text(_JOB % json.dumps(sys.executable), encoding="utf-8")
+        command = [sys.executable, "-m", "assay", "exec", str(folder / "job.json"), "--out", str(folder / "out"), "-q"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_MEASURE_S, check=False)
+        if done.returncode != 0:
+            raise OSError(f"assay exec ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+    return "a job document became a result document"
+
+
+def _onnxruntime() -> str:
+    from assay.errors import MeasureError
+    from assay.run.targets.onnx.devices import available_devices
+
+    found = available_devices()
+    if not found:
+        raise MeasureError("ONNX Runtime cannot be used here", code="runtime", try_="pip install 'assay[onnx]'")
+    return ", ".join(f"{device} ({provider})" for device, provider in found.items())
+
+
+def _redis_package() -> str:
+    import redis
+
+    return f"redis {redis.__version__}"
+
+
+def _psutil() -> str:
+    import psutil
+
+    return f"reads memory: {show_bytes(psutil.Process().memory_info().rss)} used here"
+
+
+def _pydantic() -> str:
+    from assay.documents import from_json, to_json
+    from assay.place.engines.fleet.protocol import Heartbeat
+
+    beat = from_json(Heartbeat, to_json(Heartbeat("active")), source="proof")
+    return f"reads and writes messages: {beat.state}"
+
+
+def _httpx() -> str:
+    import httpx
+
+    with httpx.Client(verify=False) as client:  # noqa: S501  (nothing is sent)
+        return f"httpx {httpx.__version__}, {'open' if not client.is_closed else 'closed'}"
+
+
+def _numpy() -> str:
+    import numpy as np
+
+    return f"numpy {np.__version__} adds up: {int(np.arange(10).sum())}"
+
+
+_PROOFS = {"psutil": _psutil, "pydantic": _pydantic, "httpx": _httpx, "numpy": _numpy}

@@ -1,0 +1,153 @@
+"""The agent as a part of its machine: service files for systemd and launchd, and what to say on Windows."""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assay.agent.host.files import write_whole
+from assay.errors import UsageError
+
+NAME = "assay-agent"
+LABEL = "dev.assay.agent"
+# Above the agent's own grace, so that a running attempt is given back before the system loses patience.
+_STOP_S = 90
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service file: its place, its text, and what to type afterwards."""
+
+    path: Path | None
+    """None where the system has no such file."""
+    text: str
+    then: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the service is to run."""
+
+    arguments: tuple[str, ...]
+    """Of `assay agent start`."""
+    user: bool = False
+    """Only for this user, without asking the administrator."""
+    run_as: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def command(self) -> list[str]:
+        """The whole command."""
+        return [sys.executable, "-m", "assay", "agent", "start", *self.arguments]
+
+
+def service(wish: Wish, platform: str = sys.platform) -> Service:
+    """The service file of a platform."""
+    if platform == "win32":
+        return _windows(wish)
+    return _launchd(wish) if platform == "darwin" else _systemd(wish)
+
+
+def install(wanted: Service, *, force: bool = False) -> Path:
+    """Write a service file; one that is there and differs stays, unless forced.
+
+    Raises:
+        UsageError: if it is there, or cannot be written.
+    """
+    path = wanted.path
+    if path is None:
+        raise UsageError("this system has no service files", code="service", try_="; ".join(wanted.then))
+    try:
+        if path.exists() and path.read_text(encoding="utf-8") != wanted.text and not force:
+            raise UsageError("there is another service file", code="service-exists", at=str(path),
+                             try_="look at it, then use --force to overwrite it")  # fmt: skip
+        write_whole(path, wanted.text.encode(), mode=0o644)
+    except OSError as problem:
+        raise UsageError(f"the service file cannot be written: {problem.strerror}", code="service", at=str(path),
+                         try_="use --user, or run it as administrator") from None  # fmt: skip
+    return path
+
+
+def _systemd(wish: Wish) -> Service:
+    lines = [
+        "[Unit]",
+        "Description=assay agent: takes benchmark jobs from a server",
+        "Wants=network-online.target",
+        "After=network-online.target",
+        "",
+        "[Service]",
+        f"ExecStart={_words(wish.command)}",
+        *(f"Environment={_word(f'{name}={value}')}" for name, value in wish.environment.items()),
+        *([] if wish.user else [f"User={wish.run_as or _own_name()}", f"StateDirectory={NAME}"]),
+        *([] if wish.user else [f"Environment=ASSAY_AGENT_STATE=%S/{NAME}"]),
+        "Restart=always",
+        "RestartSec=5",
+        f"TimeoutStopSec={_STOP_S}",
+        "KillMode=mixed",
+        "NoNewPrivileges=yes",
+        "",
+        "[Install]",
+        f"WantedBy={'default.target' if wish.user else 'multi-user.target'}",
+        "",
+    ]
+    where = Path.home() / ".config/systemd/user" if wish.user else Path("/etc/systemd/system")
+    control = "systemctl --user" if wish.user else "sudo systemctl"
+    then = (f"{control} daemon-reload", f"{control} enable --now {NAME}")
+    return Service(where / f"{NAME}.service", "\n".join(lines), then)
+
+
+def _launchd(wish: Wish) -> Service:
+    logs = Path.home() / "Library/Logs" if wish.user else Path("/var/log")
+    document: dict[str, object] = {
+        "Label": LABEL,
+        "ProgramArguments": wish.command,
+        "RunAtLoad": True,
+        "KeepAlive": True,
+        "ThrottleInterval": 5,
+        "ExitTimeOut": _STOP_S,
+        "ProcessType": "Interactive",  # background work is slowed down, and with it what is measured
+        "StandardErrorPath": str(logs / f"{NAME}.log"),
+        "StandardOutPath": str(logs / f"{NAME}.log"),
+    }
+    if wish.environment:
+        document["EnvironmentVariables"] = dict(wish.environment)
+    if not wish.user:
+        document["UserName"] = wish.run_as or _own_name()
+    folder = Path.home() / "Library/LaunchAgents" if wish.user else Path("/Library/LaunchDaemons")
+    path = folder / f"{LABEL}.plist"
+    domain = "gui/$(id -u)" if wish.user else "system"
+    then = (f"{'' if wish.user else 'sudo '}launchctl bootstrap {domain} {shlex.quote(str(path))}",)
+    return Service(path, plistlib.dumps(document).decode(), then)
+
+
+def _windows(wish: Wish) -> Service:
+    command = subprocess.list2cmdline(wish.command)
+    quoted = command.replace('"', '\\"')
+    task = f'schtasks /Create /TN {NAME} /SC ONLOGON /RL LIMITED /TR "{quoted}"'
+    boot = f'schtasks /Create /TN {NAME} /SC ONSTART /RU {wish.run_as or "%USERNAME%"} /RP * /TR "{quoted}"'
+    return Service(None, "", (task if wish.user else boot, f"schtasks /Run /TN {NAME}"))
+
+
+def _own_name() -> str:
+    """Who runs the agent: not the administrator who installs it for somebody."""
+    import getpass
+
+    return os.environ.get("SUDO_USER") or getpass.getuser()
+
+
+def _words(command: Sequence[str]) -> str:
+    return " ".join(_word(word) for word in command)
+
+
+def _word(word: str) -> str:
+    """One word as systemd reads it, with nothing replaced."""
+    if any(ord(character) < 32 for character in word):
+        raise UsageError(f"{word!r} cannot be written into a service file", code="service")
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"' if escaped != word or " " in word or "'" in word or not word else word

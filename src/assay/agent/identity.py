@@ -1,0 +1,109 @@
+"""Who an agent is: a random name made once, kept in its state folder and bound to its machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.agent.host.files import try_lock, write_whole
+from assay.errors import UsageError
+
+STATE_VARIABLE = "ASSAY_AGENT_STATE"
+_FILE = "identity.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a device calls itself for ever."""
+
+    id: str
+    machine: str
+    note: str = ""
+    """Said once, when something about it changed."""
+
+
+def state_folder(given: Path | None = None) -> Path:
+    """Where an agent keeps what must survive it: the folder given, the environment's, or the user's own."""
+    if given is not None:
+        return given.expanduser().absolute()
+    if named := os.environ.get(STATE_VARIABLE):
+        return Path(named).expanduser().absolute()
+    from platformdirs import user_state_dir
+
+    return Path(user_state_dir("assay", appauthor=False)) / "agent"
+
+
+def hold_folder(folder: Path) -> int:
+    """Make a state folder ours alone for as long as this process lives.
+
+    Raises:
+        UsageError: if another agent uses it, or it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = try_lock(folder / "lock")
+    except OSError as problem:
+        raise UsageError(f"the state folder cannot be used: {problem.strerror}", code="state", at=str(folder),
+                         try_="name another folder with --state") from None  # fmt: skip
+    if handle is None:
+        raise UsageError("another agent uses this state folder", code="state-in-use", at=str(folder),
+                         try_="stop the other one, or give this one its own folder with --state")  # fmt: skip
+    return handle
+
+
+def identity(folder: Path, machine: str) -> Identity:
+    """The identity kept in a folder, made on first use.
+
+    A folder that was copied with a disk image names the machine it came from; there it stays, and this machine
+    gets an identity of its own.
+    """
+    path = folder / _FILE
+    known = _read(path)
+    if known is not None and known.machine == machine:
+        return known
+    if known is not None:
+        write_whole(path, _document(made := _make(machine)))
+        return Identity(
+            made.id, made.machine, "the state folder comes from another machine; this one got a new identity"
+        )
+    return _create(path, machine)
+
+
+def _create(path: Path, machine: str) -> Identity:
+    """Make the file, or take the one of whoever made it at the same moment."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    made = _make(machine)
+    fresh = path.with_name(f".{made.id}")
+    write_whole(fresh, _document(made))
+    try:
+        os.link(fresh, path)  # fails where the file is there, unlike a rename; and it is whole from the start
+    except FileExistsError:
+        found = _read(path)
+        if found is not None:
+            return found
+        fresh.replace(path)  # it is there and cannot be read: damaged
+        return Identity(made.id, made.machine, "the identity file was damaged; a new identity was made")
+    except OSError:  # a file system without links
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return made
+
+
+def _make(machine: str) -> Identity:
+    return Identity(secrets.token_hex(16), machine)
+
+
+def _document(made: Identity) -> bytes:
+    return json.dumps({"id": made.id, "machine": made.machine}, indent=2).encode()
+
+
+def _read(path: Path) -> Identity | None:
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        return Identity(str(held["id"]), str(held["machine"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,285 @@
+"""An agent that waits to be called: a server that knows its address asks what it is, and has it work for it."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from assay.agent.agent import Agent
+from assay.agent.host.files import write_whole
+from assay.agent.host.profile import HostFacts, look, offered
+from assay.agent.identity import identity
+from assay.agent.settings import AgentSettings
+from assay.agent.spool import Spool
+from assay.documents import to_plain
+from assay.errors import AssayError, UsageError
+from assay.place.engines.fleet.transport import is_loopback, server_url
+
+_log = logging.getLogger("assay.agent")
+_MAX_BODY = 64 * 1024
+_MOST_RESULTS = 20
+_SERVER_FILE = "server.json"
+
+MakeAgent = Callable[[str, str | None], Agent]
+
+
+class Answer(Exception):  # noqa: N818  (an answer, not an error)
+    """What is answered to a request."""
+
+    def __init__(self, status: int, document: Any) -> None:  # noqa: ANN401  (JSON)
+        super().__init__(status)
+        self.status = status
+        self.document = document
+
+
+class Post:
+    """The device's side of server-initiated enrolment: which server it works for, kept across restarts."""
+
+    def __init__(self, settings: AgentSettings, facts: Callable[[], HostFacts], make: MakeAgent) -> None:
+        self._settings = settings
+        self._facts = facts
+        self._make = make
+        self._lock = threading.Lock()
+        self._agent: Agent | None = None
+        self._thread: threading.Thread | None = None
+        self._trouble = ""
+
+    def resume(self) -> None:
+        """Work again for the server of last time, if there was one."""
+        try:
+            known = json.loads((self._settings.state / _SERVER_FILE).read_text(encoding="utf-8"))
+            server, token = str(known["server"]), known.get("token")
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        with self._lock:
+            self._work_for(self._make(server, token))
+
+    def info(self) -> dict[str, Any]:
+        """What this device is: an enrolment, and what people want to know."""
+        from assay import __version__
+        from assay.hardware.machine import machine_id
+
+        facts = self._facts()
+        profile = offered(facts, self._settings)
+        return {
+            "identity": identity(self._settings.state, machine_id()).id,
+            "name": profile.name,
+            "profile": to_plain(profile),
+            "device": dict(facts.device),
+            "address": self._settings.address,
+            "version": __version__,
+            "slots": max(1, len(self._settings.devices)),
+            "platform": facts.platform,
+            "capabilities": list(facts.capabilities),
+        }
+
+    def status(self) -> dict[str, Any]:
+        """What it does now."""
+        agent = self._agent
+        if agent is None:
+            return {"server": None, "state": "faulty" if self._trouble else "active", "note": self._trouble, "held": []}
+        return agent.status()
+
+    def results(self) -> dict[str, Any]:
+        """Results that no server has acknowledged yet."""
+        entries = [entry for entry in Spool(self._settings.state).entries() if entry.result.is_file()]
+        return {
+            "items": [
+                {"server": entry.server, "job": entry.job, "fence": entry.fence, "result": _document(entry.result)}
+                for entry in entries[:_MOST_RESULTS]
+            ],
+            "total": len(entries),
+        }
+
+    def enrol(self, server: str, token: str | None) -> dict[str, Any]:
+        """Work for a server from now on.
+
+        Raises:
+            AssayError: if it works for another, or the server refuses or does not answer.
+        """
+        address = server_url(server)
+        with self._lock:
+            working = self._agent
+            if working is not None and server_url(working.settings.server) != address:
+                raise UsageError(f"this agent works for {working.settings.server}", code="taken",
+                                 try_="stop it, and remove server.json from its state folder")  # fmt: skip
+            agent = self._make(address, token)
+            enrolled = agent.enrol()
+            document = json.dumps({"server": address, "token": token}).encode()
+            write_whole(self._settings.state / _SERVER_FILE, document, mode=0o600)
+            if working is None:
+                self._work_for(agent)
+        return dict(to_plain(enrolled))
+
+    def stop(self) -> None:
+        """Ask the agent to stop; a second time, at once."""
+        if self._agent is not None:
+            self._agent.ask_to_stop()
+
+    def wait(self) -> None:
+        """Wait until the agent has ended, if there is one."""
+        thread = self._thread
+        while thread is not None and thread.is_alive():
+            thread.join(0.5)  # signals get through in between
+
+    def _work_for(self, agent: Agent) -> None:
+        self._agent, self._trouble = agent, ""
+        self._thread = threading.Thread(target=self._run, args=(agent,), name="agent")
+        self._thread.start()
+
+    def _run(self, agent: Agent) -> None:
+        try:
+            agent.run()
+        except AssayError as problem:
+            _log.error("%s", problem)
+            self._trouble = problem.problem.message
+        finally:
+            self._agent = None
+
+
+def listen(post: Post, host: str, port: int, token: str | None) -> ThreadingHTTPServer:
+    """Open the port; requests are served once `serve_forever` is called."""
+    handler = type("Requests", (_Requests,), {"post": post, "token": token})
+    try:
+        return ThreadingHTTPServer((host, port), handler)
+    except OSError as problem:
+        raise UsageError(f"cannot listen: {problem.strerror}", code="listen", at=f"{host}:{port}",
+                         try_="name another address with --listen") from None  # fmt: skip
+
+
+def work_on_call(
+    settings: AgentSettings,
+    host: str,
+    port: int,
+    token: str | None,
+    on_signals: Callable[[Callable[[bool], None]], None],
+) -> None:
+    """Listen, and work for whichever server calls, until asked to stop."""
+    from dataclasses import replace
+
+    facts = _Once(look)
+    post = Post(settings, facts, lambda server, secret: Agent(replace(settings, server=server, token=secret)))
+    server = listen(post, host, port, token)
+    done = threading.Event()
+
+    def ask(interrupted: bool) -> None:  # noqa: ARG001  (either way the same)
+        done.set()
+        post.stop()
+
+    on_signals(ask)
+    threading.Thread(target=facts.prepare, name="look", daemon=True).start()  # so that the first caller need not wait
+    threading.Thread(target=server.serve_forever, name="listen", daemon=True).start()
+    _log.info("listening at %s:%d", host, server.server_address[1])
+    post.resume()
+    while not done.wait(0.5 if sys.platform == "win32" else None):
+        continue
+    server.shutdown()
+    post.wait()
+
+
+class _Once:
+    """Looks at the machine on first use, and keeps what it saw."""
+
+    def __init__(self, look: Callable[[], HostFacts]) -> None:
+        self._look = look
+        self._seen: HostFacts | None = None
+        self._lock = threading.Lock()
+
+    def prepare(self) -> None:
+        """Look now; whoever asks later is told what went wrong."""
+        with suppress(AssayError):
+            self()
+
+    def __call__(self) -> HostFacts:
+        with self._lock:
+            if self._seen is None:
+                self._seen = self._look()
+            return self._seen
+
+
+class _Requests(BaseHTTPRequestHandler):
+    """Four requests, answered in JSON."""
+
+    post: Post
+    token: str | None
+    timeout = 15
+    server_version = "assay-agent"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        """Tell something."""
+        self._serve({"/info": self.post.info, "/status": self.post.status, "/results": self.post.results})
+
+    def do_POST(self) -> None:
+        """Do something."""
+        self._serve({"/enrol": self._enrol})
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401  (http.server's signature)
+        """Log as everything else is logged."""
+        _log.debug("asked: " + format, *args)
+
+    def _serve(self, routes: dict[str, Callable[[], dict[str, Any]]]) -> None:
+        try:
+            self._check()
+            work = routes.get(self.path.partition("?")[0])
+            raise Answer(200, work()) if work else Answer(404, _problem("not-found", "there is nothing here"))
+        except Answer as answer:
+            self._send(answer)
+        except AssayError as error:
+            said = error.problem
+            self._send(
+                Answer(409 if isinstance(error, UsageError) else 502, _problem(said.code, said.message, said.try_))
+            )
+
+    def _check(self) -> None:
+        """Let in only whoever knows the token; without one, only what cannot come from a page in a browser."""
+        if self.token is not None:
+            given = self.headers.get("authorization", "").removeprefix("Bearer ").strip()
+            if not hmac.compare_digest(given.encode(), self.token.encode()):
+                raise Answer(401, _problem("unauthorised", "this agent asks for its token"))
+        elif not is_loopback(f"http://{self.headers.get('host', '')}"):
+            raise Answer(403, _problem("host", "ask for this agent by a loopback address"))
+
+    def _enrol(self) -> dict[str, Any]:
+        if self.headers.get_content_type() != "application/json":
+            raise Answer(415, _problem("content-type", "send application/json"))
+        length = int(self.headers.get("content-length") or 0)
+        if length > _MAX_BODY:
+            raise Answer(413, _problem("too-large", f"more than {_MAX_BODY} bytes"))
+        try:
+            wanted = json.loads(self.rfile.read(length))
+            server, token = wanted["server"], wanted.get("token")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise Answer(422, _problem("document", 'send {"server": URL, "token": …}')) from None
+        return self.post.enrol(str(server), str(token) if token else None)
+
+    def _send(self, answer: Answer) -> None:
+        content = json.dumps(answer.document).encode()
+        kind = "application/json" if answer.status < 400 else "application/problem+json"
+        try:
+            self.send_response(answer.status)
+            self.send_header("content-type", kind)
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+        except OSError:
+            return  # whoever asked has gone
+
+
+def _problem(code: str, detail: str, try_: str = "") -> dict[str, str]:
+    return {"code": code, "detail": detail, "try": try_}
+
+
+def _document(path: Path) -> Any:  # noqa: ANN401  (JSON)
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None

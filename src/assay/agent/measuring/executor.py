@@ -1,0 +1,114 @@
+"""What measures a job for an agent: a process of its own, whose words are read as they come."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from assay.agent.spool import Entry
+from assay.run.processes import TAG_VARIABLE, kill_tree
+
+# An agent's own secrets; a job could ask for them by name and send them anywhere.
+SECRET_VARIABLES = ("ASSAY_TOKEN", "ASSAY_TOKEN_FILE", "ASSAY_AGENT_TOKEN")
+_TAIL_BYTES = 16384
+_MAX_LINE = 1 << 20
+
+
+class Execution(Protocol):
+    """A job that is being measured."""
+
+    def events(self) -> Iterator[Mapping[str, Any]]:
+        """What it says about itself, until it ends."""
+        ...
+
+    def kill(self) -> None:
+        """End it at once, with everything that it started; harmless when it has ended."""
+        ...
+
+    def wait(self) -> int:
+        """Its exit code, once it has ended; negative for a signal."""
+        ...
+
+
+class Executor(Protocol):
+    """Starts measurements."""
+
+    def start(self, entry: Entry, environment: Mapping[str, str]) -> Execution:
+        """Measure the job document of an attempt."""
+        ...
+
+
+class ProcessExecutor:
+    """Starts `assay exec` on a leash, in a session of its own."""
+
+    def __init__(self, hidden: tuple[str, ...] = ()) -> None:
+        """Which further variables of the agent's environment a job must not see."""
+        self._hidden = {*SECRET_VARIABLES, *hidden}
+
+    def start(self, entry: Entry, environment: Mapping[str, str]) -> Execution:
+        """Start a process that measures the job document of an attempt."""
+        inherited = {name: value for name, value in os.environ.items() if name not in self._hidden}
+        command = [sys.executable, "-m", "assay.agent.measuring.leash", "exec", str(entry.document)]
+        with entry.log.open("wb") as errors:
+            process = subprocess.Popen(
+                [*command, "--out", str(entry.out), "--events"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**inherited, **environment, TAG_VARIABLE: entry.tag},
+                **_apart(),
+            )
+        return _Process(process, entry.tag)
+
+
+class _Process:
+    """A measuring process."""
+
+    def __init__(self, process: subprocess.Popen[bytes], tag: str) -> None:
+        self._process = process
+        self._tag = tag
+
+    def events(self) -> Iterator[Mapping[str, Any]]:
+        """What it says about itself, line by line; what is no event is left out."""
+        stdout = self._process.stdout
+        while stdout is not None and (line := stdout.readline(_MAX_LINE)):
+            with suppress(ValueError):
+                event = json.loads(line)
+                if isinstance(event, dict):
+                    yield event
+
+    def kill(self) -> None:
+        """End it and its whole tree."""
+        if self._process.poll() is None:
+            kill_tree(self._process.pid, self._tag)
+
+    def wait(self) -> int:
+        """Its exit code; the leash is let go only once it has ended."""
+        code = self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        return code
+
+
+def _apart() -> dict[str, Any]:
+    """A signal to the agent's terminal is the agent's alone."""
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    return {"start_new_session": True}
+
+
+def last_lines(log: Path, lines: int = 20) -> str:
+    """The end of a log."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            return "\n".join(file.read().decode("utf-8", "replace").splitlines()[-lines:])
+    except OSError:
+        return ""

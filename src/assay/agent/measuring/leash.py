@@ -1,0 +1,40 @@
+"""The command line on a leash: it ends at once when the agent that started it is gone.
+
+Started as `python -m assay.agent.measuring.leash exec JOB.json …` by the agent, which holds the other end of its
+standard input; never by a user. Without it, an agent that is killed would leave a measurement behind that nobody
+wants, and that disturbs the next one. The processes of the run hang on lines of their own and follow.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import threading
+
+
+def main() -> None:
+    """Run the command line until it ends or the leash is cut."""
+    leash = os.dup(0)
+    os.set_inheritable(leash, False)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    threading.Thread(target=_watch, args=(leash,), daemon=True).start()
+    sys.argv[0] = "assay"
+    runpy.run_module("assay", run_name="__main__")
+
+
+def _watch(leash: int) -> None:
+    # Blocks in the kernel until the agent is gone: no wake-up disturbs the measurement.
+    try:
+        while os.read(leash, 1):
+            continue
+    except OSError:
+        return
+    # Not a step further: a result written now would blame the job for the agent's end.
+    os._exit(137)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""Slots: one loop each that asks for a job, has it measured, and hands over what came of it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from assay.agent.attempt import DISK_CODES, Attempt, Ended, Tools
+from assay.agent.delivery import Delivery
+from assay.agent.spool import Entry
+from assay.errors import AssayError
+from assay.place.engines.fleet.client import FleetClient
+from assay.place.engines.fleet.protocol import LeaseGiven, LeaseRequest, Release
+from assay.place.engines.fleet.transport import back_off_s
+from assay.plan.job import Job
+from assay.spec.devices import split_index
+from assay.spec.target import ModelTarget
+
+_log = logging.getLogger("assay.agent")
+POLL_S = 30.0
+_ROOM_CHECK_S = 5.0
+_LONGEST_WAIT_S = 10.0
+# Sending samples while the next job is measured would disturb it; a server that is slow for longer must not hold us up.
+_DELIVER_FIRST_S = 60.0
+_INDEXED = ("cuda", "tensorrt")
+_STOPPED = {"lost": "the lease was lost", "given back": "the agent was asked to stop"}
+
+
+class Source(Protocol):
+    """Where jobs come from."""
+
+    def next(self, agent: str, device: str, wait_s: float, stopping: threading.Event) -> LeaseGiven | None:
+        """A lease, or None when there was no job in the time given."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSource:
+    """Jobs that the server gives out itself."""
+
+    client: FleetClient
+
+    def next(self, agent: str, device: str, wait_s: float, stopping: threading.Event) -> LeaseGiven | None:  # noqa: ARG002
+        """Ask the server, which holds the request until it has a job."""
+        return self.client.lease(agent, LeaseRequest(wait_s=wait_s, device=device))
+
+
+@dataclass(slots=True)
+class Devices:
+    """The numbered devices of this machine: one measurement on each at a time."""
+
+    locks: dict[int, threading.Lock] = field(default_factory=dict)
+    guard: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def hold(self, index: int | None) -> Iterator[None]:
+        """Wait for a device and keep it."""
+        if index is None:
+            yield
+            return
+        with self.guard:
+            lock = self.locks.setdefault(index, threading.Lock())
+        with lock:
+            yield
+
+
+class Slot:
+    """One measurement at a time, on one device or on the whole machine."""
+
+    def __init__(
+        self,
+        device: str,
+        *,
+        server: str,
+        agent: Callable[[], str],
+        source: Source,
+        tools: Tools,
+        delivery: Delivery,
+        devices: Devices,
+        stopping: threading.Event,
+        before: Callable[[], None] = lambda: None,
+        after: Callable[[Ended], None] = lambda _: None,
+    ) -> None:
+        """What a slot works with.
+
+        Args:
+            device: such as `cuda:1`; empty for the whole machine.
+            server: where the jobs come from.
+            agent: the name under which the server knows this agent now.
+            source: where jobs come from.
+            tools: what attempts work with.
+            delivery: takes what came of an attempt.
+            devices: shared by all slots.
+            stopping: set when no further job is to be taken.
+            before: called before each question for a job.
+            after: called after each attempt.
+        """
+        self.device = device
+        self._server = server
+        self._agent = agent
+        self._source = source
+        self._tools = tools
+        self._delivery = delivery
+        self._devices = devices
+        self._stopping = stopping
+        self._before = before
+        self._after = after
+        self._failures = 0
+
+    def start(self) -> threading.Thread:
+        """Begin working."""
+        thread = threading.Thread(target=self._run, name=f"slot {self.device or 'machine'}", daemon=True)
+        thread.start()
+        return thread
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._before()
+                self.step()
+            except AssayError as problem:
+                self._failures += 1
+                level = logging.WARNING if self._failures == 1 else logging.DEBUG
+                _log.log(level, "no job can be had: %s; trying again", problem.problem.message)
+                self._stopping.wait(back_off_s(self._failures, _LONGEST_WAIT_S))
+            except Exception:
+                # A defect of ours must not silence the slot for ever.
+                self._failures += 1
+                _log.exception("slot failed")
+                self._stopping.wait(back_off_s(self._failures + 3))
+
+    def step(self) -> None:
+        """Ask once, and do what was given."""
+        if shortage := self._shortage():
+            self._tools.board.fault("disk", shortage)
+            self._stopping.wait(_ROOM_CHECK_S)
+            return
+        self._tools.board.fault("disk", "")
+        kind = split_index(self.device)[0] if self.device else ""
+        lease = self._source.next(self._agent(), kind, POLL_S, self._stopping)
+        self._failures = 0
+        if lease is not None:
+            self._work(lease)
+
+    def _shortage(self) -> str:
+        shortage = self._tools.spool.shortage()
+        if shortage:
+            self._tools.inputs.empty()
+            shortage = self._tools.spool.shortage()
+        return shortage
+
+    def _work(self, lease: LeaseGiven) -> None:
+        job, agent = lease.job, self._agent()
+        _log.info("leased job=%s fence=%d", job.id, lease.fence)
+        entry = self._tools.spool.entry(self._server, agent, job.id, lease.fence)
+        index, environment = self._visible(job)
+        attempt = Attempt(job, entry, self._tools, environment)
+        # Before anything else: whoever asks whether this agent is idle must see it.
+        self._tools.board.measuring(entry.held, lambda kind: attempt.stop(Ended(kind, _STOPPED[kind])))
+        ended = self._begin(job, entry) or self._measure(attempt, index)
+        self._hand_over(entry, ended)
+        self._after(ended)
+
+    def _begin(self, job: Job, entry: Entry) -> Ended | None:
+        """Put the lease on disk; say how the attempt ended where it cannot even begin."""
+        if self._stopping.is_set():
+            return Ended("given back", _STOPPED["given back"])
+        try:
+            self._tools.spool.begin(entry, job)
+        except OSError as problem:
+            return Ended("given back", f"the agent cannot write: {problem.strerror}", "disk-full")
+        return None
+
+    def _measure(self, attempt: Attempt, index: int | None) -> Ended:
+        with self._devices.hold(index):
+            return attempt.run()
+
+    def _visible(self, job: Job) -> tuple[int | None, Mapping[str, str]]:
+        """Which numbered device the job will use, and how it is made to.
+
+        A job that names a number itself gets that one, of all; else it sees the slot's own alone.
+        """
+        kind, index = split_index(self.device)
+        if kind not in _INDEXED:
+            return None, {}
+        target = job.definition.target
+        asked = target.device if isinstance(target, ModelTarget) else ""
+        order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        if ":" in asked and split_index(asked)[0] in _INDEXED:
+            return split_index(asked)[1], order
+        return index, {**order, "CUDA_VISIBLE_DEVICES": str(index)}
+
+    def _hand_over(self, entry: Entry, ended: Ended) -> None:
+        if ended.kind == "lost":
+            _log.info("stopped job=%s fence=%d: %s", entry.job, entry.fence, ended.reason)
+            self._tools.spool.forget(entry)
+            self._tools.board.done(entry.held)
+            return
+        if ended.kind == "result":
+            self._delivery.put(entry)
+        else:
+            self._give_back(entry, ended)
+        self._delivery.wait_tried(entry, _DELIVER_FIRST_S)
+
+    def _give_back(self, entry: Entry, ended: Ended) -> None:
+        self._tools.spool.strip(entry)
+        shortage = self._shortage() if ended.code in DISK_CODES else ""
+        self._tools.board.fault("disk", shortage)
+        # A job that fills a disk which has room without it would come back for ever.
+        does_not_fit = ended.code in DISK_CODES and not shortage
+        release = Release(entry.agent, ended.reason, crashed=ended.kind == "crashed" or does_not_fit)
+        self._delivery.give_back(entry, release)

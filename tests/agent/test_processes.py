@@ -1,0 +1,232 @@
+"""Agents as real processes: killed, stopped, out of room; measuring with the real `assay exec` where not said."""
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = [pytest.mark.live, pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")]
+
+ASSAY = [sys.executable, "-m", "assay"]
+FAST = [sys.executable, str(Path(__file__).with_name("fast_agent.py"))]
+
+
+@contextmanager
+def process(command, **options):
+    started = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
+    try:
+        yield started
+    finally:
+        if started.poll() is None:
+            started.kill()
+        started.wait()
+        started.stderr.close()
+
+
+def start_command(server, state, *options):
+    return [*ASSAY, "agent", "start", "--host", server.url, "--state", str(state), "--allow", "command",
+            "--min-free", "1MB", *options]  # fmt: skip
+
+
+def wait_for(condition, timeout_s=30.0, what="it"):
+    end = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.02)  # between looks; the condition decides
+    return found
+
+
+def sleepers(mark):
+    found = []
+    for one in psutil.process_iter():
+        try:
+            if mark in one.cmdline() and one.status() != psutil.STATUS_ZOMBIE:
+                found.append(one)
+        except psutil.Error:
+            continue
+    return found
+
+
+def long_job(make_job, mark):
+    return make_job(command=(sys.executable, "-c", "import time; time.sleep(600)", mark))
+
+
+def test_a_command_is_measured_from_lease_to_result(server, make_job, tmp_path):
+    metrics = [{"name": "speed_per_s", "pattern": "speed: ([0-9.]+)"}]
+    server.add(make_job(command=(sys.executable, "-c", "print('speed: 3.5')"), runs=2, metrics=metrics))
+    with process(start_command(server, tmp_path)) as agent:
+        server.wait(server.accepted, 60, what="the result")
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(20) == 0
+    (_, _, _, result) = server.results[0]
+    assert (result["state"], result["successful_runs"]) == ("done", 2)
+    assert {run["samples"] for run in result["runs"]} == set(server.artefacts)
+    phases = {told["phase"] for *_, told in server.progress}
+    assert phases & {"measure", "score", "fetch"}
+    assert any(line.startswith("run 1: ok") for *_, told in server.progress for line in told["log"])
+
+
+def test_a_killed_agent_takes_its_measurement_with_it_and_the_next_one_says_so(server, make_job, tmp_path):
+    mark = f"mark-{os.getpid()}-{tmp_path.name}"
+    server.add(long_job(make_job, mark))
+    with process(start_command(server, tmp_path)) as agent:
+        wait_for(lambda: sleepers(mark), what="the measured command")
+        agent.kill()
+        agent.wait()
+        wait_for(lambda: not sleepers(mark), what="the end of the measured command")
+    with process(start_command(server, tmp_path)):
+        server.wait(lambda: server.releases, 30, what="a release")
+    (_, fence, said) = server.releases[0]
+    assert (fence, said["crashed"]) == (1, True)
+    assert "ended while it measured" in said["reason"]
+
+
+def test_an_executor_that_is_killed_is_a_crash_of_the_job(server, make_job, tmp_path):
+    mark = f"mark-{os.getpid()}-{tmp_path.name}"
+    server.add(long_job(make_job, mark))
+    with process(start_command(server, tmp_path)) as agent:
+        wait_for(lambda: sleepers(mark), what="the measured command")
+        for child in psutil.Process(agent.pid).children():
+            child.kill()
+        server.wait(lambda: server.releases, 30, what="a release")
+        wait_for(lambda: not sleepers(mark), what="the end of the measured command")
+    assert server.releases[0][2]["crashed"] is True
+    assert "SIGKILL" in server.releases[0][2]["reason"]
+
+
+def test_a_cancelled_command_is_gone_within_seconds(server, make_job, tmp_path):
+    mark = f"mark-{os.getpid()}-{tmp_path.name}"
+    job = long_job(make_job, mark)
+    server.add(job)
+    with process(start_command(server, tmp_path)):
+        wait_for(lambda: sleepers(mark), what="the measured command")
+        server.cancel(job.id)
+        wait_for(lambda: not sleepers(mark), 10, what="the end of the measured command")
+        server.wait(lambda: server.beats[-1]["state"] == "active", what="an idle agent")
+    assert not server.releases
+
+
+def test_two_interrupts_give_a_running_job_back(server, make_job, tmp_path):
+    mark = f"mark-{os.getpid()}-{tmp_path.name}"
+    server.add(long_job(make_job, mark))
+    with process(start_command(server, tmp_path)) as agent:
+        wait_for(lambda: sleepers(mark), what="the measured command")
+        agent.send_signal(signal.SIGINT)
+        server.wait(lambda: len(server.beats) > 3, what="beats")
+        assert sleepers(mark)
+        agent.send_signal(signal.SIGINT)
+        assert agent.wait(20) == 130
+        assert not sleepers(mark)
+    assert [said["crashed"] for *_, said in server.releases] == [False]
+
+
+def test_an_idle_agent_is_small_and_ends_at_once(server, tmp_path):
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with process(start_command(server, tmp_path)) as agent:
+            before = len(server.beats)
+            server.wait(lambda before=before: len(server.beats) > before + 2, what="beats")
+            assert psutil.Process(agent.pid).memory_info().rss < 80e6
+            began = time.monotonic()
+            agent.send_signal(number)
+            assert agent.wait(10) == 0
+            assert time.monotonic() - began < 3
+
+
+def test_the_token_reaches_no_job(small_server_at, make_job, tmp_path):
+    server = small_server_at(token="secret-of-the-agent")
+    show = "import os; print('tokens:', [n for n in os.environ if 'TOKEN' in n], os.environ['ASSAY_URL_POLICY'])"
+    out = tmp_path / "seen"
+    code = f"{show}; open({str(out)!r}, 'w').write(' '.join(os.environ))"
+    server.add(make_job(command=(sys.executable, "-c", code)))
+    environment = {**os.environ, "ASSAY_TOKEN": "secret-of-the-agent"}
+    with process(start_command(server, tmp_path / "state", "--log-level", "debug"), env=environment) as agent:
+        server.wait(server.accepted, 60, what="the result")
+        agent.terminate()
+        said = agent.communicate()[1]
+    assert "ASSAY_TOKEN" not in out.read_text().split()
+    assert "secret-of-the-agent" not in said
+    assert all("secret-of-the-agent" not in str(document) for *_, document in server.results)
+
+
+def test_killed_at_random_points_every_job_ends_exactly_once(server, make_job, tmp_path):
+    """The agent of this test measures in no time, so that kills hit every step between lease and acknowledgement."""
+    chance = random.Random(20)
+    jobs = [make_job(index) for index in range(40)]
+    server.add(*jobs)
+    kills = 0
+    while len(server.accepted()) < len(jobs):
+        with process([*FAST, server.url, str(tmp_path)]) as agent:
+            seen = len(server.requests)
+            server.wait(lambda seen=seen: len(server.requests) > seen + 1, what="an agent at work")
+            try:
+                agent.wait(chance.uniform(0.0, 0.25))
+            except subprocess.TimeoutExpired:
+                agent.kill()
+                kills += 1
+        offer_again(server, jobs)
+        assert kills < 200
+    assert sorted(job for job, _ in server.accepted()) == sorted(job.id for job in jobs)
+    assert kills >= 5
+    assert {word for *_, word, _ in server.results} <= {"accepted", "repeated", "late"}
+
+
+def offer_again(server, jobs):
+    """What a server does: jobs whose lease was given back or ran out wait for the next agent."""
+    with server.lock:
+        waiting = {job.id for job in server.pending}
+        for job in jobs:
+            if server.states[job.id] == "pending" and job.id not in waiting:
+                server.pending.append(job)
+            elif server.states[job.id] == "running" and not on_disk(server, job.id):
+                server.expire(job.id)
+                server.pending.append(job)
+
+
+def on_disk(server, job):
+    return any(held["job"] == job for beat in server.beats[-3:] for held in beat["held"])
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("mount"), reason="needs mount")
+def test_a_full_disk_is_told_survived_and_left_behind(server, make_job, tmp_path):
+    state = tmp_path / "tiny"
+    state.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(state)], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("tmpfs cannot be mounted here")
+    try:
+        fill_and_empty(server, make_job, state)
+    finally:
+        subprocess.run(["umount", "-l", str(state)], check=True)
+
+
+def fill(path):
+    with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
+        while file.write(bytes(4096)) > 0:
+            continue
+
+
+def fill_and_empty(server, make_job, state):
+    command = [arg if arg != "1MB" else "300KB" for arg in start_command(server, state)]
+    with process(command):
+        server.wait(lambda: server.beats, 30, what="a beat")
+        filler = state / "filler"
+        fill(filler)
+        server.add(make_job(command=(sys.executable, "-c", "print(1)")))
+        server.wait(lambda: any(beat["state"] == "faulty" for beat in server.beats), 60, what="a faulty agent")
+        assert not server.accepted()
+        assert all(said["crashed"] is False for *_, said in server.releases)
+        filler.unlink()
+        with server.lock:
+            if server.releases:
+                server.add(make_job(command=(sys.executable, "-c", "print(1)")))
+        server.wait(server.accepted, 60, what="the result")
+        server.wait(lambda: server.beats[-1]["state"] == "active", what="a sound agent")
