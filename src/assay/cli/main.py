@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from types import FrameType
@@ -10,10 +11,31 @@ from typing import Annotated, NoReturn
 import typer
 
 from assay import __version__
-from assay.cli import compare, exec_, init, models, plan, report, results, run, schema, validate
+from assay.cli import (
+    agent,
+    agents,
+    campaigns,
+    compare,
+    completion,
+    db,
+    exec_,
+    init,
+    jobs,
+    models,
+    plan,
+    report,
+    results,
+    run,
+    schema,
+    serve,
+    tokens,
+    validate,
+)
 from assay.errors import AssayError
 
 INTERRUPTED = 130
+# Set by the script of `assay completion`.
+_COMPLETE = "_ASSAY_COMPLETE"
 
 app = typer.Typer(
     name="assay",
@@ -34,7 +56,15 @@ app.command("models")(models.models)
 app.add_typer(results.app, name="results")
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
+app.add_typer(campaigns.app, name="campaigns")
+app.add_typer(jobs.app, name="jobs")
+app.add_typer(agents.app, name="agents")
+app.add_typer(agent.app, name="agent")
+app.command("serve")(serve.serve)
+app.add_typer(tokens.app, name="tokens")
+app.add_typer(db.app, name="db")
 app.command("exec")(exec_.exec_)
+app.command("completion")(completion.completion)
 
 
 def _version(value: bool) -> None:
@@ -54,6 +84,10 @@ def root(
 
 def main() -> NoReturn:
     """Run the command line."""
+    if _COMPLETE in os.environ:  # a shell asks what could follow
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         app(standalone_mode=True)

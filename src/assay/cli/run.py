@@ -1,9 +1,10 @@
-"""`assay run`: measure a benchmark on this machine."""
+"""`assay run`: measure a benchmark on this machine, or on the fleet of a server."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -18,9 +19,26 @@ from assay.cli.options import (
     rendered,
     say,
 )
+from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, connect
 
 if TYPE_CHECKING:
     from assay.campaign import CampaignResult
+    from assay.remote import Wishes
+
+
+class Spread(StrEnum):
+    """How the jobs of a campaign are given to agents."""
+
+    any = "any"
+    spread = "spread"
+    pack = "pack"
+
+
+class Unplaceable(StrEnum):
+    """What happens to jobs that no agent can take."""
+
+    wait = "wait"
+    fail = "fail"
 
 
 def run(
@@ -34,21 +52,67 @@ def run(
     settings: SetOption = None,
     store: StoreOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    server: ServerOption = None,
+    local: Annotated[bool, typer.Option("--local", help="Measure here, even if ASSAY_SERVER is set.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Submit to the server, print the campaign, leave.")] = False,
+    priority: Annotated[
+        int | None, typer.Option("--priority", min=-100, max=100, help="Higher is served first.")
+    ] = None,
+    deadline: Annotated[str, typer.Option("--deadline", help="Give up after this long, such as 2h.")] = "",
+    agent: Annotated[str, typer.Option("--agent", help="Only this agent, by name or id.")] = "",
+    spread: Annotated[Spread | None, typer.Option("--spread", help="Over many agents, or on one.")] = None,
+    unplaceable: Annotated[
+        Unplaceable | None, typer.Option("--unplaceable", help="If no agent can take a job: wait, or fail at once.")
+    ] = None,
+    token_file: TokenFileOption = None,
+    ca: CaOption = None,
 ) -> None:
-    """Measure a benchmark on this machine; an interrupted one continues where it stopped."""
-    from assay import campaign
+    """Measure a benchmark here or on a server's fleet; an interrupted one continues where it stopped."""
     from assay.report.live import view_for
     from assay.spec.override import read_with
 
-    document = read_with(file, settings or ())
+    loaded = read_with(file, settings or ())
     view = view_for(text=form is Format.text, quiet=quiet)
-    result = campaign.run(document, store=store, fresh=fresh, view=view)
+    if server and not local:
+        from assay.remote import follow, submit
+
+        client = connect(server, token_file, ca)
+        campaign_id = submit(loaded, client, _wishes(priority, deadline, agent, spread, unplaceable), view)
+        if detach:
+            view.close()
+            say(campaign_id)
+            return
+        end(follow(client, campaign_id, view), form, fail_on, out)
+    from assay import campaign
+
+    end(campaign.run(loaded, store=store, fresh=fresh, view=view), form, fail_on, out)
+
+
+def _wishes(
+    priority: int | None, deadline: str, agent: str, spread: Spread | None, unplaceable: Unplaceable | None
+) -> Wishes:
+    from assay.errors import UsageError
+    from assay.remote import Wishes
+    from assay.units import seconds
+
+    try:
+        deadline_s = seconds(deadline) if deadline else None
+    except ValueError as problem:
+        raise UsageError(f"--deadline: {problem}", code="deadline") from None
+    return Wishes(
+        priority, deadline_s, agent, spread.value if spread else None, unplaceable.value if unplaceable else None
+    )
+
+
+def end(result: CampaignResult, form: Format, fail_on: FailOn, out: Path | None = None) -> NoReturn:
+    """Print the results, write them where asked, and leave with the code that they deserve."""
     say(rendered(result.record, form))
     written = _write(result, out) if out else []
     if form is Format.text:
         for path in written:
             say(f"{path.suffix[1:]:<6}  {path}")
-        say(f"store   {result.store}")
+        kind = "server" if "://" in result.address else "store"
+        say(f"{kind:<6}  {result.address}")
         say(f"result  {result.record.campaign}")
     raise typer.Exit(exit_code(result.record, fail_on))
 

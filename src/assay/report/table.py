@@ -53,6 +53,24 @@ def render_csv(*records: CampaignRecord) -> str:
     return text.getvalue()
 
 
+def render_sark_csv(*records: CampaignRecord) -> str:
+    """Write campaigns with SARK's 25 columns and no others, for readers that count them."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, SARK_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for record in records:
+        for job in record.jobs:
+            row = sark_columns(record, job)
+            writer.writerow({name: "" if value is None else _cell(value) for name, value in row.items()})
+    return text.getvalue()
+
+
+def sark_columns(record: CampaignRecord, job: MultiRunJobResult) -> dict[str, Cell]:
+    """SARK's 25 columns of one job, in its order; None where nothing is known."""
+    row = _row(record, job)
+    return {name: row.get(name) for name in SARK_COLUMNS}
+
+
 def results_filename(campaign: str, created: datetime) -> str:
     """The name of a campaign's CSV file, as SARK names it."""
     return f"{campaign}_{created.astimezone(UTC):%Y%m%d_%H%M%S}_results.csv"

@@ -1,0 +1,119 @@
+"""`assay agents`: the devices of a server's fleet."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from assay.cli.options import say
+from assay.cli.server_options import (
+    CaOption,
+    JsonOption,
+    ServerOption,
+    TokenFileOption,
+    connect,
+    in_words,
+    labels_of,
+    say_json,
+    say_table,
+)
+
+app = typer.Typer(help="List, add, label, drain and remove the agents of a server.", no_args_is_help=True,
+                  rich_markup_mode=None)  # fmt: skip
+
+Agent = Annotated[str, typer.Argument(metavar="AGENT", help="Id or name of the agent.")]
+
+
+@app.command("list")
+def list_(
+    json_: JsonOption = False, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None
+) -> None:
+    """List agents with their state and what they hold."""
+    found = list(connect(server, token_file, ca).pages("/agents"))
+    if json_:
+        say_json(found)
+        return
+    rows = [
+        (
+            one["name"],
+            one["id"],
+            "draining" if one["draining"] else one["state"],
+            f"{one['seconds_since_heartbeat']:.0f} s ago",
+            " ".join(one["jobs"]),
+            in_words(one["labels"]),
+        )
+        for one in found
+    ]
+    say_table(("name", "id", "state", "heard", "jobs", "labels"), rows,
+              "no agents yet; on a device: assay agent start --host URL", flexible="labels")  # fmt: skip
+
+
+@app.command("show")
+def show(agent: Agent, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None) -> None:
+    """Show everything that is known of an agent, as JSON."""
+    say_json(connect(server, token_file, ca).get(f"/agents/{agent}"))
+
+
+@app.command("add")
+def add(
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="Where `assay agent serve` listens, such as http://device:8081.")
+    ],
+    agent_token_env: Annotated[
+        str, typer.Option("--agent-token-env", help="Environment variable with the token that the device asks for.")
+    ] = "",
+    reach: Annotated[
+        str, typer.Option("--reach", metavar="URL", help="Where the device finds the server, if not as --server says.")
+    ] = "",
+    server: ServerOption = None,
+    token_file: TokenFileOption = None,
+    ca: CaOption = None,
+) -> None:
+    """Have the server enrol a device that listens at a URL."""
+    import os
+
+    secret = os.environ.get(agent_token_env, "") if agent_token_env else ""
+    asked = {"url": url, "token": secret, "server": reach or (server or "").rstrip("/")}
+    answer = connect(server, token_file, ca).post("/agents/add", {**asked})
+    say(f"{answer['agent']} {answer['action']}")
+
+
+@app.command("label")
+def label(
+    agent: Agent,
+    labels: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="Labels; an empty value removes one.")],
+    server: ServerOption = None,
+    token_file: TokenFileOption = None,
+    ca: CaOption = None,
+) -> None:
+    """Give an agent labels, beside those that it brings itself."""
+    changed = connect(server, token_file, ca).patch(f"/agents/{agent}", {"labels": {**labels_of(labels)}})
+    say(f"{changed['name']}: {in_words(changed['labels'])}")
+
+
+@app.command("drain")
+def drain(agent: Agent, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None) -> None:
+    """Let an agent finish what it holds and give it nothing new."""
+    connect(server, token_file, ca).patch(f"/agents/{agent}", {"draining": True})
+    say(f"{agent} takes no further jobs")
+
+
+@app.command("resume")
+def resume(agent: Agent, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None) -> None:
+    """Let a draining agent take jobs again."""
+    connect(server, token_file, ca).patch(f"/agents/{agent}", {"draining": False})
+    say(f"{agent} takes jobs again")
+
+
+@app.command("reset")
+def reset(agent: Agent, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None) -> None:
+    """Declare a faulty agent sound again."""
+    say(f"{agent} is {connect(server, token_file, ca).post(f'/agents/{agent}/reset')['state']}")
+
+
+@app.command("rm")
+def rm(agent: Agent, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None) -> None:
+    """Remove an agent; what it holds is offered to others."""
+    connect(server, token_file, ca).delete(f"/agents/{agent}")
+    say(f"removed {agent}")

@@ -1,0 +1,116 @@
+"""`assay serve`: the server that gives jobs to agents and keeps their results."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assay.cli.options import say
+
+
+class LogFormat(StrEnum):
+    """How log events are written."""
+
+    console = "console"
+    json = "json"
+
+
+class LogLevel(StrEnum):
+    """Least important events that are written."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option("--database-url", help="postgresql://user@host/name; a SQLite file when left out.",
+                 envvar="ASSAY_SERVER_DATABASE_URL", show_default=False, show_envvar=True),
+]  # fmt: skip
+FolderOption = Annotated[
+    Path | None,
+    typer.Option("--folder", "--store", help="Folder of samples, artefacts and the SQLite file.", show_default=False),
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help="File with the same settings: TOML, YAML or JSON.", show_default=False)
+]
+
+
+def _option(name: str, text: str) -> typer.models.OptionInfo:
+    info: typer.models.OptionInfo = typer.Option(name, help=text, show_default=False)
+    return info
+
+
+def serve(
+    host: Annotated[str | None, _option("--host", "Address to listen on (127.0.0.1).")] = None,
+    port: Annotated[int | None, _option("--port", "Port to listen on (8080); 0 takes a free one.")] = None,
+    database_url: DatabaseOption = None,
+    folder: FolderOption = None,
+    redis_url: Annotated[str | None, _option("--redis-url", "redis://host:6379/0 turns the Redis queue on.")] = None,
+    config: ConfigOption = None,
+    tls_cert: Annotated[Path | None, _option("--tls-cert", "Certificate chain (PEM).")] = None,
+    tls_key: Annotated[Path | None, _option("--tls-key", "Private key of the certificate (PEM).")] = None,
+    log_format: Annotated[LogFormat | None, _option("--log-format", "How log events are written (console).")] = None,
+    log_level: Annotated[LogLevel | None, _option("--log-level", "Least important events written (info).")] = None,
+    lease_s: Annotated[float | None, _option("--lease-s", "Seconds a lease lasts without a heartbeat (60).")] = None,
+    heartbeat_s: Annotated[float | None, _option("--heartbeat-s", "Seconds between heartbeats (10).")] = None,
+    silent_after_s: Annotated[
+        float | None, _option("--silent-after-s", "Seconds after which a silent agent is faulty (60).")
+    ] = None,
+    tries: Annotated[int | None, _option("--tries", "Leases a job may lose before it is set aside (4).")] = None,
+    backoff_s: Annotated[float | None, _option("--backoff-s", "Seconds before the second try of a job (1).")] = None,
+    max_body_mb: Annotated[float | None, _option("--max-body-mb", "Largest JSON body (16).")] = None,
+    max_result_mb: Annotated[float | None, _option("--max-result-mb", "Largest result document (64).")] = None,
+    max_artefact_mb: Annotated[float | None, _option("--max-artefact-mb", "Largest artefact (20 GiB).")] = None,
+    root_path: Annotated[str | None, _option("--root-path", "Path under which a proxy shows the server.")] = None,
+    open_: Annotated[
+        bool | None, typer.Option("--open/--closed", help="Everybody is admin, on loopback only; or never.",
+                                  show_default=False)
+    ] = None,
+    allow_private_agents: Annotated[
+        bool | None, typer.Option("--allow-private-agents", help="Let `agents add` ask private addresses.",
+                                  show_default=False)
+    ] = None,
+    cors_origins: Annotated[
+        list[str] | None, _option("--cors-origin", "Web pages of this origin may use the API; may be repeated.")
+    ] = None,
+) -> None:  # fmt: skip
+    """Start the server; settings come from flags, then ASSAY_SERVER_* variables, then --config."""
+    run, read_settings = _parts()
+    settings = read_settings(
+        config, host=host, port=port, database_url=database_url, folder=folder, redis_url=redis_url,
+        tls_cert=tls_cert, tls_key=tls_key, log_format=log_format and log_format.value,
+        log_level=log_level and log_level.value, lease_s=lease_s, heartbeat_s=heartbeat_s,
+        silent_after_s=silent_after_s, tries=tries, backoff_s=backoff_s, max_body_mb=max_body_mb,
+        max_result_mb=max_result_mb, max_artefact_mb=max_artefact_mb, root_path=root_path, open=open_,
+        allow_private_agents=allow_private_agents, cors_origins=tuple(cors_origins) if cors_origins else None,
+    )  # fmt: skip
+    run(settings, _say_now)
+
+
+def _say_now(text: str) -> None:
+    """Print at once: whoever started this in the background waits for it."""
+    import sys
+
+    say(text)
+    sys.stdout.flush()
+
+
+def _parts() -> tuple[Any, Any]:
+    """The server, if what it needs is installed."""
+    from assay.errors import UsageError
+
+    try:
+        from assay.serve.server import run
+        from assay.serve.settings import read_settings
+    except ImportError as problem:
+        if (problem.name or "").partition(".")[0] == "assay":
+            raise
+        raise UsageError(f"the server needs a package that is not installed: {problem.name}", code="missing-server",
+                         try_="pip install 'assay[server]'") from None  # fmt: skip
+    return run, read_settings

@@ -1,0 +1,95 @@
+"""`assay tokens`: who may use a server; straight in its database, for whoever administers the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assay.cli.options import say
+from assay.cli.serve import DatabaseOption, FolderOption
+
+if TYPE_CHECKING:
+    from assay.store.tokens import Tokens
+
+app = typer.Typer(help="Make, list and revoke tokens of a server, in its database.", no_args_is_help=True,
+                  rich_markup_mode=None)  # fmt: skip
+
+
+class Role(StrEnum):
+    """What a token allows."""
+
+    admin = "admin"
+    user = "user"
+    reader = "reader"
+    agent = "agent"
+
+
+@app.command("create")
+def create(
+    name: Annotated[str, typer.Argument(help="Who or what will use it.")],
+    role: Annotated[Role, typer.Option("--role", "-r", help="What it allows.")] = Role.user,
+    expires_in: Annotated[str, typer.Option("--expires-in", help="How long it is valid, such as 30d or 12h.")] = "",
+    database_url: DatabaseOption = None,
+    folder: FolderOption = None,
+) -> None:
+    """Make a token and print its secret: it is shown once and kept nowhere."""
+    with _tokens(database_url, folder) as tokens:
+        _, secret = tokens.create(name, role.value, _seconds(expires_in) if expires_in else None)
+    say(secret)
+
+
+@app.command("list")
+def list_(database_url: DatabaseOption = None, folder: FolderOption = None) -> None:
+    """List tokens, without their secrets."""
+    from assay.cli.server_options import moment, say_table
+
+    with _tokens(database_url, folder) as tokens:
+        found = tokens.list()
+    rows = [(one.id, one.role, moment(one.created_at), moment(one.expires_at) or "never", moment(one.last_used),
+             one.name) for one in found]  # fmt: skip
+    say_table(("token", "role", "created", "ends", "last used", "name"), rows, "no tokens", flexible="name")
+
+
+@app.command("revoke")
+def revoke(
+    tokens: Annotated[list[str], typer.Argument(metavar="TOKEN...", help="Ids from `assay tokens list`.")],
+    database_url: DatabaseOption = None,
+    folder: FolderOption = None,
+) -> None:
+    """Take rights away; a running server follows within seconds."""
+    with _tokens(database_url, folder) as known:
+        for one in tokens:
+            known.revoke(one)
+            say(f"revoked {one}")
+
+
+@contextmanager
+def _tokens(database_url: str | None, folder: Path | None) -> Iterator[Tokens]:
+    from assay.cli.db import location
+    from assay.clock import SYSTEM_CLOCK
+    from assay.store.database import open_database
+    from assay.store.tokens import Tokens
+
+    engine = open_database(location(database_url, folder))
+    try:
+        yield Tokens(engine, SYSTEM_CLOCK)
+    finally:
+        engine.dispose()
+
+
+def _seconds(text: str) -> float:
+    from assay.errors import UsageError
+    from assay.units import seconds
+
+    try:
+        found = seconds(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 100 * 365 * 86400:
+        raise UsageError(f"{text!r} is no span of time", code="expires-in", at="--expires-in", try_="write 30d or 12h")
+    return found
