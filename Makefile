@@ -1,5 +1,5 @@
 # Five verbs: setup, demo, test, check, docs. Everything lives in .venv; nothing is installed outside it
-# except the browser that `make test` looks at the reports with, and the PostgreSQL that it tests the store on.
+# except what `make test` tests with: a browser for the reports, PostgreSQL and Redis for the server.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,6 +23,7 @@ demo: setup
 test: setup
 	@scripts/browser.sh
 	@scripts/postgresql.sh
+	@scripts/redis.sh
 	$(BIN)/python -m pytest
 
 check: setup
