@@ -21,6 +21,7 @@ from assay.documents import from_json
 from assay.errors import AssayError
 from assay.run.contract import Order, Rules
 from assay.run.handover import Refusal, leave, leave_refusal
+from assay.run.inherited import take_over
 from assay.run.lifeline import hold
 from assay.run.processes import TAG_VARIABLE
 from assay.run.stage import PipeStage
@@ -31,7 +32,8 @@ from assay.spec.benchmark import Definition
 def main(arguments: list[str]) -> int:
     """Measure one run as an order says."""
     faulthandler.enable()  # a crash in native code leaves its stack in the log
-    order_path, events_fd, lifeline_fd = Path(arguments[0]), int(arguments[1]), int(arguments[2])
+    order_path = Path(arguments[0])
+    events_fd, lifeline_fd = take_over(arguments[1], writing=True), take_over(arguments[2], writing=False)
     order = from_json(Order, order_path.read_bytes(), source=str(order_path))
     scratch = Path(order.scratch)
     hold(lifeline_fd, os.environ.get(TAG_VARIABLE, ""), scratch)

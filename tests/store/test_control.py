@@ -180,22 +180,22 @@ def test_an_agent_holds_no_more_than_its_slots(fleet, control, clock):
     assert None not in held
     assert control.take(agent.id) is None
     offer = control.offers(1)[0]
-    assert control.claim(agent.id, offer.job, offer.fence) is None
+    assert control.claim(agent.id, offer.job, offer.fence + 1) is None
     deliver(control, held[0])
-    assert control.claim(agent.id, offer.job, offer.fence) is not None
+    assert control.claim(agent.id, offer.job, offer.fence + 1) is not None
 
 
 def test_a_claim_is_confirmed_once_and_may_be_repeated(fleet, control, clock):
     submit(fleet, clock, batches=(1,))
     first, second = enroll(control, "1", "first"), enroll(control, "2", "second")
     (offer,) = control.offers(10)
-    assert (offer.fence, control.offers(0)) == (1, ())
+    assert (offer.fence, control.offers(0)) == (0, ())
     assert control.claim(first.id, "nothing", 1) is None
     assert control.claim(first.id, offer.job, 0) is None
-    lease = control.claim(first.id, offer.job, offer.fence)
+    lease = control.claim(first.id, offer.job, offer.fence + 1)
     assert (lease.fence, lease.agent) == (1, first.id)
-    assert control.claim(second.id, offer.job, offer.fence) is None
-    assert control.claim(first.id, offer.job, offer.fence) == lease
+    assert control.claim(second.id, offer.job, offer.fence + 1) is None
+    assert control.claim(first.id, offer.job, offer.fence + 1) == lease
     assert control.offers(10) == ()
     clock.pass_s(61)
     control.expire()

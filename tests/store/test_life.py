@@ -92,7 +92,7 @@ class Life(RuleBasedStateMachine):
         job = self.jobs[job]
         before, newest = self.states()[job], self.newest(job)
         offered = {offer.job: offer.fence for offer in self.control.offers()}
-        assert all(fence == self.newest(one) + 1 for one, fence in offered.items())
+        assert all(fence == self.newest(one) for one, fence in offered.items())
         lease = self.control.claim(self.agents[agent], job, newest + further)
         if before == "running":  # only who holds it may ask again
             assert lease is None or (further == 0 and (job, lease.fence) in self.given)

@@ -37,19 +37,6 @@ class Lease:
     """How long it lasts from now, without a heartbeat; a span, because clocks of two machines differ."""
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A job that waits for an agent, as a queue outside the store needs to know it."""
-
-    job: str
-    fence: int
-    """Number that the lease will have; a claim under a lower one is refused."""
-    needs: str
-    """Which agents may have it: see `needs_key`."""
-    campaign: str
-    priority: int = 0
-
-
 Delivery = Literal["accepted", "repeated", "late", "unknown"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import selectors
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Protocol
 from assay.clock import Clock
 from assay.documents import to_json
 from assay.run.contract import Order
+from assay.run.inherited import hand_over, readable
 from assay.run.memory import rusage_mb
 from assay.run.processes import TAG_VARIABLE, kill_tree, sweep
 
@@ -99,14 +99,14 @@ def _child(order: Order, tag: str) -> Iterator[tuple[subprocess.Popen[bytes], in
     lifeline_read, lifeline_write = os.pipe()
     try:
         with (scratch / LOG).open("wb") as log:
+            options, words = hand_over(events_write, lifeline_read)
             process = subprocess.Popen(
-                [sys.executable, "-m", "assay.child", str(order_path), str(events_write), str(lifeline_read)],
+                [sys.executable, "-m", "assay.child", str(order_path), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, TAG_VARIABLE: tag, "PYTHONUNBUFFERED": "1"},
-                pass_fds=(events_write, lifeline_read),
-                start_new_session=True,
+                **options,
             )
         os.close(events_write)
         os.close(lifeline_read)
@@ -123,19 +123,17 @@ def _follow(
 ) -> tuple[str, bool]:
     """Pass events on until the child closes its pipe or ends; return the last phase and whether time ran out."""
     phase, rest = "start", b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(events, selectors.EVENT_READ)
-        while (left_s := deadline_s - clock.monotonic_s()) > 0:
-            if not selector.select(min(left_s, _POLL_S)):
-                if _has_ended(process):
-                    return phase, False
-                continue
-            chunk = os.read(events, 65536)
-            if not chunk:
-                return phase, not _ends_by(process, deadline_s, clock)
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                phase = _pass_on(line, phase, watch)
+    while (left_s := deadline_s - clock.monotonic_s()) > 0:
+        if not readable(events, min(left_s, _POLL_S)):
+            if _has_ended(process):
+                return phase, False
+            continue
+        chunk = os.read(events, 65536)
+        if not chunk:
+            return phase, not _ends_by(process, deadline_s, clock)
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            phase = _pass_on(line, phase, watch)
     return phase, True
 
 

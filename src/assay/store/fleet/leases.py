@@ -10,8 +10,9 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from assay.documents import from_json, to_json
+from assay.place.broker import Offer
 from assay.place.engines.fleet.protocol import Progress
-from assay.place.leasing import Delivery, Lease, Offer, after_loss, backoff_s, delivery
+from assay.place.leasing import Delivery, Lease, after_loss, backoff_s, delivery
 from assay.plan.job import Job
 from assay.plan.lifecycle import Event, State, after
 from assay.run.records import SingleRunResult
@@ -100,9 +101,7 @@ class Leases(Matching):
                 .order_by(CampaignRow.priority.desc(), CampaignRow.served, CampaignRow.created_at, JobRow.position)
                 .limit(limit)
             )
-            return tuple(
-                Offer(job, fence + 1, needs, campaign, priority) for job, fence, needs, campaign, priority in rows
-            )
+            return tuple(Offer(job, needs, campaign, priority, fence) for job, fence, needs, campaign, priority in rows)
 
     def expire(self) -> tuple[str, ...]:
         """Take back leases that ran out; their jobs are offered again after a wait, or set aside. Return the jobs."""

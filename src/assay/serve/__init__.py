@@ -1,0 +1,11 @@
+"""The server: an HTTP API over the store, long polls for agents, live updates. It moves documents and keeps records.
+
+app.py       puts the parts together
+server.py    the process: address, TLS, first tokens, graceful end
+settings.py  flags, environment, file
+state.py     what every request can reach: store, dispatcher, feed, metrics
+live/        agents that wait for a job, listeners of events, what has to happen as time goes by
+intake/      a benchmark becomes a campaign, a result document of an agent a result of ours
+web/         errors, access, limits, records of answers, documentation page
+routes/      one file per noun
+"""

@@ -1,0 +1,128 @@
+"""The application: every part in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from importlib import import_module
+from importlib.util import find_spec
+
+import anyio.to_thread
+from fastapi import APIRouter, FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from assay.clock import SYSTEM_CLOCK, Clock
+from assay.serve.live.ticker import Ticker
+from assay.serve.logs import tell_failure
+from assay.serve.routes import (
+    agents,
+    artefacts,
+    attempts,
+    benchmarks,
+    campaigns,
+    events,
+    health,
+    jobs,
+    results,
+    tokens,
+)
+from assay.serve.settings import ServerSettings
+from assay.serve.state import ServerState
+from assay.serve.web import docs
+from assay.serve.web.limits import Limit, SizeLimits
+from assay.serve.web.observe import Observe
+from assay.serve.web.problems import add_problem_answers
+
+ROUTERS: tuple[APIRouter, ...] = (
+    # Those asked most often come first: a request is held against one route after another.
+    agents.router,
+    attempts.router,
+    benchmarks.router,
+    campaigns.router,
+    jobs.router,
+    results.router,
+    artefacts.router,
+    events.router,
+    tokens.router,
+    health.router,
+    health.metrics_router,
+    docs.router,
+)
+
+_TAGS = [
+    {"name": "benchmarks", "description": "What to measure: stored, with a history."},
+    {"name": "campaigns", "description": "One submission of a benchmark: a set of jobs."},
+    {"name": "jobs", "description": "One point of a benchmark's matrix, for one machine."},
+    {"name": "attempts", "description": "What an agent says about a job that it holds."},
+    {"name": "agents", "description": "The programs on devices that take jobs."},
+    {"name": "results", "description": "Results across jobs."},
+    {"name": "artefacts", "description": "Files by content."},
+    {"name": "events", "description": "Live updates."},
+    {"name": "tokens", "description": "Who may use the server."},
+    {"name": "health", "description": "Whether the server lives and can work."},
+]
+# Threads for short database work; more would only queue for its connections.
+_THREADS = 24
+
+
+def create_app(settings: ServerSettings, clock: Clock = SYSTEM_CLOCK) -> FastAPI:
+    """Make the application of one server; the store is opened when it starts."""
+    state = ServerState(settings, clock)
+    app = FastAPI(
+        title="assay", lifespan=_lifespan, openapi_tags=_TAGS, openapi_url=None,
+        docs_url=None, redoc_url=None, redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+    )  # fmt: skip
+    app.state.assay = state
+    add_problem_answers(app)
+    for router in (*ROUTERS, *_more_routers()):
+        app.include_router(router)
+    docs.describe(app)
+    app.add_middleware(Limit, limits=SizeLimits.of(settings))
+    if settings.cors_origins:
+        app.add_middleware(CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"],
+                           allow_headers=["Authorization", "Content-Type", "If-Match", "If-None-Match",
+                                          "Last-Event-ID"], expose_headers=["ETag", "Retry-After"])  # fmt: skip
+    app.add_middleware(Observe, metrics=state.metrics, root_path=settings.root_path)
+    return app
+
+
+def begin_close(app: FastAPI) -> None:
+    """Answer what is held open, so that the server can end: long polls with nothing, streams with their end."""
+    state: ServerState = app.state.assay
+    state.dispatcher.close()
+    state.feed.close()
+
+
+def _more_routers() -> tuple[APIRouter, ...]:
+    """The surface of SARK under /api, where it is part of this installation."""
+    if find_spec("assay.serve.sark") is None:
+        return ()
+    more: tuple[APIRouter, ...] = (import_module("assay.serve.sark").router,)
+    return more
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    state: ServerState = app.state.assay
+    anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
+    state.feed.start()
+    ticker = Ticker(state)
+    await anyio.to_thread.run_sync(ticker.tick)  # opens the store; if it is away, the server starts all the same
+    tasks = [asyncio.create_task(ticker.run()), asyncio.create_task(state.dispatcher.run())]
+    for task in tasks:
+        task.add_done_callback(_ended)
+    try:
+        yield
+    finally:
+        begin_close(app)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        state.close()
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (problem := task.exception()) is not None:
+        tell_failure("background task ended", problem)

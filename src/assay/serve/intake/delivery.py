@@ -1,0 +1,92 @@
+"""A result document of an agent becomes a result of ours: what only the server knows is put back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pydantic import ValidationError
+
+from assay.analyse.records import MultiRunJobResult
+from assay.documents import adapter, to_json
+from assay.place.engines.fleet.protocol import Delivered
+from assay.plan.job import Job
+from assay.report.wording import failure_of, failure_sentence
+from assay.serve.intake.files import missing, take_as_samples
+from assay.serve.logs import tell
+from assay.serve.state import ServerState
+from assay.serve.web.problems import RequestProblem
+
+_LONGEST_REASON = 1000
+
+
+def deliver(state: ServerState, job_id: str, fence: int, agent: str, body: bytes) -> Delivered:
+    """Take a result, once.
+
+    Raises:
+        RequestProblem: 422 if it is no result document, 409 if samples that it names are not here; the lease stays.
+        UsageError: `unknown-job` if there is no such job.
+    """
+    kept = state.kept
+    job = kept.listing.job(job_id).job
+    result = restored(parsed(body), job)
+    samples = [run.samples for run in result.runs if run.samples]
+    lacking = missing(kept.store, samples)
+    if lacking:
+        raise missing_artefacts(dict.fromkeys(lacking, f"samples of {job_id}"))
+    take_as_samples(kept.store, samples)
+    failure = failure_of(result) if result.state == "failed" else None
+    word = kept.control.deliver(
+        job_id,
+        fence,
+        agent,
+        event="finish" if result.state == "done" else "fail",
+        verdict=result.verdict,
+        result=to_json(result),
+        runs=result.runs,
+        reason=failure_sentence(failure)[:_LONGEST_REASON] if failure else "",
+    )
+    state.metrics.deliveries.labels(word).inc()
+    tell("result delivered", job=job_id, fence=fence, agent=agent, word=word, state=result.state)
+    state.changed()
+    return Delivered(word)
+
+
+def parsed(body: bytes) -> MultiRunJobResult:
+    """Read a result document that has ended.
+
+    Raises:
+        RequestProblem: if it is none.
+    """
+    try:
+        result = adapter(MultiRunJobResult).validate_json(body)
+    except ValidationError as invalid:
+        errors = [
+            {"message": one["msg"], "at": ".".join(map(str, one["loc"]))}
+            for one in invalid.errors(include_url=False, include_input=False, include_context=False)[:20]
+        ]
+        raise RequestProblem(422, "this is not a result document", code="result", errors=errors) from None
+    if result.state not in ("done", "failed"):
+        raise RequestProblem(422, f"a result is done or failed, this one is {result.state}", code="result", at="state")
+    numbers = [run.run_id for run in result.runs]
+    if len(set(numbers)) < len(numbers) or any(not 0 <= number < 2**31 for number in numbers):
+        raise RequestProblem(422, "runs are numbered from 0, each once", code="result", at="runs.run_id")
+    return result
+
+
+def restored(result: MultiRunJobResult, job: Job) -> MultiRunJobResult:
+    """A result under the name and definition that the server gave its job: an agent may rename nothing."""
+    definition = job.definition.model_dump(mode="json", exclude_defaults=True)
+    return replace(result, job=job.id, digest=job.digest, index=job.index, point=job.point, definition=definition)
+
+
+def missing_artefacts(lacking: dict[str, str]) -> RequestProblem:
+    """The error for files that have to be uploaded first.
+
+    Args:
+        lacking: SHA-256 of each → what it is for.
+    """
+    errors = [{"message": f"{what} is not here", "code": "missing-artefact", "sha256": digest, "at": what}
+              for digest, what in lacking.items()]  # fmt: skip
+    return RequestProblem(409, f"{len(lacking)} file{'' if len(lacking) == 1 else 's'} must be uploaded first",
+                          code="missing-artefact", try_="PUT /api/v1/artefacts/{sha256}, then ask again",
+                          errors=errors)  # fmt: skip

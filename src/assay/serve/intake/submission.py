@@ -1,0 +1,188 @@
+"""A benchmark becomes a campaign of the fleet: checked, planned, and kept with the files that its jobs need."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from assay.errors import Problem, SpecError, UsageError
+from assay.place.engines.fleet.protocol import Submission
+from assay.plan.job import Job, JobFile
+from assay.plan.plan import Plan, make_plan
+from assay.plan.support import refuse_unsupported
+from assay.report.wording import job_label
+from assay.run.files import local_paths, place_files
+from assay.run.fingerprints import fingerprint_of
+from assay.run.targets import find_target, target_name
+from assay.run.targets.program import words_of
+from assay.serve.intake.delivery import missing_artefacts
+from assay.serve.intake.files import missing
+from assay.serve.state import Kept, ServerState
+from assay.spec.benchmark import Definition
+from assay.spec.load import Loaded, load
+from assay.spec.target import CommandTarget, ModelTarget
+from assay.store.records import FleetSettings
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+Files = Mapping[str, tuple[JobFile, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A submission that could be accepted."""
+
+    plan: Plan
+    document: Mapping[str, JsonValue]
+    labels: Mapping[str, str]
+    settings: FleetSettings
+
+
+def submit(state: ServerState, submission: Submission, *, by: str, origin: str = "") -> Plan:
+    """Keep a campaign; its jobs are on offer at once.
+
+    Raises:
+        SpecError: with every problem of the document.
+        UsageError: if the request names nothing to measure, or a name in it is refused.
+        RequestProblem: 409 if files have to be uploaded first.
+    """
+    planned = plan_submission(state, submission, by=by, origin=origin)
+    demand_files(state.kept, planned.plan)
+    return keep(state, planned)
+
+
+def keep(state: ServerState, planned: Planned) -> Plan:
+    """Keep what was planned as a campaign; its jobs are on offer at once."""
+    kept = state.kept
+    plan = kept.store.submit_to_fleet(
+        planned.plan, planned.document, planned.labels, state.clock, settings=planned.settings, label_of=label_of
+    )
+    if planned.settings.unplaceable == "fail":
+        kept.control.fail_unplaceable(plan.jobs[0].campaign)
+    state.metrics.submitted.inc()
+    state.changed()
+    return plan
+
+
+def plan_submission(state: ServerState, submission: Submission, *, by: str = "", origin: str = "") -> Planned:
+    """Check and plan a submission; nothing is kept."""
+    document, files, version = _named(state.kept, submission)
+    _check_files(files)
+    pinned = _pinned(document, submission.agent)
+    loaded = load(pinned, base=Path())
+    _check_target(loaded)
+    plan = make_plan(loaded, lambda definition: _fingerprints(definition, files))
+    _check_paths(plan, files)
+    labels = {**loaded.benchmark.labels, **submission.labels}
+    jobs = tuple(_with_files(replace(job, labels=labels), files) for job in plan.jobs)
+    settings = _settings(state, loaded, submission, by=by, origin=origin, version=version)
+    return Planned(replace(plan, jobs=jobs), pinned, labels, settings)
+
+
+def demand_files(kept: Kept, plan: Plan) -> None:
+    """Refuse a plan whose files are not all here.
+
+    Raises:
+        RequestProblem: 409 with every file that is missing.
+    """
+    wanted = {file.sha256: text for job in plan.jobs for text, files in job.files.items() for file in files}
+    lacking = missing(kept.store, wanted)
+    if lacking:
+        raise missing_artefacts({digest: wanted[digest] for digest in lacking})
+
+
+def label_of(job: Job) -> str:
+    """A job's point in words."""
+    return job_label(job.point, job.definition.model_dump(mode="json", exclude_defaults=True))
+
+
+def _named(kept: Kept, submission: Submission) -> tuple[Mapping[str, JsonValue], Files, int | None]:
+    """The document, the files that belong to it, and its version if it is a stored one."""
+    if (submission.document is None) == (not submission.benchmark):
+        raise UsageError("give either a document or the name of a stored benchmark", code="submission",
+                         try_='{"document": {…}} or {"benchmark": "name"}')  # fmt: skip
+    if submission.document is not None:
+        return submission.document, submission.files, None
+    stored = kept.catalogue.get(submission.benchmark, submission.version)
+    return stored.document, {**stored.files, **submission.files}, stored.version
+
+
+def _check_files(files: Files) -> None:
+    for text, found in files.items():
+        if not found or any(not _SHA256.fullmatch(file.sha256) or file.size_bytes < 0 for file in found):
+            raise UsageError(f"files[{text[:80]!r}] needs a name, a SHA-256 in lower case and a size for each file",
+                             code="file")  # fmt: skip
+
+
+def _pinned(document: Mapping[str, JsonValue], agent: str) -> Mapping[str, JsonValue]:
+    """The document, for one agent only if one is named."""
+    if not agent:
+        return document
+    needs = document.get("needs")
+    return {**document, "needs": {**(needs if isinstance(needs, dict) else {}), "agent": agent}}
+
+
+def _check_target(loaded: Loaded) -> None:
+    refuse_unsupported(loaded.benchmark, ("fleet", "local"))
+    if not isinstance(loaded.benchmark.target, ModelTarget | CommandTarget):
+        find_target(target_name(loaded.benchmark))
+
+
+def _check_paths(plan: Plan, files: Files) -> None:
+    """Refuse files that only the client can see: no agent could have them."""
+    named = dict.fromkeys(name for job in plan.jobs for name in local_paths(job.definition))
+    here = [name for name in named if name not in files]
+    if here:
+        raise SpecError.of(
+            Problem("local-path", f"{name!r} is neither an uploaded file, a URL nor a built-in model", "benchmark",
+                    "upload it and name it under files; `assay run FILE --server URL` does both")
+            for name in here
+        )  # fmt: skip
+
+
+def _used(definition: Definition, files: Files) -> list[str]:
+    """Texts of a definition that name uploaded files."""
+    target = definition.target
+    words = _words(target) if isinstance(target, CommandTarget) else []
+    return [text for text in dict.fromkeys([*local_paths(definition), *words]) if text in files]
+
+
+def _words(target: CommandTarget) -> list[str]:
+    try:
+        return words_of(target)
+    except ValueError as problem:  # a quote that is never closed
+        raise SpecError(f"target.command cannot be split into words: {problem}", code="value", at="benchmark") from None
+
+
+def _fingerprints(definition: Definition, files: Files) -> dict[str, str]:
+    return {text: fingerprint_of(files[text]) for text in _used(definition, files)}
+
+
+def _with_files(job: Job, files: Files) -> Job:
+    whole = replace(job, files={text: files[text] for text in _used(job.definition, files)})
+    place_files(whole)  # refuses bad names before any agent sees them
+    return whole
+
+
+def _settings(
+    state: ServerState, loaded: Loaded, submission: Submission, *, by: str, origin: str, version: int | None
+) -> FleetSettings:
+    fleet = loaded.benchmark.place.fleet
+    deadline_s = fleet.deadline if submission.deadline_s is None else submission.deadline_s
+    priority = fleet.priority if submission.priority is None else submission.priority
+    if not -100 <= priority <= 100:
+        raise UsageError(f"priority is {priority}; it goes from -100 to 100", code="submission")
+    if deadline_s is not None and not 0 < deadline_s <= 10 * 365 * 86400:
+        raise UsageError(f"deadline_s is {deadline_s:g}; it must be positive and at most ten years", code="submission")
+    return FleetSettings(
+        priority=priority,
+        deadline=None if deadline_s is None else state.clock.utc().timestamp() + deadline_s,
+        unplaceable=submission.unplaceable or fleet.unplaceable,
+        spread=submission.spread or fleet.spread,
+        submitted_by=by,
+        origin=origin,
+        version=version,
+    )

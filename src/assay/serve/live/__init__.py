@@ -1,0 +1,1 @@
+"""What goes on while nobody asks: agents that wait, listeners, and the steps that time demands."""

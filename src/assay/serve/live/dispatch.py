@@ -1,0 +1,250 @@
+"""Agents that wait for a job: they wait in memory, and are woken when there is one for them.
+
+While nobody waits the database is not asked. While agents wait, one short question a second asks which sets of needs
+have jobs that are due; as many waiting agents as there are such jobs are woken, those that wait longest first. Only
+then each of them takes a job in a transaction of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from assay.errors import UsageError
+from assay.place.leasing import Lease
+from assay.serve.live.bell import Bell
+from assay.serve.logs import tell, tell_failure
+
+T = TypeVar("T")
+
+ASK_EVERY_S = 1.0
+# Many wishes to ask at once become one question.
+ASK_AT_MOST_EVERY_S = 0.03
+# An agent that found nothing although something was due (another was faster, or it is drained) lets others try first.
+AFTER_NOTHING_S = 1.0
+# What an agent can do changes when it enrols or is relabelled, which is told; at another server, it is found by this.
+TRUST_SUITABLE_S = 30.0
+_SUITABLE_AT_ONCE = 100
+# Fewer than the database has connections: taking jobs never holds up heartbeats.
+_TAKING_AT_ONCE = 8
+
+
+class JobQueue(Protocol):
+    """Where jobs come from; every call is one short piece of work for a thread."""
+
+    def ready(self) -> Mapping[str, int]:
+        """Jobs that are due, by the key of their needs."""
+        ...
+
+    def suitable(self, agent: str, device: str) -> Collection[str]:
+        """The keys of the needs that an agent meets."""
+        ...
+
+    def take(self, agent: str, device: str) -> Lease | None:
+        """Give the agent its next job."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Poll:
+    """One agent that waits."""
+
+    agent: str
+    device: str
+    woken: asyncio.Future[str | None]
+    not_before: float = 0.0
+    left: bool = False
+
+    def leave(self) -> None:
+        """Stop waiting: the agent has gone."""
+        self.left = True
+        if not self.woken.done():
+            self.woken.set_result(None)
+
+
+@dataclass(slots=True)
+class _Suits:
+    """What an agent can do, of the needs that were known when it was asked."""
+
+    keys: frozenset[str]
+    known: frozenset[str]
+    until: float
+
+
+@dataclass(slots=True)
+class Dispatcher:
+    """Matches waiting agents with jobs that are due."""
+
+    queue: JobQueue
+    is_away: Callable[[BaseException], bool] = field(default=lambda _: False)
+    """Whether an error only means that the database is away for a while."""
+    on_change: Callable[[int], None] = field(default=lambda _: None)
+    """Told how many agents wait."""
+    _waiting: dict[Poll, None] = field(default_factory=dict)
+    _due: Counter[str] = field(default_factory=Counter)
+    _taking: Counter[str] = field(default_factory=Counter)
+    _suits: dict[tuple[str, str], _Suits] = field(default_factory=dict)
+    _bell: Bell = field(default_factory=Bell)
+    _limiter: anyio.CapacityLimiter | None = None
+    _asked_s: float = 0.0
+    """When it was last asked what is due; 0 when that is known to be out of date."""
+    _closing: bool = False
+    _away: bool = False
+
+    async def run(self) -> None:
+        """Serve until closed."""
+        self._bell.hang()
+        while not self._closing:
+            if await self._bell.wait(ASK_EVERY_S):
+                self._asked_s = 0.0
+            if self._waiting and not self._closing:
+                await self._ask()
+                await asyncio.sleep(ASK_AT_MOST_EVERY_S)
+
+    def nudge(self) -> None:
+        """Say that there may be something new to do; from any thread."""
+        self._bell.ring()
+
+    def forget(self, agent: str) -> None:
+        """Ask anew what an agent can do: it enrolled again or was changed; from any thread."""
+        self._bell.soon(lambda: self._forget(agent))
+
+    def close(self) -> None:
+        """Answer everybody who waits with nothing, and give out no more."""
+        self._closing = True
+        self._bell.ring()
+        for poll in tuple(self._waiting):
+            poll.leave()
+
+    @property
+    def waiting(self) -> int:
+        """How many agents wait."""
+        return len(self._waiting)
+
+    def poll(self, agent: str, device: str) -> Poll:
+        """Begin to wait; follow with `lease`."""
+        return Poll(agent, device, asyncio.get_running_loop().create_future())
+
+    async def meet(self, poll: Poll) -> None:
+        """Learn what an agent can do, unless it is known.
+
+        Raises:
+            UsageError: `unknown-agent` if it is not enrolled.
+        """
+        who = (poll.agent, poll.device)
+        if who not in self._suits:
+            known = frozenset(self._due)
+            keys = await self._in_thread(self.queue.suitable, *who)
+            self._suits[who] = _Suits(frozenset(keys), known, time.monotonic() + TRUST_SUITABLE_S)
+
+    async def lease(self, poll: Poll, wait_s: float) -> Lease | None:
+        """The next job for a waiting agent, or None when the time is over or the agent has left."""
+        if wait_s <= 0:
+            return None if self._closing else await self._in_thread(self.queue.take, poll.agent, poll.device)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_s
+        while not self._closing and not poll.left and loop.time() < deadline:
+            key = await self._woken(poll, deadline - loop.time())
+            if key is None or self._closing or poll.left:
+                break
+            lease = await self._take(poll, key)
+            if lease is not None:
+                return lease
+            poll.not_before, poll.woken = loop.time() + AFTER_NOTHING_S, loop.create_future()
+        return None
+
+    async def _woken(self, poll: Poll, wait_s: float) -> str | None:
+        """Wait until there is something for this agent; the key of its needs, or None."""
+        self._waiting[poll] = None
+        self.on_change(len(self._waiting))
+        self._match((poll,))
+        if not poll.woken.done() and time.monotonic() - self._asked_s > ASK_EVERY_S:
+            self._bell.ring()
+        try:
+            await asyncio.wait((poll.woken,), timeout=wait_s)
+        finally:
+            self._waiting.pop(poll, None)
+            self.on_change(len(self._waiting))
+        return poll.woken.result() if poll.woken.done() else None
+
+    async def _take(self, poll: Poll, key: str) -> Lease | None:
+        try:
+            return await self._in_thread(self.queue.take, poll.agent, poll.device)
+        finally:
+            self._taking[key] -= 1
+
+    async def _ask(self) -> None:
+        """Look what is due, and wake as many agents as can take it."""
+        self._asked_s = time.monotonic()
+        try:
+            ready = await self._in_thread(self.queue.ready)
+            # What is being taken at this moment still counts as ready there.
+            self._due = Counter({key: count - self._taking[key] for key, count in ready.items()})
+            self._match(tuple(self._waiting))
+            while (unknown := self._unknown()) and not self._closing:
+                await self._in_thread(self._learn, unknown, frozenset(self._due))
+                self._match(tuple(self._waiting))
+            self._away = False
+        except Exception as problem:  # whatever it is, the next round tries again
+            if not self._away and self.is_away(problem):
+                tell("dispatch paused", level=logging.WARNING, because="the database or the queue is away")
+            elif not self._away:
+                tell_failure("dispatch failed", problem)
+            self._away, self._due = True, Counter()
+
+    def _match(self, polls: Collection[Poll]) -> None:
+        now = asyncio.get_running_loop().time()
+        for poll in polls:
+            if not self._due:
+                return
+            suits = self._suits.get((poll.agent, poll.device))
+            if suits is None or poll.not_before > now or poll.woken.done():
+                continue
+            key = next((key for key, count in self._due.items() if count > 0 and key in suits.keys), None)
+            if key is not None:
+                self._due[key] -= 1
+                self._taking[key] += 1
+                self._waiting.pop(poll, None)
+                poll.woken.set_result(key)
+
+    def _unknown(self) -> tuple[tuple[str, str], ...]:
+        """Agents of which it is not known whether they could take what is due."""
+        due = {key for key, count in self._due.items() if count > 0}
+        now = time.monotonic()
+        if not due:
+            return ()
+        asked = {(poll.agent, poll.device): None for poll in self._waiting}
+        unknown = (who for who in asked if not self._knows(who, due, now))
+        return tuple(who for _, who in zip(range(_SUITABLE_AT_ONCE), unknown, strict=False))
+
+    def _knows(self, who: tuple[str, str], due: set[str], now: float) -> bool:
+        suits = self._suits.get(who)
+        return suits is not None and suits.until > now and due <= suits.known
+
+    def _learn(self, agents: Collection[tuple[str, str]], known: frozenset[str]) -> None:
+        """Ask what agents can do; runs in a thread."""
+        until = time.monotonic() + TRUST_SUITABLE_S
+        for agent, device in agents:
+            try:
+                keys = frozenset(self.queue.suitable(agent, device))
+            except UsageError:  # removed while it waits: it gets nothing more
+                keys = frozenset()
+            self._suits[agent, device] = _Suits(keys, known, until)
+
+    def _forget(self, agent: str) -> None:
+        for who in [who for who in self._suits if who[0] == agent]:
+            del self._suits[who]
+        self._bell.ring()
+
+    async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(_TAKING_AT_ONCE)
+        return await anyio.to_thread.run_sync(work, *arguments, limiter=self._limiter)

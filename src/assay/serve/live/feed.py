@@ -1,0 +1,195 @@
+"""Live updates: one reader of the events table for all listeners of this process; progress goes straight to them.
+
+A listener that comes back with the id of the last event it saw gets everything since. Progress is not kept: it has no
+id and is not repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import anyio.to_thread
+from pydantic import JsonValue
+
+from assay.documents import to_json
+from assay.serve.live.bell import Bell
+from assay.serve.logs import tell
+
+ASK_EVERY_S = 0.5
+STILL_HERE_S = 15.0
+_PAGE = 500
+_QUEUE = 10_000
+_AFTER_OUTAGE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEvent:
+    """One thing that happened: the data of a server-sent event."""
+
+    campaign: str
+    job: str | None
+    kind: str
+    """In words, as in the history of the job: `leased`, `result accepted`, `progress` …"""
+    at: float
+    """Seconds since 1970, by the server's clock."""
+    detail: Mapping[str, JsonValue] = field(default_factory=dict)
+    id: int | None = None
+    """Counts up; None for what is not kept."""
+
+    @property
+    def name(self) -> Literal["job", "campaign", "progress"]:
+        """The name under which browsers listen."""
+        if self.id is None:
+            return "progress"
+        return "campaign" if self.job is None else "job"
+
+
+class EventSource(Protocol):
+    """Where kept events come from; one is shown only when no earlier one can still appear."""
+
+    def newest(self) -> int:
+        """The id of the newest event, 0 when there is none."""
+        ...
+
+    def after(self, event: int, campaign: str | None, limit: int) -> Sequence[LiveEvent]:
+        """Events after one, in order of their ids."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Listener:
+    campaign: str | None
+    queue: asyncio.Queue[LiveEvent | None] = field(default_factory=lambda: asyncio.Queue(_QUEUE))
+
+    def offer(self, event: LiveEvent | None) -> None:
+        if event is not None and self.campaign is not None and event.campaign != self.campaign:
+            return
+        try:
+            self.queue.put_nowait(event)
+        except asyncio.QueueFull:  # too slow: it is cut off, and gets what it missed when it comes back
+            while not self.queue.empty():
+                self.queue.get_nowait()
+            self.queue.put_nowait(None)
+
+
+@dataclass(slots=True)
+class Feed:
+    """Hands events to everybody who listens."""
+
+    source: EventSource
+    is_away: Callable[[BaseException], bool] = field(default=lambda _: False)
+    on_change: Callable[[int], None] = field(default=lambda _: None)
+    """Told how many listen."""
+    _listeners: set[_Listener] = field(default_factory=set)
+    _position: int = 0
+    _reader: asyncio.Task[None] | None = None
+    _bell: Bell = field(default_factory=Bell)
+    _closing: bool = False
+
+    async def listen(self, after: int | None, campaign: str | None = None) -> AsyncIterator[bytes]:
+        """The events as they are sent, from one on; from now on when `after` is None."""
+        if self._closing:
+            return
+        listener = _Listener(campaign)
+        try:
+            yield b"retry: 2000\n\n"
+            floor = await self._join(listener)
+            if after is not None:
+                async for event in self._missed(after, floor, campaign):
+                    yield written(event)
+            while (line := await self._next(listener)) is not None:
+                yield line
+        finally:
+            self._listeners.discard(listener)
+            self.on_change(len(self._listeners))
+
+    def push(self, event: LiveEvent) -> None:
+        """Hand out an event that is not kept; from any thread."""
+        self._bell.soon(lambda: self._hand_out(event))
+
+    def nudge(self) -> None:
+        """Say that there may be new events; from any thread."""
+        self._bell.ring()
+
+    def start(self) -> None:
+        """Belong to the loop that runs now."""
+        self._bell.hang()
+
+    def rewind(self, newest: int) -> None:
+        """Note that events were removed with their campaign, so that numbers may be used again; from any thread."""
+        self._bell.soon(lambda: self._rewind(newest))
+
+    def close(self) -> None:
+        """End every stream."""
+        self._closing = True
+        for listener in tuple(self._listeners):
+            listener.offer(None)
+        if self._reader is not None:
+            self._reader.cancel()
+
+    def _rewind(self, newest: int) -> None:
+        self._position = min(self._position, newest)
+
+    def _hand_out(self, event: LiveEvent) -> None:
+        for listener in tuple(self._listeners):
+            listener.offer(event)
+
+    async def _join(self, listener: _Listener) -> int:
+        """Begin to get new events; return the id up to which the listener must read for itself."""
+        if self._reader is None or self._reader.done():
+            newest = await anyio.to_thread.run_sync(self.source.newest)
+            if self._reader is None or self._reader.done():  # nobody else came first meanwhile
+                self._position = newest
+                self._listeners.add(listener)
+                self._reader = asyncio.get_running_loop().create_task(self._read())
+        self._listeners.add(listener)
+        self.on_change(len(self._listeners))
+        return self._position
+
+    async def _missed(self, after: int, floor: int, campaign: str | None) -> AsyncIterator[LiveEvent]:
+        while after < floor:
+            page = await anyio.to_thread.run_sync(self.source.after, after, campaign, _PAGE)
+            for event in page:
+                if event.id is not None and event.id > floor:
+                    return
+                yield event
+                after = event.id or after
+            if len(page) < _PAGE:
+                return
+
+    async def _next(self, listener: _Listener) -> bytes | None:
+        """The next thing to send: an event, a sign of life, or None at the end."""
+        try:
+            async with asyncio.timeout(STILL_HERE_S):
+                event = await listener.queue.get()
+        except TimeoutError:
+            return b": still here\n\n"
+        return None if event is None else written(event)
+
+    async def _read(self) -> None:
+        away = False
+        while self._listeners and not self._closing:
+            try:
+                page = await anyio.to_thread.run_sync(self.source.after, self._position, None, _PAGE)
+                away = False
+            except Exception as problem:
+                if not self.is_away(problem):
+                    raise
+                if not away:
+                    tell("live updates paused", level=logging.WARNING, because="the database is away")
+                away, page = True, ()
+            for event in page:
+                self._hand_out(event)
+                self._position = event.id or self._position
+            if len(page) < _PAGE:
+                await self._bell.wait(_AFTER_OUTAGE_S if away else ASK_EVERY_S)
+
+
+def written(event: LiveEvent) -> bytes:
+    """An event as it is sent."""
+    number = "" if event.id is None else f"id: {event.id}\n"
+    return f"{number}event: {event.name}\ndata: {to_json(event)}\n\n".encode()

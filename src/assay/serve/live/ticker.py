@@ -1,0 +1,119 @@
+"""What has to happen as time goes by: leases run out, agents fall silent, deadlines pass, campaigns end.
+
+Each step is guarded: a database that is away for a while is told once and asked again, and never ends the server.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+import anyio.to_thread
+
+from assay.errors import AssayError
+from assay.serve.logs import tell, tell_failure
+from assay.serve.metrics import count_poisoned
+from assay.serve.state import Kept, ServerState
+from assay.serve.web.problems import is_away
+
+EVERY_S = 1.0
+# Many changes in a row are followed up together.
+_HURRY_AT_MOST_EVERY_S = 0.05
+# Redis is offered everything that is due this often, should an offer have been lost.
+_OFFER_EVERY_S = 5.0
+
+
+@dataclass(slots=True)
+class Ticker:
+    """Does what time demands, and follows up what requests changed, until it is cancelled."""
+
+    state: ServerState
+    _told: set[str] = field(default_factory=set)
+    _offered_s: float = 0.0
+
+    async def run(self) -> None:
+        """Tick for ever."""
+        self.state.bell.hang()
+        next_s = 0.0
+        while True:
+            left_s = next_s - time.monotonic()
+            if left_s <= 0:
+                await anyio.to_thread.run_sync(self.tick)
+                next_s = time.monotonic() + EVERY_S
+            elif await self.state.bell.wait(left_s):
+                await anyio.to_thread.run_sync(self.follow_up)
+                await anyio.sleep(_HURRY_AT_MOST_EVERY_S)
+
+    def tick(self) -> None:
+        """Do everything once; runs in a thread."""
+        if not self._step("open the store", self.state.ensure_open):
+            self.state.metrics.database_up.set(0)
+            return
+        kept = self.state.kept
+        control = kept.control
+        changed = self._expire(kept)
+        changed |= self._said("agents fell silent", lambda: control.mark_silent(self.state.settings.silent_after_s))
+        changed |= self._said("deadline passed", control.enforce_deadlines)
+        changed |= self._said("no agent can take jobs", control.fail_unplaceable)
+        changed |= self._said("campaigns ended", control.settle_campaigns)
+        if time.monotonic() - self._offered_s > _OFFER_EVERY_S or changed:
+            self._step("reconcile the queue", kept.queue.reconcile)
+            self._offered_s = time.monotonic()
+        if changed:
+            self.state.dispatcher.nudge()
+            self.state.feed.nudge()
+
+    def follow_up(self) -> None:
+        """Do at once what a request made possible: end its campaign, offer its jobs; runs in a thread."""
+        if not self._step("open the store", self.state.ensure_open):
+            return
+        kept = self.state.kept
+        if self._said("campaigns ended", kept.control.settle_campaigns):
+            self.state.feed.nudge()
+        if self._step("offer jobs", kept.queue.offer) and kept.queue.is_apart:
+            self.state.dispatcher.nudge()
+
+    def _expire(self, kept: Kept) -> bool:
+        metrics = self.state.metrics
+        expired: list[str] = []
+        answers = self._step("take leases back", lambda: expired.extend(kept.control.expire()))
+        metrics.database_up.set(int(answers))
+        if not expired:
+            return False
+        metrics.expired.inc(len(expired))
+        self._step("count poisoned jobs", lambda: metrics.poisoned.inc(count_poisoned(kept.store.engine, expired)))
+        tell("leases expired", jobs=expired[:20], count=len(expired))
+        return True
+
+    def _said(self, event: str, step: Callable[[], Collection[object]]) -> bool:
+        found = self._found(event, step)
+        if found:
+            tell(event, which=[str(one) for one in found][:20], count=len(found))
+        return bool(found)
+
+    def _found(self, name: str, step: Callable[[], Collection[object]]) -> Collection[object]:
+        found: list[object] = []
+        self._step(name, lambda: found.extend(step()))
+        return found
+
+    def _step(self, name: str, step: Callable[[], object]) -> bool:
+        """Do one step; False when it could not be done now."""
+        try:
+            step()
+        except Exception as problem:  # whatever it is, the next tick tries again
+            if name not in self._told:
+                self._told.add(name)
+                self._tell(name, problem)
+            return False
+        if name in self._told:
+            self._told.discard(name)
+            tell("works again", step=name)
+        return True
+
+    def _tell(self, name: str, problem: Exception) -> None:
+        if is_away(problem) and isinstance(problem, AssayError):
+            tell("put off", level=logging.WARNING, step=name, because=problem.problem.message)
+        else:
+            tell_failure("step failed", problem, step=name)

@@ -1,0 +1,141 @@
+"""Jobs: listed, read in full, cancelled, retried."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import FileResponse
+
+from assay.analyse.records import MultiRunJobResult
+from assay.documents import to_json
+from assay.serve.logs import tell
+from assay.serve.web.access import User, readers, users
+from assay.serve.web.parameters import Answers, Cursor, JobId, Limit, RunId, State, Text
+from assay.serve.web.problems import RequestProblem
+from assay.serve.web.reading import job_result
+from assay.serve.web.records import (
+    Batch,
+    BatchOutcome,
+    BatchOutcomes,
+    EvidenceView,
+    JobChanged,
+    JobFull,
+    JobView,
+    Listed,
+)
+from assay.store.artefacts import JobArtefact
+from assay.store.listing import JobFilter
+from assay.store.logs import LogLines, read_logs
+
+router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
+
+_LARGEST_BATCH = 10_000
+_PARQUET: Answers = {
+    200: {"content": {"application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}}}}
+}
+
+
+@router.get("", dependencies=[readers])
+def list_jobs(
+    state: State,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+    only: Annotated[str, Query(alias="state", max_length=16)] = "",
+    benchmark: Text = "",
+    campaign: Text = "",
+    agent: Text = "",
+    verdict: Text = "",
+    text: Text = "",
+) -> Listed[JobView]:
+    """List jobs: of one campaign in the order of its matrix, else the newest first."""
+    which = JobFilter(only, benchmark, campaign, agent, text, verdict)
+    page = state.kept.listing.jobs(which, cursor=cursor, limit=limit)
+    return Listed(tuple(map(JobView.of, page.items)), page.next)
+
+
+@router.post("/batch", dependencies=[users])
+def change_jobs(batch: Batch, state: State, by: User) -> BatchOutcomes:
+    """Cancel or retry many jobs; says what became of each."""
+    if len(batch.jobs) > _LARGEST_BATCH:
+        raise RequestProblem(422, f"a batch has at most {_LARGEST_BATCH} jobs", code="request", at="jobs")
+    found = state.kept.control.batch(batch.action, batch.jobs, reason=batch.reason[:1000], by=by.name)
+    if batch.action == "cancel":
+        state.kept.queue.withdraw([job for job, outcome in found.items() if outcome.changed])
+    tell(f"jobs {batch.action}", jobs=len(found), changed=sum(one.changed for one in found.values()), by=by.name)
+    state.changed()
+    return BatchOutcomes(tuple(BatchOutcome(job, one.changed, one.state, one.problem) for job, one in found.items()))
+
+
+@router.get("/{job}", dependencies=[readers])
+def get_job(job: JobId, state: State) -> JobFull:
+    """Read everything about a job: definition, result, attempts, history, evidence, files."""
+    kept = state.kept
+    detail = kept.listing.job(job)
+    evidence = tuple(EvidenceView(one.fence, one.agent, one.at, one.reason) for one in kept.control.evidence(job))
+    return JobFull(
+        summary=JobView.of(detail.summary),
+        document=detail.job,
+        result=job_result(kept, detail),
+        attempts=kept.control.attempts(job),
+        history=kept.control.history(job),
+        evidence=evidence,
+        artefacts=kept.artefacts.of_job(job),
+    )
+
+
+@router.post("/{job}/cancel", dependencies=[users])
+def cancel_job(job: JobId, state: State, by: User) -> JobChanged:
+    """Cancel a job, whether it waits or runs; one that has ended stays as it ended."""
+    after = state.kept.control.cancel(job, by=by.name)
+    state.kept.queue.withdraw([job])
+    tell("job cancelled", job=job, state=after, by=by.name)
+    state.changed()
+    return JobChanged(job, after)
+
+
+@router.post("/{job}/retry", dependencies=[users], responses={409: {"description": "It is in no state for that."}})
+def retry_job(job: JobId, state: State, by: User) -> JobChanged:
+    """Offer a job again that failed, was cancelled or was set aside."""
+    after = state.kept.control.retry(job, by=by.name)
+    tell("job retried", job=job, by=by.name)
+    state.changed()
+    return JobChanged(job, after)
+
+
+@router.get("/{job}/result", dependencies=[readers], response_model=MultiRunJobResult)
+def get_job_result(job: JobId, state: State) -> Response:
+    """Read the result of a job, or what is known of it so far."""
+    result = job_result(state.kept, state.kept.listing.job(job))
+    return Response(to_json(result), media_type="application/json", headers={"Cache-Control": "no-cache"})
+
+
+@router.get("/{job}/logs", dependencies=[readers])
+def get_job_logs(
+    job: JobId,
+    state: State,
+    after: Annotated[int, Query(ge=0, le=2**31 - 1, description="Number of the last line that was read.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
+) -> LogLines:
+    """Read the lines that a job's attempts wrote."""
+    state.kept.listing.job(job)
+    return read_logs(state.kept.store.engine, job, after, limit)
+
+
+@router.get("/{job}/artefacts", dependencies=[readers])
+def list_job_artefacts(job: JobId, state: State) -> Listed[JobArtefact]:
+    """List the files that a job's attempts left."""
+    state.kept.listing.job(job)
+    return Listed(state.kept.artefacts.of_job(job))
+
+
+@router.get("/{job}/runs/{run}/samples", dependencies=[readers], response_class=FileResponse, responses=_PARQUET)
+def get_samples(job: JobId, run: RunId, state: State) -> FileResponse:
+    """Download the samples of a run, as Parquet."""
+    kept = state.kept
+    kept.listing.job(job)
+    digest = next((one.samples for one in kept.store.runs(job) if one.run_id == run), None)
+    if not digest or not kept.store.samples.path(digest).is_file():
+        raise RequestProblem(404, f"run {run} of {job} has no samples", code="unknown-samples")
+    return FileResponse(kept.store.samples.path(digest), media_type="application/vnd.apache.parquet",
+                        filename=f"{job}-run-{run}.parquet", headers={"ETag": f'"{digest}"'})  # fmt: skip

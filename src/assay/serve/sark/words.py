@@ -1,0 +1,223 @@
+"""Our records in SARK's words: same fields, same names for states. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import JsonValue
+
+from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
+from assay.place.engines.fleet.protocol import Enrolment
+from assay.place.needs import Profile
+from assay.plan.digest import content_hash
+from assay.plan.job import Job
+from assay.report.table import sark_columns
+from assay.report.wording import failure_of, failure_sentence
+from assay.spec.devices import COMPUTE_UNITS, canonical, compute_unit
+from assay.spec.importers.sark import DEFAULT_INFERENCES
+from assay.spec.target import ModelTarget
+from assay.store.records import AgentRecord, CampaignSummary, JobSummary
+
+WORKER_STATES = ("active", "busy", "cleanup", "faulty")
+# SARK's own names; its campaigns know no word for one that was cancelled.
+CAMPAIGN_STATES = {"running": "running", "done": "completed", "partial": "partial"}
+JOB_STATES = {"pending": "pending", "running": "running", "done": "Complete", "cancelled": "cancelled"}
+_OS = {"linux": "linux", "darwin": "macos", "macos": "macos", "windows": "windows"}
+_GB = 2**30
+
+
+def worker_id(agent: str) -> str:
+    """An agent's id as SARK writes it."""
+    return f"worker-{agent.removeprefix('agent-')}"
+
+
+def agent_id(worker: str) -> str:
+    """A worker's id as we write it."""
+    return f"agent-{worker.removeprefix('worker-')}" if worker.startswith("worker-") else worker
+
+
+def enrolment_of(body: Mapping[str, Any]) -> Enrolment:
+    """A registration of SARK's as an enrolment; what the worker says of itself is all there is."""
+    facts: dict[str, JsonValue] = {str(name): value for name, value in body["device_info"].items()}
+    name = str(body["device_name"])
+    units = [str(unit) for unit in body["capabilities"]]
+    profile = Profile(
+        name=name,
+        os=_OS.get(str(facts.get("DeviceOs", "")).lower(), str(facts.get("DeviceOs", "")).lower()),
+        cpus=1,
+        memory_bytes=int(_number(facts.get("Ram")) * _GB),
+        runtimes={"onnxruntime": "not told"} if units else {},
+        devices={"onnxruntime": {kind: f"{unit}, as the worker says" for unit in units if (kind := _device(unit))}},
+    )
+    device: dict[str, JsonValue] = {
+        "name": name,
+        "ip_address": str(body["ip_address"]),
+        "capabilities": [*units],
+        "device_info": facts,
+        "registered_by": "sark",
+    }
+    return Enrolment(_identity(body, facts), name, profile, device)
+
+
+def worker_record(agent: AgentRecord) -> dict[str, JsonValue]:
+    """A worker as SARK lists it."""
+    info = device_info(agent)
+    return {
+        "worker_id": worker_id(agent.id),
+        "device_name": agent.name,
+        "ip_address": str(agent.device.get("ip_address", "")),
+        "capabilities": list(capabilities(agent)),
+        "device_info": info,
+        "soc": info.get("Soc", ""),
+        "ram_gb": info.get("Ram"),
+        "os": info.get("DeviceOs", ""),
+        "os_version": info.get("DeviceOsVersion", ""),
+        "udid": info.get("UDID", ""),
+        "registered_at": agent.enrolled_at,
+        "status": agent.state,
+        "last_seen": agent.last_seen,
+    }
+
+
+def capabilities(agent: AgentRecord) -> tuple[str, ...]:
+    """The compute units that an agent offers, by SARK's names."""
+    told = agent.device.get("capabilities")
+    if isinstance(told, list) and agent.device.get("registered_by") == "sark":
+        return tuple(str(unit) for unit in told)
+    return tuple(COMPUTE_UNITS[one] for one in agent.profile.devices.get("onnxruntime", {}) if one in COMPUTE_UNITS)
+
+
+def device_info(agent: AgentRecord) -> dict[str, JsonValue]:
+    """Facts about a device under SARK's names; what is not known is left out."""
+    told = agent.device.get("device_info")
+    if isinstance(told, dict):
+        return told
+    facts = agent.device
+    known: dict[str, JsonValue] = {
+        "DeviceName": agent.name,
+        "Soc": facts.get("soc") or facts.get("cpu"),
+        "Ram": round(agent.profile.memory_bytes / _GB) or None,
+        "DiscreteGpu": facts.get("gpu"),
+        "VRam": round(agent.profile.gpu_memory_bytes / _GB) or None,
+        "DeviceOs": facts.get("os") or agent.profile.os,
+        "DeviceOsVersion": facts.get("os_version"),
+        "UDID": facts.get("id"),
+    }
+    return {name: value for name, value in known.items() if value not in (None, "")}
+
+
+def health_record(agent: AgentRecord, now: float, timeout_s: float) -> dict[str, JsonValue]:
+    """Whether a worker was heard of lately; the fifth field goes by both names that SARK's users know."""
+    silent_s = max(0.0, now - agent.last_seen)
+    return {
+        "worker_id": worker_id(agent.id),
+        "status": agent.state,
+        "is_healthy": agent.state != "faulty" and silent_s < timeout_s,
+        "last_heartbeat": agent.last_seen,
+        "time_since_heartbeat": silent_s,
+        "seconds_since_heartbeat": silent_s,
+        "heartbeat_timeout": timeout_s,
+    }
+
+
+def job_record(summary: JobSummary, job: Job, attempts: int) -> dict[str, JsonValue]:
+    """A job as SARK lists it."""
+    target = job.definition.target
+    model = target if isinstance(target, ModelTarget) else None
+    return {
+        "job_id": summary.id,
+        "campaign_id": summary.campaign,
+        "model_url": model.model if model else None,
+        "compute_unit": compute_unit(model.device) if model else None,
+        "worker_id": worker_id(summary.agent) if summary.agent else None,
+        "device_name": summary.agent_name,
+        "num_inference_runs": job.definition.measure.until.samples or DEFAULT_INFERENCES,
+        "submitted_at": summary.submitted_at,
+        "status": JOB_STATES.get(summary.state, "Failed"),
+        "retry_count": max(0, attempts - 1),
+        "started_at": summary.started_at,
+        "completed_at": summary.ended_at,
+        "timeout_seconds": job.definition.measure.timeout,
+    }
+
+
+def campaign_record(
+    summary: CampaignSummary, jobs: Sequence[Mapping[str, JsonValue]], created_at: float, results_file: str | None
+) -> dict[str, JsonValue]:
+    """A campaign as SARK lists it."""
+    counts = breakdown(summary)
+    return {
+        "campaign_id": summary.id,
+        "model_url": next((job["model_url"] for job in jobs), None),
+        "total_jobs": summary.jobs,
+        "jobs": [dict(job) for job in jobs],
+        "created_at": created_at,
+        "status": campaign_state(summary),
+        "completed_jobs": counts["complete"],
+        "failed_jobs": counts["failed"],
+        "results_file": results_file,
+    }
+
+
+def campaign_state(summary: CampaignSummary) -> str:
+    """SARK's word for how a campaign stands."""
+    return CAMPAIGN_STATES.get(summary.state, "failed")
+
+
+def breakdown(summary: CampaignSummary) -> dict[str, int]:
+    """Jobs by state, in SARK's four words: every job is in one of them."""
+    counts = summary.counts
+    ended_badly = sum(counts.get(state, 0) for state in ("failed", "cancelled", "poisoned"))
+    return {
+        "pending": counts.get("pending", 0),
+        "running": counts.get("running", 0),
+        "complete": counts.get("done", 0),
+        "failed": ended_badly,
+    }
+
+
+def result_record(record: CampaignRecord, result: MultiRunJobResult, worker: str | None) -> dict[str, JsonValue]:
+    """A result under the names that SARK's workers used; what was not measured is left out."""
+    columns = {name: value for name, value in sark_columns(record, result).items() if value is not None}
+    failure = failure_of(result) if result.state != "done" else None
+    return {
+        "job_id": result.job,
+        "campaign_id": record.campaign,
+        "worker_id": worker,
+        "status": columns["Status"],
+        **columns,
+        **_extremes("LoadMs", result.metrics.get("load_ms")),
+        **_extremes("InferenceMs", result.metrics.get("latency_ms")),
+        **({"remark": failure_sentence(failure)} if failure else {}),
+    }
+
+
+def queue_name(unit: str) -> str:
+    """The name of a capability's queue: `CPU (ONNX)` is `cpu_onnx`."""
+    return unit.lower().replace(" ", "_").replace("(", "").replace(")", "")
+
+
+def _extremes(prefix: str, stats: MetricStatistics | None) -> dict[str, float]:
+    return {f"{prefix}Min": stats.min, f"{prefix}Max": stats.max} if stats else {}
+
+
+def _identity(body: Mapping[str, Any], facts: Mapping[str, JsonValue]) -> str:
+    """What tells two workers apart: the device's own id, else everything that it says of itself, its address too."""
+    own = facts.get("UDID")
+    said = [body["device_name"], body["ip_address"], *(facts.get(name) for name in ("Soc", "Ram", "DeviceOs"))]
+    return f"sark-{content_hash([own] if own else said)}"
+
+
+def _device(unit: str) -> str | None:
+    try:
+        return canonical(unit)
+    except ValueError:
+        return None
+
+
+def _number(value: JsonValue) -> float:
+    try:
+        return max(0.0, float(str(value).split()[0]))
+    except (ValueError, IndexError):
+        return 0.0

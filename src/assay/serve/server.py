@@ -1,0 +1,170 @@
+"""The server process: its address, its first tokens, and an end that loses nothing."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import socket
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from assay.clock import SYSTEM_CLOCK, Clock
+from assay.errors import StoreError, UsageError
+from assay.serve.app import begin_close, create_app
+from assay.serve.logs import set_up_logs, tell
+from assay.serve.settings import ServerSettings
+from assay.serve.state import ServerState
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+# Longer than a long poll and than the time agents keep a connection.
+_KEEP_ALIVE_S = 75
+_END_WITHIN_S = 10
+_BACKLOG = 2048
+# The event loop gets its turn back from a thread that computes after this long; Python's own 5 ms add up in every wait.
+_SWITCH_S = 0.0005
+# How seldom Python looks for garbage that refers to itself, from young to old. By its own numbers a server that holds a
+# thousand requests looks through everything every few seconds; that takes 0.2 s, and nobody is answered meanwhile.
+_COLLECT_AFTER = (10_000, 20, 50)
+
+Say = Callable[[str], None]
+
+
+class AssayServer(uvicorn.Server):
+    """Uvicorn, with held requests answered before it waits for them."""
+
+    def __init__(self, app: FastAPI, settings: ServerSettings) -> None:
+        super().__init__(_config(app, settings))
+        self.app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End: answer what is held, finish what runs, then stop."""
+        begin_close(self.app)
+        await super().shutdown(sockets)
+
+
+def run(settings: ServerSettings, say: Say, clock: Clock = SYSTEM_CLOCK) -> None:
+    """Serve until interrupted.
+
+    Raises:
+        UsageError: if the address is taken or a setting cannot work.
+        StoreError: if the database has to be migrated first.
+    """
+    set_up_logs(settings.log_format, settings.log_level)
+    sys.setswitchinterval(_SWITCH_S)
+    app = create_app(settings, clock)
+    state: ServerState = app.state.assay
+    with listen(settings) as listener:
+        _prepare(state, say)
+        for line in welcome(settings, listener.getsockname()[1], open_=bool(state.is_open)):
+            say(line)
+        _collect_seldom()
+        try:
+            AssayServer(app, settings).run(sockets=[listener])
+        except KeyboardInterrupt:
+            pass
+        finally:
+            state.close()
+    say("stopped")
+
+
+def _collect_seldom() -> None:
+    """Leave what was loaded so far out of the search for garbage, and search less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECT_AFTER)
+
+
+def listen(settings: ServerSettings) -> socket.socket:
+    """Take the address.
+
+    Raises:
+        UsageError: if it cannot be had.
+    """
+    at = f"{settings.host}:{settings.port}"
+    try:
+        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as problem:
+        raise UsageError(f"{settings.host!r} is no address of this machine: {problem.strerror}", code="address", at=at,
+                         try_="use --host 127.0.0.1 or --host 0.0.0.0") from None  # fmt: skip
+    try:
+        if sys.platform != "win32":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError as problem:
+        listener.close()
+        raise _no_address(problem, at) from None
+    listener.setblocking(False)
+    return listener
+
+
+def welcome(settings: ServerSettings, port: int, *, open_: bool) -> list[str]:
+    """What a person must know to go on."""
+    scheme = "https" if settings.tls_cert else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    shown = socket.gethostname() if settings.host in ("0.0.0.0", "::") else host  # noqa: S104  (compared, not bound)
+    url = f"{scheme}://{shown}:{port}{settings.root_path}"
+    who = "everybody on this machine is admin" if open_ else "a token is needed: ASSAY_TOKEN=…"
+    queue = "Redis" if settings.redis_url else "SQL"
+    return [
+        f"listening on {scheme}://{host}:{port}{settings.root_path}",
+        f"database  {settings.database_shown}, queue {queue}",
+        f"access    {who}",
+        f"agent     assay agent start --host {url}",
+        f"measure   assay run bench.yaml --server {url}",
+        f"api       {url}/api/v1/docs",
+    ]
+
+
+def _prepare(state: ServerState, say: Say) -> None:
+    """Open the store, and make the first tokens of a server that others can reach."""
+    settings = state.settings
+    try:
+        state.ensure_open()
+    except StoreError as problem:
+        if problem.problem.code != "store" or settings.database_url is None:
+            raise
+        tell("starting without the database", database=settings.database_shown)
+        return
+    if settings.on_loopback or settings.token is not None or state.kept.tokens.count():
+        return
+    _, admin = state.kept.tokens.create("first admin", "admin")
+    _, agent = state.kept.tokens.create("agents", "agent")
+    say("these tokens are shown once; `assay tokens create` makes others")
+    say(f"admin token  {admin}")
+    say(f"agent token  {agent}")
+
+
+def _config(app: FastAPI, settings: ServerSettings) -> uvicorn.Config:
+    tls: dict[str, Any] = {}
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        for path in (settings.tls_cert, settings.tls_key):
+            if not path.is_file():
+                raise UsageError("this file of the certificate is not there", code="tls", at=str(path))
+        tls = {"ssl_certfile": str(settings.tls_cert), "ssl_keyfile": str(settings.tls_key)}
+    return uvicorn.Config(
+        app, loop=_loop(), http="httptools", ws="none", lifespan="on", log_config=None, access_log=False,
+        server_header=False, proxy_headers=False, backlog=_BACKLOG, timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_END_WITHIN_S, **tls,
+    )  # fmt: skip
+
+
+def _loop() -> Any:  # noqa: ANN401  (uvicorn's own words)
+    return "asyncio" if sys.platform == "win32" else "uvloop"
+
+
+def _no_address(problem: OSError, at: str) -> UsageError:
+    if problem.errno == errno.EADDRINUSE:
+        return UsageError(f"the address {at} is taken by another program", code="address", at=at,
+                          try_="stop it, or choose another port: assay serve --port 8081")  # fmt: skip
+    if problem.errno in (errno.EACCES, errno.EPERM):
+        return UsageError(f"this user may not listen on {at}", code="address", at=at, try_="use a port above 1023")
+    return UsageError(f"cannot listen on {at}: {problem.strerror}", code="address", at=at,
+                      try_="use --host 127.0.0.1 or --host 0.0.0.0")  # fmt: skip

@@ -1,0 +1,238 @@
+"""What every request can reach: the store and its parts, the dispatcher, the feed, the metrics."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from fastapi import Request
+
+from assay.clock import Clock
+from assay.errors import StoreError
+from assay.place.leasing import Lease
+from assay.serve.live.beats import BeatCollector
+from assay.serve.live.bell import Bell
+from assay.serve.live.dispatch import Dispatcher
+from assay.serve.live.feed import Feed, LiveEvent
+from assay.serve.live.queueing import RedisQueue, SqlQueue
+from assay.serve.logs import tell
+from assay.serve.metrics import Counts, ServerMetrics, count_states
+from assay.serve.settings import ServerSettings
+from assay.serve.web.problems import Unavailable, is_away
+from assay.store.artefacts import Artefacts
+from assay.store.catalogue import Catalogue
+from assay.store.control import Control
+from assay.store.listing import Listing
+from assay.store.location import store_folder
+from assay.store.store import Store
+from assay.store.tokens import Role, Tokens
+
+# A token is looked up again after this long, so that a revoked one is soon refused.
+_TRUST_TOKEN_S = 5.0
+_COUNT_AT_MOST_EVERY_S = 5.0
+_TOKENS_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The open store and everything that works on it."""
+
+    store: Store
+    control: Control
+    listing: Listing
+    catalogue: Catalogue
+    tokens: Tokens
+    artefacts: Artefacts
+    queue: SqlQueue | RedisQueue
+
+
+@dataclass(frozen=True, slots=True)
+class KnownToken:
+    """Whose a token is."""
+
+    name: str
+    role: Role
+
+
+@dataclass(slots=True)
+class ServerState:
+    """One server, from start to end."""
+
+    settings: ServerSettings
+    clock: Clock
+    metrics: ServerMetrics = field(default_factory=ServerMetrics)
+    is_open: bool | None = None
+    """Everybody is admin; None while that is not known, because the store was not open yet."""
+    runs: dict[str, int] = field(default_factory=dict)
+    """Campaign → runs of all its jobs, as far as somebody asked."""
+    dispatcher: Dispatcher = field(init=False)
+    feed: Feed = field(init=False)
+    beats: BeatCollector = field(init=False)
+    _kept: Kept | None = None
+    _opening: threading.Lock = field(default_factory=threading.Lock)
+    _known: dict[str, tuple[float, KnownToken]] = field(default_factory=dict)
+    _counted: tuple[float, Counts] = (0.0, {})
+    bell: Bell = field(default_factory=Bell)
+    """Rung when something changed that time alone would find later."""
+
+    def __post_init__(self) -> None:
+        self.is_open = self.settings.open
+        self.dispatcher = Dispatcher(_Queue(self), is_away, self.metrics.waiting.set)
+        self.beats = BeatCollector(lambda: self.kept.control)
+        self.feed = Feed(_Events(self), is_away, self.metrics.listeners.set)
+        self.metrics.watch(self._counts)
+
+    @property
+    def folder(self) -> Path:
+        """Where files lie."""
+        return store_folder(self.settings.folder)
+
+    @property
+    def kept(self) -> Kept:
+        """The open store; a request is told to come back while there is none."""
+        if self._kept is None:
+            raise Unavailable
+        return self._kept
+
+    def ensure_open(self) -> bool:
+        """Open the store unless it is open.
+
+        Raises:
+            StoreError: if it cannot be opened; code `store` when it may be possible later.
+        """
+        with self._opening:
+            if self._kept is None:
+                self._kept = _open(self.settings, self.folder, self.clock)
+                if self.is_open is None:
+                    self.is_open = self._decide_open(self._kept.tokens)
+                # While no server was there, no agent could renew its lease.
+                renewed = self._kept.control.renew_all()
+                tell("store open", database=self.settings.database_shown, leases_renewed=renewed)
+        return True
+
+    def close(self) -> None:
+        """Let the database go."""
+        with self._opening:
+            if self._kept is not None:
+                self._kept.store.close()
+                self._kept = None
+
+    def changed(self) -> None:
+        """Wake everybody who waits for something to happen; from any thread."""
+        self.bell.ring()
+        self.dispatcher.nudge()
+        self.feed.nudge()
+
+    def lease_given(self, lease: Lease) -> None:
+        """Note that an agent got a job."""
+        self.metrics.leases.inc()
+        tell("lease given", agent=lease.agent, job=lease.job.id, fence=lease.fence)
+        self.feed.nudge()
+
+    # Tokens
+
+    def known_token(self, secret: str) -> KnownToken | None:
+        """A token that was checked moments ago, or None."""
+        found = self._known.get(_hashed(secret))
+        return found[1] if found is not None and found[0] > time.monotonic() else None
+
+    def check_token(self, secret: str) -> KnownToken | None:
+        """Look a token up; runs in a thread."""
+        own = self.settings.token
+        if own is not None and hmac.compare_digest(_hashed(secret), _hashed(own.get_secret_value())):
+            known = KnownToken("settings", "admin")
+        else:
+            found = self.kept.tokens.verify(secret)
+            if found is None:
+                return None
+            known = KnownToken(found.name, found.role)
+        if len(self._known) > _TOKENS_REMEMBERED:
+            self._known.clear()
+        self._known[_hashed(secret)] = (time.monotonic() + _TRUST_TOKEN_S, known)
+        return known
+
+    def forget_tokens(self) -> None:
+        """Check every token anew: one was revoked."""
+        self._known.clear()
+
+    def _decide_open(self, tokens: Tokens) -> bool:
+        return self.settings.on_loopback and self.settings.token is None and tokens.count() == 0
+
+    # Metrics
+
+    def _counts(self) -> Counts:
+        """Jobs, agents and queues by state; empty while the database is away."""
+        at, known = self._counted
+        if known and time.monotonic() - at < _COUNT_AT_MOST_EVERY_S:
+            return known
+        try:
+            kept = self.kept
+            counts = {**count_states(kept.store.engine), "ready": kept.queue.ready()}
+        except (StoreError, Unavailable):  # the other numbers are still true
+            return {}
+        self._counted = (time.monotonic(), counts)
+        return counts
+
+
+def server_of(request: Request) -> ServerState:
+    """The server that answers a request."""
+    return cast("ServerState", request.app.state.assay)
+
+
+async def state_of(request: Request) -> ServerState:
+    """The same as a dependency; asynchronous, because others are each sent to a thread."""
+    return server_of(request)
+
+
+def _open(settings: ServerSettings, folder: Path, clock: Clock) -> Kept:
+    url = settings.database_url.get_secret_value() if settings.database_url else None
+    store = Store(folder, url)
+    control = Control(store.engine, clock, settings.policy)
+    queue: SqlQueue | RedisQueue = SqlQueue(control)
+    if settings.redis_url is not None:
+        from assay.place.redis_broker import RedisBroker
+
+        queue = RedisQueue(control, RedisBroker(settings.redis_url.get_secret_value(), clock=clock))
+    engine = store.engine
+    return Kept(store, control, Listing(engine), Catalogue(engine, clock), Tokens(engine, clock),
+                Artefacts(engine, clock), queue)  # fmt: skip
+
+
+def _hashed(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """The queue of whatever store is open."""
+
+    state: ServerState
+
+    def ready(self) -> dict[str, int]:
+        return dict(self.state.kept.queue.ready())
+
+    def suitable(self, agent: str, device: str) -> Sequence[str]:
+        return tuple(self.state.kept.queue.suitable(agent, device))
+
+    def take(self, agent: str, device: str) -> Lease | None:
+        return self.state.kept.queue.take(agent, device)
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """The events of whatever store is open."""
+
+    state: ServerState
+
+    def newest(self) -> int:
+        return self.state.kept.control.last_event()
+
+    def after(self, event: int, campaign: str | None, limit: int) -> Sequence[LiveEvent]:
+        found = self.state.kept.control.events_after(event, campaign, limit)
+        return [LiveEvent(one.campaign, one.job, one.kind, one.at, one.detail, one.id) for one in found]

@@ -1,0 +1,1 @@
+"""What every route shares: errors, access, limits, logs, paging, the documentation page."""

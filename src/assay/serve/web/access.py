@@ -1,0 +1,120 @@
+"""Who may do what: bearer tokens with roles. Every route names the roles that may use it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import anyio.to_thread
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from assay.serve.settings import is_loopback
+from assay.serve.state import ServerState, server_of
+from assay.serve.web.problems import RequestProblem, Unavailable
+from assay.store.tokens import Role
+
+_bearer = HTTPBearer(auto_error=False, description="A token from `assay tokens create` or POST /tokens.")
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who asks."""
+
+    name: str
+    role: Role
+
+
+class Allow:
+    """A dependency that lets only certain roles through; routes without one do not pass the tests."""
+
+    def __init__(self, *roles: Role) -> None:
+        self.roles = frozenset(roles)
+
+    async def __call__(
+        self, request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+    ) -> Principal:
+        """The principal of a request that may go on."""
+        state = server_of(request)
+        if state.is_open is None:
+            raise Unavailable
+        principal = _open(request, state) if state.is_open else await _by_token(state, given)
+        request.scope["principal"] = principal.name
+        if principal.role not in self.roles:
+            raise RequestProblem(403, f"the role {principal.role!r} may not do this; "
+                                 f"it takes {' or '.join(sorted(self.roles))}", code="forbidden",
+                                 try_="use a token of another role")  # fmt: skip
+        return principal
+
+
+class Public:
+    """A dependency that says on purpose: everybody may."""
+
+    async def __call__(self) -> None:
+        """Let the request through."""
+
+
+class MetricsAccess(Allow):
+    """Readers; and, when only this machine can reach the server, everybody."""
+
+    async def __call__(
+        self, request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+    ) -> Principal:
+        """The principal of a request that may go on."""
+        if server_of(request).settings.on_loopback:
+            return Principal("local", "reader")
+        return await super().__call__(request, given)
+
+
+def _open(request: Request, state: ServerState) -> Principal:
+    """Everybody on this machine is admin; a page in a browser, which may come from anywhere, is nobody."""
+    host = request.headers.get("host", "")
+    name = urlsplit(f"//{host}").hostname or ""
+    if not is_loopback(name):
+        raise _foreign(f"the request is for the host {name[:80]!r}, and an open server answers this machine only")
+    origin = request.headers.get("origin")
+    if origin and urlsplit(origin).netloc != host and origin not in state.settings.cors_origins:
+        raise _foreign("the request comes from a web page of another origin")
+    if not origin and request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        raise _foreign("the request comes from a web page of another origin")
+    return Principal("local", "admin")
+
+
+def _foreign(what: str) -> RequestProblem:
+    return RequestProblem(
+        403, what, code="foreign", try_="create a token on the server and restart it: `assay tokens create`"
+    )
+
+
+async def _by_token(state: ServerState, given: HTTPAuthorizationCredentials | None) -> Principal:
+    if given is None:
+        raise _unknown("a token is needed")
+    known = state.known_token(given.credentials)
+    if known is None:
+        known = await anyio.to_thread.run_sync(state.check_token, given.credentials)
+    if known is None:
+        raise _unknown("the token is not known, was revoked or has run out")
+    return Principal(known.name, known.role)
+
+
+def _unknown(what: str) -> RequestProblem:
+    return RequestProblem(401, what, code="unauthorized", try_="send `Authorization: Bearer <token>`",
+                          headers={"WWW-Authenticate": 'Bearer realm="assay"'})  # fmt: skip
+
+
+allow_readers = Allow("reader", "user", "admin")
+allow_users = Allow("user", "admin")
+allow_admins = Allow("admin")
+allow_agents = Allow("agent", "user", "admin")
+allow_everybody_known = Allow("agent", "reader", "user", "admin")
+
+public = Depends(Public())
+readers = Depends(allow_readers)
+users = Depends(allow_users)
+admins = Depends(allow_admins)
+agents = Depends(allow_agents)
+everybody_known = Depends(allow_everybody_known)
+
+User = Annotated[Principal, users]
+Admin = Annotated[Principal, admins]

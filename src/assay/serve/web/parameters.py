@@ -1,0 +1,30 @@
+"""Parameters that several routes share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Path, Query, Request, Response
+
+from assay.serve.state import ServerState, state_of
+
+Answers = dict[int | str, dict[str, Any]]  # further answers of a route, for the OpenAPI document
+
+State = Annotated[ServerState, Depends(state_of)]
+
+Cursor = Annotated[str | None, Query(max_length=1000, description="Where the page before ended: its `next`.")]
+Limit = Annotated[int, Query(ge=1, le=500, description="How many make a page.")]
+Text = Annotated[str, Query(max_length=200)]
+AgentId = Annotated[str, Path(max_length=200, description="Id of the agent, or its name where that is unique.")]
+CampaignId = Annotated[str, Path(max_length=64)]
+JobId = Annotated[str, Path(max_length=80)]
+Fence = Annotated[int, Path(ge=0, le=2**31 - 1, description="Number of the lease.")]
+RunId = Annotated[int, Path(ge=0, le=2**31 - 1)]
+Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the content.")]
+ByAgent = Annotated[str, Query(max_length=64, description="Id of the agent.")]
+
+
+def unchanged(request: Request, tag: str) -> Response | None:
+    """The answer 304 when the client has this very version."""
+    known = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
+    return Response(status_code=304, headers={"ETag": tag}) if tag.removeprefix("W/") in known or "*" in known else None

@@ -1,0 +1,221 @@
+"""Results as the API shows them: read from the store, summed up for lists, compared across configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import JsonValue
+from sqlalchemy import func, select
+
+from assay import __version__
+from assay.analyse.compare import compare_metric
+from assay.analyse.compare.likeness import unusable
+from assay.analyse.records import Answer, Interval, MetricStatistics, MultiRunJobResult
+from assay.documents import from_json
+from assay.errors import UsageError
+from assay.metrics import Better
+from assay.plan.digest import content_hash
+from assay.report.headline import headline_of
+from assay.report.reading import read_job
+from assay.report.wording import job_label, machine_name
+from assay.serve.state import Kept
+from assay.store.database import reading
+from assay.store.listing import JobFilter
+from assay.store.records import JobDetail, JobSummary, StoredJob, StoredResult
+from assay.store.tables import EventRow
+
+# A matrix of more jobs is too large to look at.
+LARGEST_MATRIX = 2000
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class MetricView:
+    """One metric of one job, with its doubt."""
+
+    unit: str
+    better: Better | None
+    median: float
+    interval: Interval | None
+    """From the spread between runs; null for one run."""
+    p99: float | None
+    runs: int
+    samples: int
+
+    @classmethod
+    def of(cls, stats: MetricStatistics) -> MetricView:
+        """The figures that lists show."""
+        return cls(stats.unit, stats.better, stats.median, stats.interval, stats.p99, stats.runs, stats.count)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultView:
+    """The result of one job in one line."""
+
+    job: str
+    campaign: str
+    benchmark: str
+    index: int
+    label: str
+    state: str
+    verdict: str | None
+    machine: str
+    """Name of the machine that measured it."""
+    agent: str | None
+    ended_at: float | None
+    point: Mapping[str, JsonValue]
+    metrics: Mapping[str, MetricView]
+    """Those that answer the job's question."""
+    doubts: tuple[str, ...]
+    """One sentence per failed check."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One configuration of a comparison."""
+
+    row: str
+    column: str
+    job: str
+    campaign: str
+    state: str
+    verdict: str | None
+    metric: MetricView | None
+    """Null where it was not measured."""
+    change: Interval | None
+    """Relative, against the base."""
+    answer: Answer | Literal["base"]
+    because: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonMatrix:
+    """One metric across configurations, every cell against the first."""
+
+    metric: str
+    rows: str
+    """What the rows stand for."""
+    columns: str
+    row_values: tuple[str, ...]
+    column_values: tuple[str, ...]
+    base: str | None
+    """Job that the others are compared with."""
+    axes: tuple[str, ...]
+    """What could be rows or columns."""
+    metrics: tuple[str, ...]
+    """What could be compared."""
+    cells: tuple[Cell, ...]
+
+
+def job_result(kept: Kept, detail: JobDetail) -> MultiRunJobResult:
+    """A job's result, or what is known of it."""
+    summary = detail.summary
+    return read_job(StoredJob(detail.job, summary.state, detail.result, summary.reason), kept.store.runs)
+
+
+def result_tag(kept: Kept, campaign: str) -> str:
+    """A tag that changes whenever the results of a campaign may have: everything that changes them is an event."""
+    state = kept.listing.campaign(campaign)
+    with reading(kept.store.engine) as session:
+        newest = session.scalar(select(func.max(EventRow.id)).where(EventRow.campaign_id == campaign))
+    return f'"{content_hash([__version__, campaign, newest, state.state, dict(state.counts)])[:32]}"'
+
+
+def result_view(stored: StoredResult) -> ResultView:
+    """A stored result in one line."""
+    result = from_json(MultiRunJobResult, stored.result, source=stored.job.id)
+    return _view(stored.job, result)
+
+
+def _view(job: JobSummary, result: MultiRunJobResult) -> ResultView:
+    names = headline_of(result) if result.state == "done" else ()
+    return ResultView(
+        job=job.id, campaign=job.campaign, benchmark=job.benchmark, index=job.position, label=job.label,
+        state=job.state, verdict=job.verdict, machine=machine_name(result), agent=job.agent, ended_at=job.ended_at,
+        point=result.point, metrics={name: MetricView.of(result.metrics[name]) for name in names},
+        doubts=tuple(check.detail for check in (*result.checks, *result.gates) if check.passed is False),
+    )  # fmt: skip
+
+
+def comparison(kept: Kept, campaigns: Iterable[str], metric: str, rows: str, columns: str) -> ComparisonMatrix:
+    """One metric of the jobs of some campaigns, laid out by two properties of the jobs.
+
+    Raises:
+        UsageError: if there is nothing to compare, or too much.
+    """
+    found = _results(kept, campaigns)
+    axes = _axes(found)
+    names = tuple(dict.fromkeys(name for _, result in found for name in result.metrics))
+    chosen = metric or next((name for _, result in found for name in headline_of(result)), "")
+    row = rows or axes[0]
+    column = columns or next((axis for axis in axes if axis != row), axes[0])
+    for axis in (row, column):
+        if axis not in axes:
+            raise UsageError(f"{axis!r} is no property of these jobs", code="axis", try_=f"use {', '.join(axes)}")
+    base = next((one for one in found if one[1].state == "done" and chosen in one[1].metrics), None)
+    cells = tuple(_cell(job, result, chosen, (row, column), base) for job, result in found)
+    return ComparisonMatrix(
+        metric=chosen, rows=row, columns=column, row_values=tuple(dict.fromkeys(cell.row for cell in cells)),
+        column_values=tuple(dict.fromkeys(cell.column for cell in cells)), base=base[0].id if base else None,
+        axes=axes, metrics=names, cells=cells,
+    )  # fmt: skip
+
+
+Pair = tuple[JobSummary, MultiRunJobResult]
+
+
+def _results(kept: Kept, campaigns: Iterable[str]) -> list[Pair]:
+    found: list[Pair] = []
+    for campaign in dict.fromkeys(campaigns):
+        kept.listing.campaign(campaign)
+        cursor: str | None = None
+        while True:
+            page = kept.listing.results(JobFilter(campaign=campaign), cursor=cursor, limit=_PAGE)
+            found += [(one.job, from_json(MultiRunJobResult, one.result, source=one.job.id)) for one in page.items]
+            if len(found) > LARGEST_MATRIX:
+                raise UsageError(f"more than {LARGEST_MATRIX} jobs are too many to compare at once", code="too-many",
+                                 try_="compare fewer campaigns")  # fmt: skip
+            cursor = page.next
+            if cursor is None:
+                break
+    return found
+
+
+def _axes(found: list[Pair]) -> tuple[str, ...]:
+    points = dict.fromkeys(path for _, result in found for path in result.point)
+    return (*points, "job", "machine", "campaign", "benchmark")
+
+
+def _value(job: JobSummary, result: MultiRunJobResult, axis: str) -> str:
+    fixed = {"job": job.label or job.id, "machine": machine_name(result) or (job.agent_name or "unknown"),
+             "campaign": job.campaign, "benchmark": job.benchmark}  # fmt: skip
+    if axis in fixed:
+        return fixed[axis]
+    value = result.point.get(axis)
+    return "" if value is None else job_label({axis: value}, {}).partition("=")[2] or str(value)
+
+
+def _cell(job: JobSummary, result: MultiRunJobResult, metric: str, axes: tuple[str, str], base: Pair | None) -> Cell:
+    stats = result.metrics.get(metric) if result.state == "done" else None
+    change, answer, because = _judged(result, stats, metric, base)
+    return Cell(
+        row=_value(job, result, axes[0]), column=_value(job, result, axes[1]), job=job.id, campaign=job.campaign,
+        state=job.state, verdict=job.verdict, metric=MetricView.of(stats) if stats else None, change=change,
+        answer=answer, because=because,
+    )  # fmt: skip
+
+
+def _judged(
+    result: MultiRunJobResult, stats: MetricStatistics | None, metric: str, base: Pair | None
+) -> tuple[Interval | None, Answer | Literal["base"], tuple[str, ...]]:
+    if base is None or stats is None:
+        return None, "cannot tell", (f"{metric or 'nothing'} was not measured",)
+    if base[1] is result:
+        return None, "base", ()
+    reasons = unusable(base[1], result)
+    compared = compare_metric(metric, base[1].metrics[metric], stats)
+    return (
+        (compared.change, "cannot tell", reasons) if reasons else (compared.change, compared.answer, compared.because)
+    )
