@@ -199,6 +199,18 @@ def test_a_server_that_is_not_there_is_told(cli, benchmark):
     assert "does not answer" in err
 
 
+def test_every_problem_of_a_document_comes_back_from_the_server(server):
+    from assay.errors import UsageError
+    from assay.place.engines.fleet.client import FleetClient
+    from assay.place.engines.fleet.protocol import Submission
+
+    wrong = {"benchmark": "wrong", "target": {"model": "squeezenet", "devise": "cpu"}, "measure": {"runs": 1000}}
+    with pytest.raises(UsageError) as refused:
+        FleetClient(server).submit(Submission(document=wrong))
+    assert len(refused.value.problems) == 2
+    assert "did you mean" in str(refused.value)
+
+
 def test_no_server_is_told(cli, monkeypatch):
     monkeypatch.delenv("ASSAY_SERVER")
     code, _, err = cli("jobs", "list")

@@ -100,3 +100,15 @@ def test_spread_jobs_do_not_wait_for_who_cannot_or_does_not_come(fleet, control,
     assert control.take(eager.id) is None
     clock.pass_s(61)
     assert control.take(eager.id) is not None
+
+
+def test_a_job_taken_from_a_queue_is_packed_and_spread_too(fleet, control, clock):
+    one, other = enroll(control, "1", "one"), enroll(control, "2", "other")
+    packed = submit(fleet, clock, batches=(1, 2), settings=PACK).jobs
+    deliver(control, control.claim(one.id, packed[0].id, 1))
+    assert control.claim(other.id, packed[1].id, 1) is None
+    deliver(control, control.claim(one.id, packed[1].id, 2))
+    spread = submit(fleet, clock, batches=(1, 2), settings=SPREAD).jobs
+    deliver(control, control.claim(one.id, spread[0].id, 1))
+    assert control.claim(one.id, spread[1].id, 1) is None
+    assert control.claim(other.id, spread[1].id, 2) is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -59,10 +60,10 @@ def held(folder: Path, on_wait: Callable[[], None] | None = None) -> Iterator[No
 
 
 def _lock(handle: int, *, wait: bool) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # Windows
+    if sys.platform == "win32":
         return _lock_on_windows(handle, wait=wait)
+    import fcntl
+
     try:
         fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -71,9 +72,10 @@ def _lock(handle: int, *, wait: bool) -> bool:
 
 
 def _lock_on_windows(handle: int, *, wait: bool) -> bool:
-    import importlib
+    if sys.platform != "win32":
+        raise NotImplementedError
+    import msvcrt
 
-    msvcrt = importlib.import_module("msvcrt")
     os.lseek(handle, 0, os.SEEK_SET)
     while True:
         try:

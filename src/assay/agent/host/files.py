@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -48,12 +49,11 @@ def try_lock(path: Path) -> int | None:
 
 
 def _lock(handle: int) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import importlib
+    if sys.platform == "win32":
+        import msvcrt
 
-        msvcrt = importlib.import_module("msvcrt")
         msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
     else:
+        import fcntl
+
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -18,7 +18,7 @@ from assay.plan.lifecycle import Event, State, after
 from assay.run.records import SingleRunResult
 from assay.store.fleet.agents import give_back, known_agent
 from assay.store.fleet.matching import Matching
-from assay.store.fleet.order import Asking, due, next_job, with_work
+from assay.store.fleet.order import Asking, due, is_fair, next_job, with_work
 from assay.store.fleet.transactions import CHUNK, LOCK, WITHOUT_DOCUMENTS
 from assay.store.logs import append
 from assay.store.tables import AgentRow, AttemptRow, CampaignRow, EvidenceRow, JobRow, NeedsRow, RunRow
@@ -27,6 +27,7 @@ _MOST_LEFT_OUT = 1_000_000
 _HOLDS = (
     select(func.count()).select_from(JobRow).where(JobRow.agent_id == bindparam("agent"), JobRow.state == "running")
 )
+_NEW_RUNS = insert(RunRow.__table__)
 
 
 class Leases(Matching):
@@ -48,8 +49,7 @@ class Leases(Matching):
             if not _has_room(session, agent):
                 return None
             keys = with_work(session, self._met(session, agent, device), now)
-            asking = Asking(agent, now, self._needs.met_by, self.policy.lease_s)
-            row = next_job(session, asking, keys) if keys else None
+            row = next_job(session, self._asking(agent, now), keys) if keys else None
             return None if row is None else self._lease(session, row, agent, now)
 
     def claim(self, agent_id: str, job_id: str, fence: int) -> Lease | None:
@@ -60,6 +60,7 @@ class Leases(Matching):
         now = self._now()
         with self._writing() as session:
             agent = known_agent(session, agent_id, lock=True)
+            fair = is_fair(session, self._asking(agent, now), job_id)
             row = session.get(JobRow, job_id, with_for_update=LOCK)
             if row is None:
                 return None
@@ -68,10 +69,13 @@ class Leases(Matching):
                 return self._lease_of(row, agent)
             # A queue counts every time that it hands a job out: numbers may be left out, but never used twice.
             newer = row.fence < fence <= row.fence + _MOST_LEFT_OUT
-            stands = row.state == "pending" and newer and row.not_before <= now
+            stands = fair and row.state == "pending" and newer and row.not_before <= now
             if not stands or not _has_room(session, agent) or row.needs not in self._met(session, agent, ""):
                 return None
             return self._lease(session, row, agent, now, fence)
+
+    def _asking(self, agent: AgentRow, now: float) -> Asking:
+        return Asking(agent, now, self._needs.met_by, self.policy.lease_s)
 
     def ready(self) -> dict[str, int]:
         """How many jobs may go out now, by the key of their needs."""
@@ -189,7 +193,7 @@ class Leases(Matching):
             if taken == "accepted":
                 _accept(row, attempt, event, verdict, result, now)
                 row.reason = reason
-                _replace_runs(session, job_id, runs)
+                _replace_runs(session, job_id, runs, first=fence == 1)
                 detail |= {"state": row.state, "verdict": verdict, "reason": reason}
             else:
                 session.add(EvidenceRow(job_id=job_id, fence=fence, agent_id=agent_id, at=now, reason=taken,
@@ -272,10 +276,11 @@ def _accept(row: JobRow, attempt: AttemptRow, event: Event, verdict: str | None,
     row.seconds, row.expires_at, row.ended_at, row.progress = now - attempt.leased_at, None, now, None
 
 
-def _replace_runs(session: Session, job_id: str, runs: Sequence[SingleRunResult]) -> None:
-    session.execute(delete(RunRow).where(RunRow.job_id == job_id))
+def _replace_runs(session: Session, job_id: str, runs: Sequence[SingleRunResult], *, first: bool) -> None:
+    if not first:  # under the first lease there are none yet
+        session.execute(delete(RunRow).where(RunRow.job_id == job_id))
     if runs:
-        session.execute(insert(RunRow), list({run.run_id: run_values(job_id, run) for run in runs}.values()))
+        session.execute(_NEW_RUNS, list({run.run_id: run_values(job_id, run) for run in runs}.values()))
 
 
 def run_values(job_id: str, run: SingleRunResult) -> dict[str, object]:

@@ -118,6 +118,21 @@ _CAMPAIGNS = {
 }
 
 
+def is_fair(session: Session, asking: Asking, job_id: str) -> bool:
+    """Whether an agent may have a job that it names itself, as far as spreading and packing go.
+
+    Asked before the job is locked: campaigns are locked before jobs, here as everywhere.
+    """
+    found = session.execute(
+        select(CampaignRow.id, CampaignRow.spread, JobRow.needs)
+        .join(JobRow, JobRow.campaign_id == CampaignRow.id)
+        .where(JobRow.id == job_id)
+    ).one_or_none()
+    if found is None or found.spread == "any":
+        return True
+    return bool(_allowed(session, asking, found.id, found.spread, (found.needs,)))
+
+
 def _allowed(session: Session, asking: Asking, campaign: str, spread: str, keys: Sequence[str]) -> tuple[str, ...]:
     # Two agents that ask at once must not both find that nobody has begun.
     session.execute(select(CampaignRow.id).where(CampaignRow.id == campaign).with_for_update(key_share=True))

@@ -25,6 +25,8 @@ WITHOUT_DOCUMENTS = (defer(JobRow.document), defer(JobRow.result))
 CHUNK = 500
 # What others write about a row (an attempt at a job, an event of a campaign) need not wait for who changes the row.
 LOCK = {"key_share": True}
+# The table, not the class: rows that nobody reads back need no objects. Put together once, as it is asked all the time.
+_NEW_EVENTS = insert(EventRow.__table__)
 
 
 class Transactions:
@@ -62,7 +64,7 @@ class Transactions:
             {"at": now, "campaign_id": campaign, "job_id": job, "kind": kind, "detail": told} for campaign, job in whom
         ]
         if rows:
-            session.execute(insert(EventRow), rows)
+            session.execute(_NEW_EVENTS, rows)
 
 
 def unknown_job(job_id: str) -> UsageError:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
 from assay.clock import SYSTEM_CLOCK, Clock
-from assay.errors import MeasureError, UsageError
+from assay.errors import MeasureError, Problem, UsageError
 
 AWAY = "server-away"
 BASE = "/api/v1"
@@ -41,6 +41,9 @@ class AwayError(MeasureError):
     """Nobody answered, or somebody who cannot answer now; asking again may help."""
 
     status = 0
+
+
+E = TypeVar("E", RefusedError, AwayError)
 
 
 def is_loopback(url: str) -> bool:
@@ -205,35 +208,39 @@ def _answered(response: httpx.Response) -> httpx.Response:
     status = response.status_code
     if status < 300:
         return response
-    problem = _problem(response)
-    at = problem.pop("at") or f"{response.request.method} {shown(str(response.request.url))}"
+    problems = _problems(response)
     if status in _BUSY or status == 408:
-        raise _BusyError(_with_status(AwayError(at=at, **problem), status), _asked_s(response))
-    kind: type[RefusedError | AwayError] = AwayError if status >= 500 else RefusedError
-    raise _with_status(kind(at=at, **problem), status)
+        raise _BusyError(_error(AwayError, problems, status), _asked_s(response))
+    raise _error(AwayError, problems, status) if status >= 500 else _error(RefusedError, problems, status)
 
 
-def _with_status(error: Any, status: int) -> Any:  # noqa: ANN401  (either of the two errors)
-    error.status = status
+def _error(kind: type[E], problems: tuple[Problem, ...], status: int) -> E:
+    error = kind(problems[0].message)
+    error.problems, error.status = problems, status
     return error
 
 
-def _problem(response: httpx.Response) -> dict[str, str]:
-    """What a problem document says; something else may stand between us and the server."""
+def _problems(response: httpx.Response) -> tuple[Problem, ...]:
+    """What a problem document says, each of several problems apart; something else may stand before the server."""
     try:
         said = response.json()
     except ValueError:
         said = None
     said = said if isinstance(said, dict) else {}
-    message = said.get("detail") or said.get("title") or f"the server answered {response.status_code}"
-    details = said.get("errors")
-    listed = "; ".join(str(one) for one in details[:5]) if isinstance(details, list) else ""
-    return {
-        "message": f"{message}: {listed}" if listed else str(message),
-        "code": str(said.get("code") or f"http-{response.status_code}"),
-        "at": str(said.get("at") or ""),
-        "try_": str(said.get("try") or _tip(response.status_code)),
-    }
+    listed = said.get("errors")
+    several = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return tuple(_problem(response, one) for one in several) or (_problem(response, said),)
+
+
+def _problem(response: httpx.Response, said: Mapping[str, Any]) -> Problem:
+    status, request = response.status_code, response.request
+    message = said.get("message") or said.get("detail") or said.get("title") or f"the server answered {status}"
+    return Problem(
+        code=str(said.get("code") or f"http-{status}"),
+        message=str(message),
+        at=str(said.get("at") or f"{request.method} {shown(str(request.url))}"),
+        try_=str(said.get("try") or _tip(status)),
+    )
 
 
 def _tip(status: int) -> str:
