@@ -6,8 +6,8 @@ import json
 import pytest
 
 from assay.agent.host import files
-from assay.agent.host.files import write_whole
 from assay.agent.spool import Spool
+from assay.files import write_whole
 from assay.place.engines.fleet.protocol import Held, Release
 
 

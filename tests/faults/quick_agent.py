@@ -18,10 +18,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from assay.agent.agent import Agent
-from assay.agent.host.files import write_whole
 from assay.agent.host.profile import HostFacts
 from assay.agent.settings import AgentSettings, RedisPlace
 from assay.clock import SYSTEM_CLOCK
+from assay.files import write_whole
 from assay.place.needs import Profile
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from assay.agent.board import Board
-from assay.agent.host.files import FULL, write_whole
+from assay.agent.host.files import FULL
 from assay.agent.measuring.executor import Execution, Executor, last_lines
 from assay.agent.measuring.inputs import InputCache
 from assay.agent.measuring.refusal import failed_result
@@ -19,6 +19,7 @@ from assay.agent.spool import Entry, Spool
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.documents import to_json
 from assay.errors import AssayError, Problem
+from assay.files import write_whole
 from assay.place.engines.fleet.client import AwayError
 from assay.place.engines.fleet.protocol import Progress
 from assay.place.engines.fleet.transport import back_off_s

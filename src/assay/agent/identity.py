@@ -8,8 +8,9 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.agent.host.files import try_lock, write_whole
+from assay.agent.host.files import try_lock
 from assay.errors import UsageError
+from assay.files import write_whole
 
 STATE_VARIABLE = "ASSAY_AGENT_STATE"
 _FILE = "identity.json"

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from assay.agent.agent import Agent
-from assay.agent.host.files import write_whole
 from assay.agent.host.profile import HostFacts, look, offered
 from assay.agent.identity import identity
 from assay.agent.settings import AgentSettings
 from assay.agent.spool import Spool
 from assay.documents import to_plain
 from assay.errors import AssayError, UsageError
+from assay.files import write_whole
 from assay.place.engines.fleet.transport import is_loopback, server_url
 
 _log = logging.getLogger("assay.agent")

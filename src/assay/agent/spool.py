@@ -17,9 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.agent.host.files import FULL, free_bytes, write_whole
+from assay.agent.host.files import FULL, free_bytes
 from assay.documents import from_json, to_json
 from assay.errors import AssayError
+from assay.files import write_whole
 from assay.place.engines.fleet.protocol import Held, Release
 from assay.plan.job import Job
 

@@ -169,7 +169,7 @@ def listen_token(host: str, file: Path | None, state: Path) -> str | None:
     import os
     import secrets
 
-    from assay.agent.host.files import write_whole
+    from assay.files import write_whole
     from assay.place.engines.fleet.client import is_loopback, read_token
 
     given = read_token(file) if file else os.environ.get("ASSAY_AGENT_TOKEN", "").strip() or None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from assay import files
 from assay.errors import StoreError, UsageError
 from assay.run.records import SamplePhase, SampleSet
 from assay.store.artefacts import checked_digest
@@ -166,18 +165,8 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         StoreError: if there is no room or no permission; nothing half-written stays.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fd, partial = tempfile.mkstemp(dir=path.parent, prefix=".part-")
     try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(partial).replace(path)
+        files.write_whole(path, content)
     except OSError as problem:
-        Path(partial).unlink(missing_ok=True)
         raise StoreError(f"cannot write: {problem.strerror}", code="disk", at=str(path),
                          try_="free some space or set another place with --store") from None  # fmt: skip
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from assay.agent.host.files import free_bytes, write_whole
+from assay.agent.host.files import free_bytes
 from assay.agent.settings import RedisPlace
 from assay.clock import SYSTEM_CLOCK
 from assay.errors import AssayError
+from assay.files import write_whole
 from assay.place.engines.fleet.client import FleetClient, RefusedError
 from assay.units import show_bytes
 

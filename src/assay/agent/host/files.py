@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and locks that the system frees by itself."""
+"""Room on a disk, and locks that the system frees by itself."""
 
 from __future__ import annotations
 
@@ -6,30 +6,9 @@ import errno
 import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-
-def write_whole(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Write a file so that it is either there whole or not at all, also when the power goes.
-
-    Raises:
-        OSError: if there is no room or no permission; nothing half-written stays.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fd, partial = tempfile.mkstemp(dir=path.parent, prefix=".part-")
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(partial).chmod(mode)
-        Path(partial).replace(path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
 
 
 def free_bytes(folder: Path) -> int:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assay.agent.host.files import write_whole
 from assay.errors import UsageError
+from assay.files import write_whole
 
 NAME = "assay-agent"
 LABEL = "dev.assay.agent"

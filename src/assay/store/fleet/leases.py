@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from pydantic import JsonValue
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import Table, bindparam, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from assay.documents import from_json, to_json
@@ -27,7 +27,7 @@ _MOST_LEFT_OUT = 1_000_000
 _HOLDS = (
     select(func.count()).select_from(JobRow).where(JobRow.agent_id == bindparam("agent"), JobRow.state == "running")
 )
-_NEW_RUNS = insert(RunRow.__table__)
+_NEW_RUNS = insert(cast("Table", RunRow.__table__))
 
 
 class Leases(Matching):

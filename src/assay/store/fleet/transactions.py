@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from typing import cast
 
 from pydantic import JsonValue
-from sqlalchemy import Engine, insert
+from sqlalchemy import Engine, Table, insert
 from sqlalchemy.orm import Session, defer
 
 from assay.clock import Clock
@@ -26,7 +27,7 @@ CHUNK = 500
 # What others write about a row (an attempt at a job, an event of a campaign) need not wait for who changes the row.
 LOCK = {"key_share": True}
 # The table, not the class: rows that nobody reads back need no objects. Put together once, as it is asked all the time.
-_NEW_EVENTS = insert(EventRow.__table__)
+_NEW_EVENTS = insert(cast("Table", EventRow.__table__))
 
 
 class Transactions:
