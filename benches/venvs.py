@@ -29,6 +29,11 @@ def queues() -> Path:
     return venv("peers-queues", [["celery[redis]", "dramatiq[redis]", "huey", *_ours("redis")]])
 
 
+def mlflow() -> Path:
+    """Python with MLflow's client and what its own store needs."""
+    return venv("peers-mlflow", [["mlflow-skinny", "sqlalchemy", "alembic"]])
+
+
 def venv(name: str, steps: Sequence[Sequence[str]]) -> Path:
     """The Python of a virtual environment with packages; it is made anew when the list of packages changes.
 

@@ -80,6 +80,8 @@ class ServerState:
     _counted: tuple[float, Counts] = (0.0, {})
     bell: Bell = field(default_factory=Bell)
     """Rung when something changed that time alone would find later."""
+    offers_due: bool = True
+    """There may be jobs that have not been offered to the queue."""
 
     def __post_init__(self) -> None:
         self.is_open = self.settings.open
@@ -123,8 +125,13 @@ class ServerState:
                 self._kept.store.close()
                 self._kept = None
 
-    def changed(self) -> None:
-        """Wake everybody who waits for something to happen; from any thread."""
+    def changed(self, *, jobs: bool = True) -> None:
+        """Wake everybody who waits for something to happen; from any thread.
+
+        Args:
+            jobs: there may be jobs that have not been offered yet.
+        """
+        self.offers_due = self.offers_due or jobs
         self.bell.ring()
         self.dispatcher.nudge()
         self.feed.nudge()

@@ -47,7 +47,7 @@ def deliver(state: ServerState, job_id: str, fence: int, agent: str, body: bytes
     )
     state.metrics.deliveries.labels(word).inc()
     tell("result delivered", job=job_id, fence=fence, agent=agent, word=word, state=result.state)
-    state.changed()
+    state.changed(jobs=False)
     return Delivered(word)
 
 

@@ -72,7 +72,14 @@ class Ticker:
         kept = self.state.kept
         if self._said("campaigns ended", kept.control.settle_campaigns):
             self.state.feed.nudge()
-        if self._step("offer jobs", kept.queue.offer) and kept.queue.is_apart:
+        if self.state.offers_due:
+            self.state.offers_due = False  # before: what comes meanwhile is offered the next time
+            self._offer(kept)
+
+    def _offer(self, kept: Kept) -> None:
+        if not self._step("offer jobs", kept.queue.offer):
+            self.state.offers_due = True
+        elif kept.queue.is_apart:
             self.state.dispatcher.nudge()
 
     def _expire(self, kept: Kept) -> bool:
