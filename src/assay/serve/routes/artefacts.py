@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated
 
+import anyio
 import anyio.to_thread
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
@@ -65,7 +66,9 @@ async def put_artefact(
             await anyio.to_thread.run_sync(upload.write, part)
         record, new = await anyio.to_thread.run_sync(lambda: _keep(state, upload, sha256, name))
     finally:
-        await anyio.to_thread.run_sync(upload.drop)
+        # Also when the request is cancelled because the client has gone.
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(upload.drop)
     response.status_code = 201 if new else 200
     return record
 
