@@ -240,7 +240,7 @@ def browser_path() -> str | None:
     return named or next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator:
     """A headless browser; the test is skipped where there is none, unless one is required."""
     path = browser_path()

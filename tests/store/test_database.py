@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -205,3 +207,13 @@ def test_a_reading_transaction_of_sqlite_sees_one_moment(tmp_path, clock):
         submit(fleet, clock)
         assert session.execute(count).scalar_one() == before
     fleet.close()
+
+
+@pytest.mark.live
+def test_many_processes_may_create_one_store_at_the_same_moment(tmp_path):
+    code = "import sys, pathlib; from assay.store.database import open_database as o; o(pathlib.Path(sys.argv[1]))"
+    for round_ in range(3):
+        path = tmp_path / str(round_) / "assay.db"
+        started = [subprocess.Popen([sys.executable, "-c", code, str(path)], stderr=subprocess.PIPE) for _ in range(6)]
+        said = [one.communicate()[1].decode() for one in started]
+        assert [one.returncode for one in started] == [0] * 6, said

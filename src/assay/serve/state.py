@@ -115,6 +115,7 @@ class ServerState:
                     self.is_open = self._decide_open(self._kept.tokens)
                 # While no server was there, no agent could renew its lease.
                 renewed = self._kept.control.renew_all()
+                self._kept.store.artefacts.sweep()  # what uploads left behind that were cut with their server
                 tell("store open", database=self.settings.database_shown, leases_renewed=renewed)
         return True
 
