@@ -16,7 +16,9 @@ from assay.place.engines.fleet.protocol import Submission
 from assay.plan.job import JobFile
 from assay.plan.lifecycle import FINAL
 from assay.report.live import View
+from assay.run.files import local_paths
 from assay.run.fingerprints import LocalPart, files_of
+from assay.run.models.sources import existing
 from assay.run.records import SampleSet
 from assay.spec.load import Loaded
 
@@ -101,7 +103,11 @@ def _local_files(loaded: Loaded) -> dict[str, tuple[LocalPart, ...]]:
 
     found: dict[str, tuple[LocalPart, ...]] = {}
     for job in plan_of(loaded).jobs:
-        found |= files_of(job.definition, loaded.base)
+        here = files_of(job.definition, loaded.base)
+        for name in local_paths(job.definition):
+            if name not in here:
+                existing(name, loaded.base)  # says what is wrong with it, and what may have been meant
+        found |= here
     return found
 
 

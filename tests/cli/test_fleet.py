@@ -211,6 +211,15 @@ def test_every_problem_of_a_document_comes_back_from_the_server(server):
     assert "did you mean" in str(refused.value)
 
 
+def test_a_model_that_is_not_there_is_told_before_anything_is_submitted(cli, write):
+    file = write("typo.yaml", "benchmark: typo\ntarget: {model: squeezenett}\n")
+    before = cli("campaigns", "list", "--json")[1]
+    code, _, err = cli("run", str(file))
+    assert code == 3
+    assert "did you mean the built-in model squeezenet?" in err
+    assert cli("campaigns", "list", "--json")[1] == before
+
+
 def test_no_server_is_told(cli, monkeypatch):
     monkeypatch.delenv("ASSAY_SERVER")
     code, _, err = cli("jobs", "list")

@@ -7,6 +7,8 @@ import pytest
 from fastapi.routing import APIRoute
 from tests.serve.setups import enrolment, is_problem
 
+from assay.errors import UsageError
+from assay.place.engines.fleet.client import FleetClient
 from assay.serve.app import ROUTERS, create_app
 from assay.serve.settings import ServerSettings
 from assay.serve.web.access import Allow, MetricsAccess, Public
@@ -209,3 +211,8 @@ def test_metrics_need_a_reader_where_others_can_ask(serve):
     assert httpx.get(f"{server.url}/metrics", headers={"Authorization": f"Bearer {agent}"}).status_code == 403
     reader = server.token("reader")
     assert httpx.get(f"{server.url}/metrics", headers={"Authorization": f"Bearer {reader}"}).status_code == 200
+
+
+def test_whoever_uses_our_client_is_told_how_to_give_a_token(closed):
+    with pytest.raises(UsageError, match="ASSAY_TOKEN"):
+        FleetClient(closed[0].url).get("/campaigns")

@@ -145,3 +145,10 @@ def test_files_that_an_attempt_leaves(server):
     is_problem(stranger, 404, "unknown-attempt")
     files = client.get(f"/jobs/{lease.job.id}/artefacts").json()["items"]
     assert [(one["name"], one["sha256"], one["size_bytes"]) for one in files] == [("run.log", digest, 14)]
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/results", "/campaigns", "/agents"])
+def test_a_slip_of_the_pen_is_no_empty_list(server, path):
+    answer = server.client.get(path, params={"state": "runing"})
+    assert is_problem(answer, 422, "request")["detail"].startswith("query.state: Input should be")
+    assert server.client.get(path).json() == {"items": [], "next": None}

@@ -181,9 +181,8 @@ def _file(path: Path) -> dict[str, Any]:
     try:
         return dict(read(path).document)
     except SpecError as wrong:
-        raise UsageError(
-            wrong.problem.message, code="settings", at=str(path), try_="check the path and the syntax"
-        ) from None
+        said = wrong.problem.message.replace("the benchmark file", "the settings")
+        raise UsageError(said, code="settings", at=str(path), try_="check the path and the syntax") from None
 
 
 def _problems(

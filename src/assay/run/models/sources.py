@@ -52,7 +52,7 @@ def resolve(target: ModelTarget, base: Path, *, cache: Path, on_progress: Progre
     if name in BUILTIN_NAMES:
         path = materialise(name, cache)
         return _described(path, f"builtin:{name}", target.sha256)
-    path = _existing(name, base)
+    path = existing(name, base)
     return _described(path, str(path), target.sha256)
 
 
@@ -123,7 +123,12 @@ def _external(path: Path) -> tuple[str, ...]:
     return outline.external if outline else ()
 
 
-def _existing(name: str, base: Path) -> Path:
+def existing(name: str, base: Path) -> Path:
+    """The file that a path names.
+
+    Raises:
+        MeasureError: if there is none, with what may have been meant.
+    """
     path = Path(name).expanduser()
     path = path if path.is_absolute() else base / path
     if path.is_file():

@@ -25,7 +25,7 @@ from assay.serve.intake.enlisting import ask_agent, call_agent
 from assay.serve.logs import tell
 from assay.serve.state import ServerState
 from assay.serve.web.access import Admin, User, admins, agents, readers, users
-from assay.serve.web.parameters import AgentId, Cursor, Limit, State
+from assay.serve.web.parameters import AgentId, AgentStateName, Cursor, Limit, State
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.records import AgentAddress, AgentChange, AgentView, Listed, Queues
 
@@ -51,7 +51,7 @@ def list_agents(
     state: State,
     cursor: Cursor = None,
     limit: Limit = 100,
-    only: Annotated[str, Query(alias="state", max_length=16, description="Only agents in this state.")] = "",
+    only: AgentStateName = "",
 ) -> Listed[AgentView]:
     """List agents by name."""
     page = state.kept.control.agent_page(cursor, limit, only)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, cast
+from typing import Literal, cast
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from assay.analyse.records import CampaignRecord
 from assay.documents import to_json
@@ -16,7 +16,7 @@ from assay.serve.intake.submission import submit
 from assay.serve.logs import tell
 from assay.serve.state import Kept, ServerState
 from assay.serve.web.access import User, readers, users
-from assay.serve.web.parameters import Answers, CampaignId, Cursor, Limit, State, Text, unchanged
+from assay.serve.web.parameters import Answers, CampaignId, CampaignStateName, Cursor, Limit, State, Text, unchanged
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.reading import result_tag
 from assay.serve.web.records import (
@@ -47,7 +47,7 @@ def list_campaigns(
     state: State,
     cursor: Cursor = None,
     limit: Limit = 50,
-    only: Annotated[str, Query(alias="state", max_length=16)] = "",
+    only: CampaignStateName = "",
     benchmark: Text = "",
     text: Text = "",
 ) -> Listed[CampaignSummary]:

@@ -11,7 +11,7 @@ from assay.analyse.records import MultiRunJobResult
 from assay.documents import to_json
 from assay.serve.logs import tell
 from assay.serve.web.access import User, readers, users
-from assay.serve.web.parameters import Answers, Cursor, JobId, Limit, RunId, State, Text
+from assay.serve.web.parameters import Answers, Cursor, JobId, Limit, RunId, State, WantedJobs
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.reading import job_result
 from assay.serve.web.records import (
@@ -25,7 +25,6 @@ from assay.serve.web.records import (
     Listed,
 )
 from assay.store.artefacts import JobArtefact
-from assay.store.listing import JobFilter
 from assay.store.logs import LogLines, read_logs
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
@@ -39,17 +38,11 @@ _PARQUET: Answers = {
 @router.get("", dependencies=[readers])
 def list_jobs(
     state: State,
+    which: WantedJobs,
     cursor: Cursor = None,
     limit: Limit = 50,
-    only: Annotated[str, Query(alias="state", max_length=16)] = "",
-    benchmark: Text = "",
-    campaign: Text = "",
-    agent: Text = "",
-    verdict: Text = "",
-    text: Text = "",
 ) -> Listed[JobView]:
     """List jobs: of one campaign in the order of its matrix, else the newest first."""
-    which = JobFilter(only, benchmark, campaign, agent, text, verdict)
     page = state.kept.listing.jobs(which, cursor=cursor, limit=limit)
     return Listed(tuple(map(JobView.of, page.items)), page.next)
 

@@ -14,10 +14,9 @@ from assay.documents import to_json
 from assay.report.reading import read_campaign
 from assay.serve.state import Kept
 from assay.serve.web.access import readers
-from assay.serve.web.parameters import Answers, Cursor, Limit, State, Text
+from assay.serve.web.parameters import Answers, Cursor, Limit, State, Text, WantedJobs
 from assay.serve.web.reading import ComparisonMatrix, ResultView, comparison, result_view
 from assay.serve.web.records import Listed
-from assay.store.listing import JobFilter
 
 router = APIRouter(prefix="/api/v1/results", tags=["results"])
 
@@ -31,17 +30,11 @@ _FILES: Answers = {
 @router.get("", dependencies=[readers])
 def list_results(
     state: State,
+    which: WantedJobs,
     cursor: Cursor = None,
     limit: Limit = 50,
-    only: Annotated[str, Query(alias="state", max_length=16)] = "",
-    benchmark: Text = "",
-    campaign: Text = "",
-    agent: Text = "",
-    verdict: Text = "",
-    text: Text = "",
 ) -> Listed[ResultView]:
     """List results: the headline metrics of each job with their intervals, and its verdict."""
-    which = JobFilter(only, benchmark, campaign, agent, text, verdict)
     page = state.kept.listing.results(which, cursor=cursor, limit=limit)
     return Listed(tuple(map(result_view, page.items)), page.next)
 

@@ -99,8 +99,13 @@ async def _by_token(state: ServerState, given: HTTPAuthorizationCredentials | No
 
 
 def _unknown(what: str) -> RequestProblem:
-    return RequestProblem(401, what, code="unauthorized", try_="send `Authorization: Bearer <token>`",
-                          headers={"WWW-Authenticate": 'Bearer realm="assay"'})  # fmt: skip
+    return RequestProblem(
+        401,
+        what,
+        code="unauthorized",
+        try_="send `Authorization: Bearer <token>`; assay's own commands read it from ASSAY_TOKEN or --token-file",
+        headers={"WWW-Authenticate": 'Bearer realm="assay"'},
+    )
 
 
 allow_readers = Allow("reader", "user", "admin")

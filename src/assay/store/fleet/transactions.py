@@ -70,16 +70,21 @@ class Transactions:
 
 def unknown_job(job_id: str) -> UsageError:
     """The error for a job that is not there."""
-    return UsageError(f"no job {job_id!r} in the store", code="unknown-job", try_="`assay jobs` shows what is there")
+    return UsageError(
+        f"no job {job_id!r} in the store", code="unknown-job", try_="`assay jobs list` shows what is there"
+    )
 
 
 def unknown_campaign(campaign: str) -> UsageError:
     """The error for a campaign that is not there."""
     return UsageError(
-        f"no campaign {campaign!r} in the store", code="unknown-campaign", try_="`assay campaigns` shows what is there"
+        f"no campaign {campaign!r} in the store",
+        code="unknown-campaign",
+        try_="`assay campaigns list` shows what is there",
     )
 
 
 def unknown_agent(agent_id: str) -> UsageError:
     """The error for an agent that is not there."""
-    return UsageError(f"no agent {agent_id!r} is enrolled", code="unknown-agent", try_="enrol it first")
+    return UsageError(f"no agent {agent_id!r} is enrolled", code="unknown-agent",
+                      try_="`assay agents list` shows who is; `assay agent start` enrols a device")  # fmt: skip
