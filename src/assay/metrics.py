@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Better = Literal["lower", "higher"]
@@ -32,9 +32,55 @@ _KNOWN = (
     Metric("cpu_ms", "ms", "lower", "CPU time of one call, all threads together, over the measured window"),
     Metric("cpu_s", "s", "lower", "CPU time of a command and the processes it waited for", "program"),
     Metric("duration_s", "s", "lower", "wall time of a command from its start to its end", "program"),
+    Metric("prefill_ms", "ms", "lower", "from a call to its first token, inside the process"),
+    Metric("decode_ms", "ms", "lower", "one decoding step after the first token, inside the process"),
+)  # fmt: skip
+
+# What can be seen of a service from outside.
+_OF_A_SERVICE = (
+    Metric("ttft_ms", "ms", "lower", "from the moment a request was due to its first token, reasoning included"),
+    Metric("first_answer_ms", "ms", "lower", "from the moment a request was due to its first token after reasoning"),
+    Metric("itl_ms", "ms", "lower", "time per token between two arrivals of tokens, one sample per token"),
+    Metric("chunk_gap_ms", "ms", "lower", "time between two arrivals of text, however many tokens they carry"),
+    Metric("tpot_ms", "ms", "lower", "first to last token of an answer, per token after those that came first"),
+    Metric("e2e_ms", "ms", "lower", "from the moment a request was due to the end of its answer"),
+    Metric("service_ms", "ms", "lower", "from the moment a request was sent to the end of its answer"),
+    Metric("schedule_delay_ms", "ms", "lower", "from the moment a request was due to the moment it was sent"),
+    Metric("input_tokens", "tokens", None, "tokens of one prompt, as the source named in the result counted them"),
+    Metric("output_tokens", "tokens", None, "tokens of one answer, reasoning included"),
+    Metric("input_tokens_per_s", "1/s", "higher", "input tokens of finished requests per second of the window"),
+    Metric("output_tokens_per_s", "1/s", "higher", "output tokens that arrived per second of the window, all users"),
+    Metric("user_tokens_per_s", "1/s", "higher", "output tokens per second of one answer after its first token"),
+    Metric("offered_per_s", "1/s", None, "requests due per second of the window"),
+    Metric("goodput_per_s", "1/s", "higher", "requests per second that met every objective by themselves"),
+    Metric("capacity_per_s", "1/s", "higher", "highest rate at which the objective was met"),
+    Metric("error_rate", "", "lower", "share of the requests due in the window that failed or were skipped"),
+    Metric("skipped", "", "lower", "requests that were due and not sent, since too many were open"),
+    Metric("concurrency", "", None, "requests in flight, averaged over the window"),
+    Metric("client_cpu_pct", "%", "lower", "CPU time of the busiest client process over the window; 100 is one core"),
+    Metric("client_ceiling_pct", "%", "lower", "share of what this client can do on this machine"),
+    Metric("loop_lag_ms", "ms", "lower", "time for which the client was busy before it looked at the network again"),
+    Metric("cost", "", "lower", "price of the measured requests at the rates of the file"),
+    Metric("cost_per_million_output", "", "lower", "price per million output tokens, the input paid for included"),
+    Metric("rouge_1", "", "higher", "overlap of single words with the reference (F1)"),
+    Metric("rouge_2", "", "higher", "overlap of word pairs with the reference (F1)"),
+    Metric("rouge_l", "", "higher", "longest common subsequence with the reference (F1)"),
+    Metric("rouge_lsum", "", "higher", "longest common subsequence with the reference, by sentences (F1)"),
+    Metric("recall", "", "higher", "share of the true nearest neighbours that one query returned"),
+    Metric("insert_s", "s", "lower", "time to load all vectors"),
+    Metric("index_s", "s", "lower", "time from the last insert to a finished index"),
+)  # fmt: skip
+
+# What can be seen of a service that runs here.
+_OF_OUR_SERVICE = (
+    Metric("start_to_ready_s", "s", "lower", "from the start of a service to the first time it was ready"),
+    Metric("start_to_first_token_s", "s", "lower", "from the start of a service to the first token of an answer"),
+    Metric("index_mb", "MB", "lower", "memory that the index takes, where the engine tells"),
 )  # fmt: skip
 
 METRICS = {metric.name: metric for metric in _KNOWN}
+METRICS |= {metric.name: replace(metric, access="black box") for metric in _OF_A_SERVICE}
+METRICS |= {metric.name: replace(metric, access="gray box") for metric in _OF_OUR_SERVICE}
 
 _UNIT_BY_SUFFIX = {
     "_per_s": "1/s", "_ns": "ns", "_us": "µs", "_ms": "ms", "_s": "s", "_pct": "%",

@@ -7,92 +7,19 @@ they go (place) and what happens afterwards (schedule, alerts).
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, GetJsonSchemaHandler, JsonValue, field_validator, model_validator
-from pydantic_core import CoreSchema
+from pydantic import Field, JsonValue, field_validator, model_validator
 
+from assay.spec.driving import Load
 from assay.spec.section import Duration, Section, Share, Size
-from assay.spec.target import Device, EndpointTarget, ModelTarget, ServiceTarget, Target
+from assay.spec.target import Device, ModelTarget, ServiceTarget, Target
+from assay.spec.workload import InputSpec, Workload, whole_input
+
+__all__ = ["Benchmark", "Definition", "InputSpec", "Load", "Workload", "whole_input"]
 
 _STATISTIC = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*\.(mean|median|min|max|p50|p90|p95|p99|p99_9|std)$")
 _CRON = re.compile(r"^(@(hourly|daily|weekly|monthly|yearly|annually|midnight)|\S+(\s+\S+){4})$")
-
-
-class InputSpec(Section):
-    """How one model input is filled, when the default does not fit.
-
-    Short forms: the name of a `.npy`, `.npz` or `.pb` file stands for `{file: …}`, any other plain value for
-    `{value: …}`.
-    """
-
-    file: str | None = None
-    """A `.npy`, `.npz` (entry of the input's name) or `.pb` (ONNX TensorProto) file."""
-    value: JsonValue = None
-    """One value for every element, or a nested list of the input's own shape."""
-    range: tuple[float, float] | None = None
-    """Random values from low (included) to high (excluded)."""
-    shape: tuple[int, ...] | None = None
-    """Shape to use in place of the model's."""
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """The schema of both forms."""
-        return {"anyOf": [handler(core_schema), {"type": ["string", "number", "boolean", "array"]}]}
-
-    @model_validator(mode="after")
-    def _one_source(self) -> InputSpec:
-        given = [name for name in ("file", "value", "range") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"give one of file, value, range; got {' and '.join(given)}")
-        return self
-
-
-def whole_input(given: JsonValue) -> JsonValue:
-    """The whole form of an input that may be written short."""
-    if isinstance(given, dict) or given is None:
-        return given
-    is_file = isinstance(given, str) and given.lower().endswith((".npy", ".npz", ".pb"))
-    return {"file" if is_file else "value": given}
-
-
-class Workload(Section):
-    """What the target is fed."""
-
-    batch: int | None = Field(default=None, ge=1, le=1_000_000)
-    """Items in one call; fills the model's batch dimension, which gets 1 when this is left out."""
-    dims: dict[str, Annotated[int, Field(ge=1)]] = {}
-    """Sizes of the model's other dynamic dimensions, by name: `{sequence: 128}`."""
-    inputs: dict[str, InputSpec] = {}
-    """Own values for named model inputs."""
-    seed: int = 0
-    """Seed of every random value."""
-    task: str | None = None
-    """Named task for a service, such as `wikipedia-summary`."""
-    input_tokens: int | None = Field(default=None, ge=1)
-    """Prompt length in tokens."""
-    output_tokens: int | None = Field(default=None, ge=1)
-    """Answer length in tokens."""
-
-
-class Load(Section):
-    """How the target is driven."""
-
-    scenario: Literal["single-stream", "multi-stream", "offline"] | None = None
-    """MLPerf's names: one call after another (latency), several at once (latency of the slowest), or as much
-    as it can (throughput)."""
-    streams: int | None = Field(default=None, ge=1, le=1024)
-    """Calls in flight at once in `multi-stream` (8 when left out) and `offline` (1)."""
-    concurrency: int | None = Field(default=None, ge=1)
-    """Requests in flight for a service (closed loop)."""
-    arrivals: Literal["constant", "poisson", "gamma"] | None = None
-    """Arrival process for a service (open loop)."""
-    rate: float | Literal["search"] | None = None
-    """Requests per second, or `search` for the highest that meets the objective."""
-    duration: Duration | None = None
-    """How long a service is loaded."""
-    requests: int | None = Field(default=None, ge=1)
-    """How many requests a service is sent."""
 
 
 class Until(Section):
@@ -167,12 +94,12 @@ class Ready(Section):
     """How to know that a service is ready."""
 
     http: str | None = None
-    """Path that must answer 200."""
-    tcp: int | None = None
-    """Port that must accept a connection."""
+    """Path that must answer with a status below 400."""
+    tcp: bool = False
+    """Whether its port must accept a connection."""
     command: str | None = None
     """Command that must exit 0."""
-    within: Duration = 300.0
+    within: Duration = Field(default=300.0, gt=0)
     """Give up after this long."""
 
 
@@ -181,14 +108,24 @@ class Service(Section):
 
     image: str | None = None
     """Container image; a plain process when left out."""
-    command: str | None = None
-    """Command that starts it."""
+    command: str | tuple[str, ...] | None = None
+    """Command that starts it; `{port}` stands for the port chosen for it, `{port:llm}` for another service's."""
+    cwd: str | None = None
+    """Working folder, relative to the benchmark file."""
+    port: int | None = Field(default=None, ge=1, le=65_535)
+    """Its port; a free one is chosen when left out and passed on as `{port}` and the variable PORT."""
     ready: Ready = Ready()
     """How to know that it is ready."""
     needs: Needs = Needs()
     """What its machine must have."""
     env: dict[str, str] = {}
     """Environment variables; secrets by `${env:NAME}`."""
+    container: Literal["auto", "apptainer", "podman", "docker"] = "auto"
+    """What runs the image; whichever is present when left out."""
+    mounts: dict[str, str] = {}
+    """Folder here → folder in the container."""
+    fresh: Literal["run", "job"] = "run"
+    """Whether each run starts it anew (its start is then part of what is measured) or all runs of a job share it."""
 
 
 class Slurm(Section):
@@ -290,7 +227,7 @@ class Definition(Section):
             part: Section = getattr(self, section)
             # A value equal to its default changes nothing, so only the others can mislead.
             given = sorted(key for key in keys if getattr(part, key) != type(part).model_fields[key].default)
-            if given and not isinstance(self.target, kinds):
+            if given and _kind(self.target) not in kinds:
                 raise ValueError(_meaningless(section, given, self.target))
         if isinstance(self.target, ServiceTarget) and self.target.service not in self.services:
             raise ValueError(f"target.service is {self.target.service!r}, which is not under services")
@@ -325,17 +262,29 @@ class Benchmark(Definition):
 
 # Section, keys, and the kinds of target for which those keys do something. A key that would be ignored
 # is refused: a field that looks decisive and does nothing makes wrong numbers.
-_SERVED = (ServiceTarget, EndpointTarget)
-_MEANING: tuple[tuple[str, set[str], tuple[type[Section], ...]], ...] = (
-    ("workload", {"batch", "dims", "inputs"}, (ModelTarget,)),
-    ("workload", {"task", "input_tokens", "output_tokens"}, _SERVED),
-    ("load", {"scenario", "streams"}, (ModelTarget,)),
-    ("load", {"concurrency", "arrivals", "rate", "duration", "requests"}, _SERVED),
-    ("measure", {"warmup", "until"}, (ModelTarget, *_SERVED)),
+_SERVED = frozenset({"service", "endpoint"})
+_TEXT = {"task", "file", "prompt", "input_tokens", "output_tokens", "items", "turns", "shared_prefix", "scorers"}
+_MEANING: tuple[tuple[str, set[str], frozenset[str]], ...] = (
+    ("workload", {"batch"}, frozenset({"model", "language model"}) | _SERVED),
+    ("workload", {"dims", "inputs"}, frozenset({"model"})),
+    ("workload", _TEXT | {"keep_outputs"}, frozenset({"language model", "library"}) | _SERVED),
+    ("workload", {"corpus", "queries", "k", "filter"}, frozenset({"library"}) | _SERVED),
+    ("load", {"scenario"}, frozenset({"model", "language model"})),
+    ("load", {"streams"}, frozenset({"model", "language model", "library"})),
+    ("load", {"concurrency", "duration", "requests"}, frozenset({"library"}) | _SERVED),
+    ("load", {"think", "arrivals", "burstiness", "rate", "search", "trace", "stages", "ramp", "errors"}, _SERVED),
+    ("load", {"max_in_flight", "saturation", "clients"}, _SERVED),
+    ("measure", {"warmup", "until"}, frozenset({"model", "language model", "library"}) | _SERVED),
 )
 
 
+def _kind(target: Target) -> str:
+    """What kind of thing a target is, in a word that a user knows."""
+    if isinstance(target, ModelTarget) and target.runtime not in ("onnxruntime", "torch"):
+        return "language model"
+    return type(target).__name__.removesuffix("Target").lower()
+
+
 def _meaningless(section: str, keys: list[str], target: Target) -> str:
-    kind = type(target).__name__.removesuffix("Target").lower()
     names = " and ".join(f"{section}.{key}" for key in keys)
-    return f"{names} would do nothing for a {kind} target; remove it"
+    return f"{names} would do nothing for a {_kind(target)} target; remove it"

@@ -17,9 +17,11 @@ from assay.spec.benchmark import Benchmark
 from assay.spec.matrix import Point
 from assay.spec.section import Section
 from assay.spec.source import KeyPath, Source, dotted
-from assay.spec.target import TARGET_TAGS, CommandTarget, EndpointTarget, ModelTarget, ServiceTarget
+from assay.spec.target import TARGET_TAGS, CommandTarget, EndpointTarget, LibraryTarget, ModelTarget, ServiceTarget
 
-_TARGETS = dict(zip(TARGET_TAGS, (ModelTarget, CommandTarget, ServiceTarget, EndpointTarget), strict=True))
+_TARGETS = dict(
+    zip(TARGET_TAGS, (ModelTarget, CommandTarget, ServiceTarget, EndpointTarget, LibraryTarget), strict=True)
+)
 
 _WORDS = {
     "int_type": "a whole number is needed",

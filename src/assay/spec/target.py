@@ -1,4 +1,4 @@
-"""What is measured: a model file, a command, a service or somebody's endpoint."""
+"""What is measured: a model file, a command, a service, somebody's endpoint or a library."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
+from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, field_validator
 
 from assay.metrics import Better
 from assay.spec.devices import canonical
-from assay.spec.section import Section, Size
+from assay.spec.section import Duration, Section, Size
 
 SHA256 = re.compile(r"^[0-9a-f]{64}$")
 METRIC_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_.-]*$")
@@ -45,6 +45,12 @@ class ModelTarget(Section):
     """HTTP headers for a model URL; secrets by `${env:NAME}`."""
     max_size: Size = 20 * 2**30
     """Largest model that may be fetched from a URL."""
+    use: Literal["generate", "embed"] = "generate"
+    """What a language model does, with `runtime: transformers`."""
+    dtype: str | None = None
+    """Number type of the weights (`float32`, `bfloat16`, …), for `transformers`; the model's own when left out."""
+    remote_code: bool = False
+    """Whether code that lies beside the weights may run, for `transformers`."""
 
     @field_validator("sha256")
     @classmethod
@@ -109,28 +115,91 @@ class CommandTarget(Section):
         return value
 
 
-class ServiceTarget(Section):
-    """A service that we start ourselves (gray box)."""
+class Price(Section):
+    """What a paid endpoint asks for, and what a job may cost."""
 
-    service: str
-    """Name of an entry under `services`."""
+    input: float = Field(default=0.0, ge=0)
+    """Price of a million input tokens."""
+    output: float = Field(default=0.0, ge=0)
+    """Price of a million output tokens."""
+    currency: str = "USD"
+    """In which currency."""
+    budget: float | None = Field(default=None, gt=0)
+    """Largest cost of one job; requests that could exceed it are not sent."""
+
+
+class Tls(Section):
+    """How the certificate of an https endpoint is checked."""
+
+    verify: bool = True
+    """Whether it must be valid for the host; turn off only for a server of your own."""
+    ca: str | None = None
+    """PEM file with the certificates to trust in place of the system's."""
+
+
+class Served(Section):
+    """What the targets share that are reached over a network."""
+
     api: str
-    """Protocol it speaks, such as `openai-chat`."""
-    model: str | None = None
-    """Model name inside the service."""
-
-
-class EndpointTarget(Section):
-    """Somebody's endpoint (black box)."""
-
-    endpoint: str
-    """URL of the endpoint."""
-    api: str
-    """Protocol it speaks, such as `openai-chat`."""
+    """Protocol it speaks: `openai-chat`, `openai-completions`, `openai-embeddings`, `ollama`, `http`, `qdrant`,
+    `chroma` or `pgvector`."""
     model: str | None = None
     """Model name inside the service."""
     headers: dict[str, str] = {}
     """HTTP headers; secrets by `${env:NAME}`."""
+    path: str | None = None
+    """Path of a request, in place of the protocol's own."""
+    method: Literal["GET", "POST", "PUT"] = "POST"
+    """HTTP method, for `api: http`."""
+    body: JsonValue = None
+    """JSON body, for `api: http`; `$prompt` and `$output_tokens` stand for the workload's values."""
+    stream: bool = True
+    """Whether answers are streamed token by token."""
+    options: dict[str, JsonValue] = {}
+    """Further fields of every request body, such as `temperature`; they win over ours."""
+    tokenizer: str | None = None
+    """The model's own tokenizer (a folder or a `tokenizer.json`), for counts that the server does not give."""
+    price: Price | None = None
+    """What tokens cost here, and the budget of a job."""
+    metrics: str | None = None
+    """Prometheus text endpoint of the service: a URL, or a path such as `/metrics`."""
+    timeout: Duration = Field(default=120.0, gt=0)
+    """Longest time for one request, from the moment it was due."""
+    proxy: str | None = None
+    """URL of an HTTP proxy."""
+    tls: Tls = Tls()
+    """How the certificate is checked."""
+    index: dict[str, JsonValue] = {}
+    """How a vector database builds its index, in its own words: `{m: 16, ef_construct: 100}`."""
+    search: dict[str, JsonValue] = {}
+    """How a vector database searches, in its own words: `{ef: 64}`."""
+
+
+class ServiceTarget(Served):
+    """A service that we start ourselves (gray box)."""
+
+    service: str
+    """Name of an entry under `services`."""
+
+
+class EndpointTarget(Served):
+    """Somebody's endpoint (black box)."""
+
+    endpoint: str
+    """URL of the endpoint."""
+
+
+class LibraryTarget(Section):
+    """A library in our own process that is no model: `faiss`."""
+
+    library: str
+    """Name of the library."""
+    threads: int | None = Field(default=None, ge=1, le=4096)
+    """Threads that one search may use; the library decides when left out."""
+    index: dict[str, JsonValue] = {}
+    """How the index is built: `{kind: hnsw, m: 16}`."""
+    search: dict[str, JsonValue] = {}
+    """How it is searched: `{ef: 64}`."""
 
 
 def _kind(value: object) -> str:
@@ -138,18 +207,19 @@ def _kind(value: object) -> str:
     keys = (
         value.keys() if isinstance(value, Mapping) else type(value).model_fields if isinstance(value, Section) else ()
     )
-    return next((kind for kind in ("command", "service", "endpoint") if kind in keys), "model")
+    return next((kind for kind in ("command", "service", "endpoint", "library") if kind in keys), "model")
 
 
 Target = Annotated[
     Annotated[ModelTarget, Tag("model")]
     | Annotated[CommandTarget, Tag("command")]
     | Annotated[ServiceTarget, Tag("service")]
-    | Annotated[EndpointTarget, Tag("endpoint")],
+    | Annotated[EndpointTarget, Tag("endpoint")]
+    | Annotated[LibraryTarget, Tag("library")],
     Discriminator(_kind),
 ]
 
-TARGET_TAGS = ("model", "command", "service", "endpoint")
+TARGET_TAGS = ("model", "command", "service", "endpoint", "library")
 
 
 def _with_a_group(pattern: str) -> str:

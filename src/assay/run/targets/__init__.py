@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 from assay.errors import MeasureError
 from assay.run.contract import Target
 from assay.spec.benchmark import Definition
-from assay.spec.target import CommandTarget, ModelTarget
+from assay.spec.target import CommandTarget, LibraryTarget, ModelTarget
 
 GROUP = "assay.targets"
 
@@ -19,7 +19,7 @@ def target_name(definition: Definition) -> str:
         return "program"
     if isinstance(target, ModelTarget):
         return target.runtime
-    return target.api
+    return target.library if isinstance(target, LibraryTarget) else target.api
 
 
 def find_target(name: str) -> Target:

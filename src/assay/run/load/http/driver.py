@@ -1,0 +1,404 @@
+"""The loop of one client process: it sends what is due, notes what arrives, and knows when to stop."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.run.load.http.columns import Columns
+from assay.run.load.http.connection import Connection
+from assay.run.load.http.origin import Origin
+from assay.run.load.http.poller import make_poller
+from assay.run.load.http.recording import CODE, MEASURE, WARMUP, ClientCost, Recording
+from assay.run.load.shape import Shape
+from assay.run.load.timing import quiet_collector
+
+TICK_NS = 50_000_000
+_OK, _SKIPPED = CODE["ok"], CODE["skipped"]
+_CONNECTION = frozenset(CODE[name] for name in ("refused", "unresolved", "tls", "proxy", "reset"))
+# The loop's busy stretches are counted in bins of this width; a stretch beyond the last bin counts as the last.
+_LAG_BIN_NS, _LAG_BINS = 20_000, 25_000
+# Nothing answered at all: after so many failures and so long, more of the same tells nothing new.
+_HOPELESS, _HOPELESS_NS = 20, 3_000_000_000
+_RECENT = 100
+
+
+class Supply(Protocol):
+    """Where requests come from, as bytes; asked while the clock runs, so it must be quick."""
+
+    conversations: bool
+    """Whether an answer is followed by another turn."""
+
+    def first(self, session: int) -> bytes:
+        """The request that opens a session."""
+
+    def then(self, session: int, turn: int, body: bytes) -> bytes | None:
+        """The next turn after an answer; None when the conversation is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warmup:
+    """How long to load before measuring: until the times are level, for a while, or for a number of requests."""
+
+    detect: bool = False
+    seconds: float = 0.0
+    """Exactly so long, or the longest that detection may take."""
+    requests: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HttpLoad:
+    """One client's share of a load, complete."""
+
+    origin: Origin
+    shape: Shape
+    spool: Path
+    """Folder for the bytes of answers."""
+    seed: int = 0
+    warmup: Warmup = Warmup()
+    duration_s: float | None = None
+    requests: int | None = None
+    at_least_s: float = 0.5
+    at_most_s: float = 10.0
+    interval: float = 0.02
+    timeout_s: float = 120.0
+    max_in_flight: int = 4096
+    errors: float | None = None
+    """Stop when more than this share of the last hundred requests failed."""
+    most_requests: int | None = None
+    """Never send more, warm-up included: the budget."""
+    deadline_ns: int | None = None
+    """When all must be over."""
+    start_ns: int | None = None
+    """When to begin; at once when left out."""
+    client: int = 0
+    clients: int = 1
+
+    @property
+    def share_of_requests(self) -> int | None:
+        """Requests that this client measures."""
+        return None if self.requests is None else _share(self.requests, self.client, self.clients)
+
+    @property
+    def share_of_budget(self) -> int | None:
+        """Requests that this client may send."""
+        return None if self.most_requests is None else _share(self.most_requests, self.client, self.clients)
+
+
+@dataclass(frozen=True, slots=True)
+class Asks:
+    """What the loop asks others, now and then and never while something arrives."""
+
+    steady: Callable[[NDArray[np.int64]], bool] = lambda _: True
+    enough: Callable[[NDArray[np.int64], float], bool] = lambda _durations, _width: False
+    falls_behind: Callable[[Sequence[tuple[float, int, int, int]]], bool] | None = None
+    """(seconds, in flight, due so far, done so far) over time → the service will not catch up."""
+    progress: Callable[[float, str], None] = lambda _share, _note: None
+
+
+def _share(total: int, client: int, clients: int) -> int:
+    return total // clients + (1 if client < total % clients else 0)
+
+
+class Driver:
+    """What closed and open loops have in common; they differ in when a request is due."""
+
+    def __init__(self, load: HttpLoad, supply: Supply, asks: Asks) -> None:
+        self.load, self.supply, self.asks = load, supply, asks
+        self.origin = load.origin
+        self.poller = make_poller()
+        self.by_fd: dict[int, Connection] = {}
+        self.busy: set[Connection] = set()
+        self.now = 0
+        self.begin_ns = 0  # of the load
+        self.phase = WARMUP
+        self.window = [0, 0]
+        self.stopped = ""
+        self.sessions = 0
+        self.issued = self.answered = self.measured = self.good = 0
+        self.problems: dict[int, str] = {}
+        self._columns = Columns(load.spool / f"client-{load.client}.bodies")
+        self._timeout_ns = int(load.timeout_s * 1e9)
+        self._last = load.share_of_requests
+        self._most = load.share_of_budget
+        self._durations = array("q")
+        self._recent: deque[bool] = deque(maxlen=_RECENT)
+        self._story: list[tuple[float, int, int, int]] = []
+        self._lags = array("q", bytes(8 * _LAG_BINS))
+        self._cpu = [0.0, 0.0]
+        self._pieces = 0
+        self._drain_ns = 0
+        self._next_look = 30
+        self._tick_ns = 0
+
+    # -- what a loop must say ----------------------------------------------------------------------------------------
+
+    def next_due(self) -> int:
+        """When the next request is due; far away when none is."""
+        raise NotImplementedError
+
+    def send_due(self) -> None:
+        """Send what is due."""
+        raise NotImplementedError
+
+    def follow(self, connection: Connection, outcome: int, next_turn: bytes | None) -> None:
+        """A request has ended: the connection may be used again."""
+        raise NotImplementedError
+
+    def level(self, at_s: float) -> None:
+        """Adapt to the level of the load at a moment."""
+
+    def exhausted(self) -> bool:
+        """Whether nothing more will ever be due."""
+        return False
+
+    # -- the loop ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> Recording:
+        """Drive the load to its end."""
+        try:
+            with quiet_collector():
+                self._begin()
+                self._loop()
+                for connection in list(self.busy):
+                    connection.cut("unfinished")
+            return self._recording()
+        finally:
+            for connection in list(self.by_fd.values()):
+                connection.shut()
+            self.poller.close()
+            self._columns.close()
+
+    def _begin(self) -> None:
+        self.now = perf_counter_ns()
+        self.begin_ns = self.load.start_ns or self.now
+        while self.now < self.begin_ns:
+            self.poller.wait(self.begin_ns)
+            self.now = perf_counter_ns()
+        self._tick_ns = self.begin_ns
+        warmup = self.load.warmup
+        if not (warmup.detect or warmup.seconds or warmup.requests):
+            self._measure_from(self.begin_ns)
+        self.level(0.0)
+
+    def _loop(self) -> None:
+        wait, by_fd, clock, lags = self.poller.wait, self.by_fd, perf_counter_ns, self._lags
+        while True:
+            due = self.next_due()
+            ready = wait(min(due, self._tick_ns))
+            self.now = now = clock()
+            for fd, events in ready:
+                connection = by_fd.get(fd)
+                if connection is not None:
+                    connection.ready(events)
+            if due <= clock():
+                self.send_due()
+            if now >= self._tick_ns and self._tick(now):
+                return
+            lag = (clock() - now) // _LAG_BIN_NS
+            lags[lag if lag < _LAG_BINS else _LAG_BINS - 1] += 1
+
+    def _tick(self, now: int) -> bool:
+        """Look after deadlines and limits a few times a second; True when all is over."""
+        self._tick_ns = now + TICK_NS
+        for connection in [one for one in self.busy if now - one.due > self._timeout_ns]:
+            connection.cut("timeout")
+        if not self.stopped:
+            self.level((now - self.begin_ns) / 1e9)
+            if self.phase == WARMUP and self._is_warm(now):
+                self._measure_from(now)
+            self._look_for_an_end(now)
+        return bool(self.stopped) and (not self.busy or now >= self._drain_ns)
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def open_session(self) -> tuple[int, bytes]:
+        """The next session of this client and its first request."""
+        session = self.sessions * self.load.clients + self.load.client
+        self.sessions += 1
+        return session, self.supply.first(session)
+
+    def issue(self, connection: Connection, due: int, stage: int, session: int, turn: int, wire: bytes) -> None:
+        """Send one request."""
+        connection.due, connection.stage, connection.session, connection.turn = due, stage, session, turn
+        connection.phase = self.phase if due >= self.window[0] else WARMUP
+        self.issued += 1
+        self.measured += connection.phase
+        self.busy.add(connection)
+        connection.start(wire)
+        if self._last is not None and self.measured >= self._last and not self.stopped:
+            # The window ends with the last request that is due, not with the slow end of the last answers.
+            self._stop(perf_counter_ns(), "finished")
+
+    def skip(self, due: int, stage: int) -> None:
+        """Count a request that was due and could not be sent."""
+        session = self.sessions * self.load.clients + self.load.client
+        self.sessions += 1
+        self.issued += 1
+        phase = self.phase if due >= self.window[0] else WARMUP
+        self.measured += phase
+        self._columns.add(
+            session, 0, self.load.client, phase, _SKIPPED, stage, 0, False, b"", due, 0, 0, 0, 0, [], [], []
+        )
+
+    def ended(self, connection: Connection, outcome: int) -> None:
+        """Keep what became of a request and let the loop go on."""
+        times = connection.times
+        now = self.now
+        self._columns.add(
+            connection.session, connection.turn, self.load.client, connection.phase, outcome, connection.stage,
+            connection.status, connection.fresh, connection.kept, connection.due, connection.sent,
+            times[0] if times else 0, now, len(connection.wire), times, connection.marks, connection.parts,
+        )  # fmt: skip
+        self.busy.discard(connection)
+        self.answered += 1
+        next_turn = None
+        if outcome == _OK:
+            self.good += 1
+            self._durations.append(now - connection.sent)
+            if self.supply.conversations:
+                next_turn = self.supply.then(connection.session, connection.turn, b"".join(connection.parts))
+        elif connection.problem and outcome not in self.problems:
+            self.problems[outcome] = connection.problem
+        self._recent.append(outcome != _OK)
+        if connection.phase == MEASURE:
+            self._pieces += len(times)
+        connection.clear()
+        self.follow(connection, outcome, None if self.stopped else next_turn)
+
+    @staticmethod
+    def is_connection_problem(outcome: int) -> bool:
+        """Whether the server could not be reached at all."""
+        return outcome in _CONNECTION
+
+    # -- phases and limits -------------------------------------------------------------------------------------------
+
+    def _is_warm(self, now: int) -> bool:
+        warmup = self.load.warmup
+        elapsed_s = (now - self.begin_ns) / 1e9
+        if warmup.requests:
+            return self.answered >= warmup.requests
+        if elapsed_s >= warmup.seconds:
+            return True
+        if warmup.detect and len(self._durations) >= self._next_look:
+            self._next_look = int(len(self._durations) * 1.4) + 1
+            return self.asks.steady(np.frombuffer(self._durations, dtype=np.int64).copy())
+        return False
+
+    def _measure_from(self, now: int) -> None:
+        """Hand over from warm-up to measurement; what is in flight stays warm-up, nothing is drained."""
+        self.phase = MEASURE
+        self.window[0] = now
+        self._cpu[0] = time.process_time()
+        self._durations = array("q")
+        self._next_look = 64
+        np.frombuffer(self._lags, dtype=np.int64)[:] = 0
+
+    def _stop(self, now: int, why: str) -> None:
+        self.stopped = why
+        self.window[1] = now
+        if self.phase == WARMUP:
+            self.window[0] = now
+        self._cpu[1] = time.process_time()
+        drain_ns = now + self._timeout_ns
+        self._drain_ns = drain_ns if self.load.deadline_ns is None else min(drain_ns, self.load.deadline_ns)
+
+    def _look_for_an_end(self, now: int) -> None:
+        why = self._reason_to_stop(now)
+        if why:
+            self._stop(now, why)
+            return
+        self._tell(now)
+
+    def _reason_to_stop(self, now: int) -> str:
+        load = self.load
+        if load.deadline_ns is not None and now >= load.deadline_ns:
+            return "deadline: the time of the run was over before the load was"
+        if load.errors is not None and len(self._recent) == _RECENT and sum(self._recent) > load.errors * _RECENT:
+            return f"errors: {sum(self._recent)} of the last {_RECENT} requests failed; {load.errors:.0%} is tolerated"
+        if not self.good and self.answered >= _HOPELESS and now - self.begin_ns > _HOPELESS_NS:
+            return f"errors: none of the first {self.answered} requests was answered"
+        if self._most is not None and self.issued >= self._most:
+            return "budget: more requests could have cost more than the budget"
+        if self.phase == WARMUP:
+            return "finished" if self.exhausted() else ""
+        if self.asks.falls_behind is not None and self._falls_behind(now):
+            return "saturated: the service fell behind for good"
+        return "finished" if self._is_enough(now) else ""
+
+    def _falls_behind(self, now: int) -> bool:
+        at = (now - self.window[0]) / 1e9
+        if self._story and at - self._story[-1][0] < 0.25:
+            return False
+        self._story.append((at, len(self.busy), self.issued, self.answered))
+        return self.asks.falls_behind is not None and self.asks.falls_behind(self._story)
+
+    def _is_enough(self, now: int) -> bool:
+        load, elapsed_s = self.load, (now - self.window[0]) / 1e9
+        if self._last is not None and self.measured >= self._last:
+            return True
+        if load.duration_s is not None and elapsed_s >= load.duration_s:
+            return True
+        if self.exhausted():
+            return True
+        if self._last is not None or load.duration_s is not None or self.is_finite():
+            return False
+        if elapsed_s >= load.at_most_s:
+            return True
+        if elapsed_s < load.at_least_s or len(self._durations) < self._next_look:
+            return False
+        self._next_look = int(len(self._durations) * 1.4) + 1
+        return self.asks.enough(np.frombuffer(self._durations, dtype=np.int64).copy(), load.interval)
+
+    def is_finite(self) -> bool:
+        """Whether the shape of the load itself says when it is over."""
+        return False
+
+    def wants_more(self) -> bool:
+        """Whether another request may be sent."""
+        if self.stopped or (self._most is not None and self.issued >= self._most):
+            return False
+        return self._last is None or self.measured < self._last
+
+    def _tell(self, now: int) -> None:
+        load, elapsed_s = self.load, (now - self.window[0]) / 1e9
+        if self.phase == WARMUP:
+            share = (now - self.begin_ns) / 1e9 / max(load.warmup.seconds, 1e-9)
+        elif self._last:
+            share = self.measured / self._last
+        else:
+            share = elapsed_s / (load.duration_s or load.at_most_s)
+        self.asks.progress(share, f"{self.answered:,} requests, {len(self.busy)} in flight")
+
+    # -- the result --------------------------------------------------------------------------------------------------
+
+    def _recording(self) -> Recording:
+        wall_s = max(1e-9, (self.window[1] - self.window[0]) / 1e9)
+        cost = ClientCost(
+            client=self.load.client,
+            wall_s=wall_s,
+            cpu_s=self._cpu[1] - self._cpu[0] if self.phase == MEASURE else 0.0,
+            requests=self.measured,
+            pieces=self._pieces,
+            lag_p99_ms=_quantile(self._lags, 0.99),
+            lag_max_ms=_quantile(self._lags, 1.0),
+        )
+        return self._columns.finish((self.window[0], self.window[1]), cost, self.stopped)
+
+
+def _quantile(bins: array[int], share: float) -> float:
+    counts = np.frombuffer(bins, dtype=np.int64)
+    total = int(counts.sum())
+    if not total:
+        return 0.0
+    reached = np.searchsorted(np.cumsum(counts), share * total)
+    return float((min(int(reached), _LAG_BINS - 1) + 1) * _LAG_BIN_NS / 1e6)

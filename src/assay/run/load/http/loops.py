@@ -1,0 +1,188 @@
+"""When the next request is due: after the answer in a closed loop, by the clock in an open one."""
+
+from __future__ import annotations
+
+import heapq
+from time import perf_counter_ns
+
+import numpy as np
+
+from assay.run.load.arrivals import level_at
+from assay.run.load.http.connection import Connection
+from assay.run.load.http.driver import Asks, Driver, HttpLoad, Supply
+from assay.run.load.http.recording import Recording
+from assay.run.load.shape import Closed, Open
+
+_NEVER = 2**62
+_Turn = tuple[int, int, bytes]  # session, number and request of a conversation's next turn
+# A user that cannot reach the server tries again after this long, as a person would.
+_PAUSE_NS = 100_000_000
+
+
+def drive(load: HttpLoad, supply: Supply, asks: Asks | None = None) -> Recording:
+    """Drive one client's share of a load to its end."""
+    if isinstance(load.shape, Closed):
+        return ClosedLoop(load, supply, asks or Asks(), load.shape).run()
+    return OpenLoop(load, supply, asks or Asks(), load.shape).run()
+
+
+class ClosedLoop(Driver):
+    """Users that ask again when they have their answer, each on a connection of its own."""
+
+    def __init__(self, load: HttpLoad, supply: Supply, asks: Asks, shape: Closed) -> None:
+        super().__init__(load, supply, asks)
+        self._shape = shape
+        self._waiting: list[tuple[int, int, Connection, _Turn | None]] = []
+        self._order = 0
+        self._users: list[Connection] = []
+        self._leaving = 0
+        self._chance = np.random.default_rng([load.seed, load.client, 0x7417])
+
+    def level(self, at_s: float) -> None:
+        """Bring in the users that are missing, and let those leave that are too many."""
+        whole = level_at(self._shape.levels, at_s)
+        clients, client = self.load.clients, self.load.client
+        wanted = int(whole + 0.5) // clients + (1 if client < int(whole + 0.5) % clients else 0)
+        active = len(self._users) - self._leaving
+        self._leaving = max(0, self._leaving - max(0, wanted - active))
+        for _ in range(wanted - (len(self._users) - self._leaving)):
+            user = Connection(self)
+            self._users.append(user)
+            self._wait(user, perf_counter_ns(), None)
+        self._leaving = max(self._leaving, len(self._users) - wanted)
+
+    def is_finite(self) -> bool:
+        """Whether the stages have an end."""
+        return bool(np.isfinite(sum(level.duration_s for level in self._shape.levels)))
+
+    def exhausted(self) -> bool:
+        """Whether the last stage is over."""
+        whole_s = sum(level.duration_s for level in self._shape.levels)
+        return (self.now - self.begin_ns) / 1e9 >= whole_s
+
+    def next_due(self) -> int:
+        """When the next request is due."""
+        return self._waiting[0][0] if self._waiting else _NEVER
+
+    def send_due(self) -> None:
+        """Send for every user whose time has come."""
+        while self._waiting and self._waiting[0][0] <= perf_counter_ns():
+            due, _, user, turn = heapq.heappop(self._waiting)
+            if turn is not None and self.wants_more():
+                self.issue(user, due, self._stage(due), *turn)
+            elif turn is None and self._stays(user):
+                session, wire = self.open_session()
+                self.issue(user, due, self._stage(due), session, 0, wire)
+
+    def follow(self, connection: Connection, outcome: int, next_turn: bytes | None) -> None:
+        """Let the user ask again: at once, after a thought, or after a pause when nobody was there."""
+        if self.stopped:
+            return
+        turn = None if next_turn is None else (connection.session, connection.turn + 1, next_turn)
+        if self.is_connection_problem(outcome):
+            self._wait(connection, self.now + _PAUSE_NS, None)
+        elif self._shape.think_s:
+            pause_ns = int(self._chance.exponential(self._shape.think_s) * 1e9)
+            self._wait(connection, self.now + pause_ns, turn)
+        elif turn is not None and self.wants_more():
+            self.issue(connection, self.now, self._stage(self.now), *turn)
+        elif self._stays(connection):
+            session, wire = self.open_session()
+            self.issue(connection, self.now, self._stage(self.now), session, 0, wire)
+
+    def _wait(self, user: Connection, due: int, turn: _Turn | None) -> None:
+        self._order += 1
+        heapq.heappush(self._waiting, (due, self._order, user, turn))
+
+    def _stays(self, user: Connection) -> bool:
+        """Whether a user goes on; one of those that are too many leaves instead."""
+        if not self.wants_more():
+            return False
+        if self._leaving > 0:
+            self._leaving -= 1
+            self._users.remove(user)
+            user.shut()
+            return False
+        return True
+
+    def _stage(self, at_ns: int) -> int:
+        at_s, index = (at_ns - self.begin_ns) / 1e9, 0
+        for index, level in enumerate(self._shape.levels):  # noqa: B007
+            if at_s < level.duration_s:
+                break
+            at_s -= level.duration_s
+        return index
+
+
+class OpenLoop(Driver):
+    """Requests fall due by the clock, on whatever connection is free."""
+
+    def __init__(self, load: HttpLoad, supply: Supply, asks: Asks, shape: Open) -> None:
+        super().__init__(load, supply, asks)
+        self._shape = shape
+        self._blocks = shape.due(load.seed)
+        self._due: list[int] = []
+        self._stages: list[int] = []
+        self._at = 0
+        self._seen = 0
+        self._idle: list[Connection] = []
+        self._finite_s = sum(level.duration_s for level in shape.levels) if shape.levels else np.inf
+        self._over = False
+
+    def _refill(self) -> None:
+        """Take the next block of due times, of which every client keeps its own share."""
+        self._due, self._stages, self._at = [], [], 0
+        while not self._due and not self._over:
+            block = next(self._blocks, None)
+            if block is None:
+                self._over = True
+                return
+            begin = (self.load.client - self._seen) % self.load.clients
+            self._seen += len(block.at_ns)
+            own = slice(begin, None, self.load.clients)
+            self._due = (block.at_ns[own] + self.begin_ns).tolist()
+            self._stages = block.stage[own].tolist()
+
+    def is_finite(self) -> bool:
+        """Whether the stages have an end."""
+        return self._shape.times is not None or bool(np.isfinite(self._finite_s))
+
+    def exhausted(self) -> bool:
+        """Whether the last stage is over."""
+        if self._shape.times is not None:
+            return self._over
+        return (self.now - self.begin_ns) / 1e9 >= self._finite_s
+
+    def next_due(self) -> int:
+        """When the next request is due."""
+        if self._at >= len(self._due):
+            if self._over:
+                return _NEVER
+            self._refill()
+            return self.next_due()
+        return self._due[self._at] if not self.stopped else _NEVER
+
+    def send_due(self) -> None:
+        """Send what is due, or count it as skipped where too many are open."""
+        now = perf_counter_ns()
+        while not self.stopped and self.next_due() <= now:
+            due, stage = self._due[self._at], self._stages[self._at]
+            self._at += 1
+            if not self.wants_more():
+                return
+            if self._idle:
+                connection = self._idle.pop()
+            elif len(self.busy) < self.load.max_in_flight:
+                connection = Connection(self)
+            else:
+                self.skip(due, stage)
+                continue
+            session, wire = self.open_session()
+            self.issue(connection, due, stage, session, 0, wire)
+
+    def follow(self, connection: Connection, outcome: int, next_turn: bytes | None) -> None:  # noqa: ARG002
+        """Go on with a conversation, or keep the connection for another request."""
+        if next_turn is not None and self.wants_more():
+            self.issue(connection, self.now, connection.stage, connection.session, connection.turn + 1, next_turn)
+        elif connection.state == "idle":
+            self._idle.append(connection)

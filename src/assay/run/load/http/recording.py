@@ -1,0 +1,170 @@
+"""What clients saw, in columns: one row per request that was due, one per piece of an answer, bodies in one buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Outcome = Literal[
+    "ok", "skipped", "unfinished", "status", "refused", "unresolved", "tls", "proxy", "reset", "truncated",
+    "malformed", "redirect", "timeout", "too-large", "content",
+]  # fmt: skip
+# How a request ended; the position is the code in the `outcome` column.
+#   skipped      due while too many were open, and not sent
+#   unfinished   still open when the run ended: cut off by us, judged by what had arrived
+#   status       answered with a status of 400 or above
+#   refused      no connection could be made       unresolved  the host's name is not known
+#   reset        the connection broke before the answer began
+#   truncated    the connection broke inside the answer
+#   malformed    the answer is not HTTP            redirect    it pointed elsewhere, which is refused
+#   timeout      not ended in time                 too-large   more bytes than an answer may have
+#   content      HTTP was fine, its content was not what the protocol says (set after the run)
+OUTCOMES: tuple[Outcome, ...] = (
+    "ok", "skipped", "unfinished", "status", "refused", "unresolved", "tls", "proxy", "reset", "truncated",
+    "malformed", "redirect", "timeout", "too-large", "content",
+)  # fmt: skip
+CODE: dict[str, int] = {name: code for code, name in enumerate(OUTCOMES)}
+
+WARMUP, MEASURE = 0, 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """All requests of one load, in the order in which they were due. Times are of `time.perf_counter_ns`; 0 is never.
+
+    Rows of several clients on one machine share that clock and can be joined.
+    """
+
+    session: NDArray[np.int64]
+    """Which item of the workload: requests count up from 0, and the turns of a conversation share one number."""
+    turn: NDArray[np.int32]
+    """Turn of the conversation, 0 for a single request."""
+    client: NDArray[np.int16]
+    phase: NDArray[np.int8]
+    """WARMUP or MEASURE, by when the request was due."""
+    stage: NDArray[np.int16]
+    """Part of a load with stages that it was due in, 0 without."""
+    due_ns: NDArray[np.int64]
+    sent_ns: NDArray[np.int64]
+    first_ns: NDArray[np.int64]
+    """First byte of the answer's body."""
+    end_ns: NDArray[np.int64]
+    """Last byte, or the moment of failure."""
+    status: NDArray[np.int16]
+    outcome: NDArray[np.int8]
+    """Position in OUTCOMES."""
+    fresh: NDArray[np.bool_]
+    """Whether a new connection had to be made for it."""
+    sent_bytes: NDArray[np.int64]
+    pieces: NDArray[np.int64]
+    """n+1 bounds: row i has the pieces pieces[i] to pieces[i+1]."""
+    body: NDArray[np.int64]
+    """n+1 bounds of each row's bytes in `content`."""
+    head: NDArray[np.int32]
+    """How many of a row's bytes are kept header lines (`name: value\\n`, names in lower case); the body follows."""
+    piece_ns: NDArray[np.int64]
+    """When each piece of a body arrived."""
+    piece_end: NDArray[np.int64]
+    """Where it ends inside its row's body (without the head)."""
+    content: memoryview
+    window: tuple[int, int]
+    """Begin and end of the measured window."""
+    clients: tuple[ClientCost, ...] = ()
+    stopped: str = "finished"
+    """Why it ended: finished, errors, saturated, cancelled or budget, with a sentence after a colon."""
+
+    def __len__(self) -> int:
+        return len(self.due_ns)
+
+    def body_of(self, row: int) -> memoryview:
+        """The bytes of an answer."""
+        return self.content[int(self.body[row]) + int(self.head[row]) : int(self.body[row + 1])]
+
+    def header_of(self, row: int, name: str) -> str | None:
+        """One of the kept response headers."""
+        kept = bytes(self.content[int(self.body[row]) : int(self.body[row]) + int(self.head[row])])
+        for line in kept.decode("latin-1").splitlines():
+            key, _, value = line.partition(": ")
+            if key == name:
+                return value
+        return None
+
+    def pieces_of(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """When the pieces of an answer arrived, and where each ends in its body."""
+        low, high = int(self.pieces[row]), int(self.pieces[row + 1])
+        return self.piece_ns[low:high], self.piece_end[low:high]
+
+    def measured(self) -> NDArray[np.int64]:
+        """The rows that were due in the measured window."""
+        return np.flatnonzero(self.phase == MEASURE)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCost:
+    """What one client process used in the measured window, and what it did for it."""
+
+    client: int
+    wall_s: float
+    cpu_s: float
+    requests: int
+    pieces: int
+    lag_p99_ms: float
+    """How long it was busy before it looked at the network again: 99 of 100 turns of its loop were shorter."""
+    lag_max_ms: float
+    ceiling_share: float | None = None
+    """Share of what this client can do on this machine, from its cost per request and per piece."""
+
+
+def join(parts: Sequence[Recording]) -> Recording:
+    """Put the rows of several clients together, by when they were due."""
+    if len(parts) == 1:
+        return parts[0]
+    content = b"".join(bytes(part.content) for part in parts)
+    starts = np.cumsum([0, *(len(part.content) for part in parts)])
+    piece_starts = np.cumsum([0, *(len(part.piece_ns) for part in parts)])
+    columns = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts])
+        for field in fields(Recording)
+        if field.name in _BY_ROW
+    }
+    begin = np.concatenate([part.pieces[:-1] + at for part, at in zip(parts, piece_starts, strict=False)])
+    end = np.concatenate([part.pieces[1:] + at for part, at in zip(parts, piece_starts, strict=False)])
+    low = np.concatenate([part.body[:-1] + at for part, at in zip(parts, starts, strict=False)])
+    high = np.concatenate([part.body[1:] + at for part, at in zip(parts, starts, strict=False)])
+    order = np.argsort(columns["due_ns"], kind="stable")
+    piece_rows = _ranges(begin[order], end[order])
+    byte_rows = [content[int(low[row]) : int(high[row])] for row in order]
+    return replace(
+        parts[0],
+        **{name: column[order] for name, column in columns.items()},
+        pieces=_bounds(end[order] - begin[order]),
+        body=_bounds(high[order] - low[order]),
+        piece_ns=np.concatenate([part.piece_ns for part in parts])[piece_rows],
+        piece_end=np.concatenate([part.piece_end for part in parts])[piece_rows],
+        content=memoryview(b"".join(byte_rows)),
+        window=(min(part.window[0] for part in parts), max(part.window[1] for part in parts)),
+        clients=tuple(cost for part in parts for cost in part.clients),
+        stopped=next((part.stopped for part in parts if part.stopped != "finished"), "finished"),
+    )
+
+
+_BY_ROW = frozenset(
+    {"session", "turn", "client", "phase", "stage", "due_ns", "sent_ns", "first_ns", "end_ns", "status", "outcome"}
+    | {"fresh", "sent_bytes", "head"}
+)
+
+
+def _bounds(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def _ranges(begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+    """All positions of many half-open ranges, one range after another."""
+    lengths = end - begin
+    shift: NDArray[np.int64] = np.repeat(begin - _bounds(lengths)[:-1], lengths)
+    shift += np.arange(len(shift), dtype=np.int64)
+    return shift
