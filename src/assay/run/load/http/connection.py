@@ -56,7 +56,7 @@ class Connection:
         self.parts: list[bytes] = []
         # The parser calls these; a list's own append keeps a part of a body without a step of Python.
         self.on_body = self.parts.append
-        self._done = False
+        self._done = self._keep = False
         self._until_close = True
         self._headers_seen = False
         self._left = b""
@@ -272,12 +272,12 @@ class Connection:
             self._headers_seen = False
             return
         self.status = status
+        self._keep = self._parser.should_keep_alive()  # type: ignore[union-attr]  (it has forgotten that afterwards)
         self._done = True
 
     def _complete(self) -> None:
-        keep = self._parser.should_keep_alive() and not self._left  # type: ignore[union-attr]
         self.state = "idle"
-        if not keep:
+        if self._left or not self._keep:
             self._close()
         status = self.status
         outcome = _OK if status < _FIRST_REDIRECT else _REDIRECT if status < _FIRST_ERROR else _STATUS

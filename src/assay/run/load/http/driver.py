@@ -35,14 +35,30 @@ _RECENT = 100
 class Supply(Protocol):
     """Where requests come from, as bytes; asked while the clock runs, so it must be quick."""
 
-    conversations: bool
-    """Whether an answer is followed by another turn."""
+    @property
+    def conversations(self) -> bool:
+        """Whether an answer may be followed by another turn."""
 
     def first(self, session: int) -> bytes:
         """The request that opens a session."""
 
     def then(self, session: int, turn: int, body: bytes) -> bytes | None:
         """The next turn after an answer; None when the conversation is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Requests that do not depend on answers, again and again in the same order."""
+
+    wires: Sequence[bytes]
+    conversations: bool = False
+
+    def first(self, session: int) -> bytes:
+        """The request that opens a session."""
+        return self.wires[session % len(self.wires)]
+
+    def then(self, session: int, turn: int, body: bytes) -> None:
+        """Nothing follows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ WARMUP, MEASURE = 0, 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """All requests of one load, in the order in which they were due. Times are of `time.perf_counter_ns`; 0 is never.
+    """All requests of one load, in the order in which they ended. Times are of `time.perf_counter_ns`; 0 is never.
 
     Rows of several clients on one machine share that clock and can be joined.
     """
@@ -119,52 +119,35 @@ class ClientCost:
     """Share of what this client can do on this machine, from its cost per request and per piece."""
 
 
-def join(parts: Sequence[Recording]) -> Recording:
-    """Put the rows of several clients together, by when they were due."""
-    if len(parts) == 1:
-        return parts[0]
-    content = b"".join(bytes(part.content) for part in parts)
-    starts = np.cumsum([0, *(len(part.content) for part in parts)])
-    piece_starts = np.cumsum([0, *(len(part.piece_ns) for part in parts)])
-    columns = {
-        field.name: np.concatenate([getattr(part, field.name) for part in parts])
-        for field in fields(Recording)
-        if field.name in _BY_ROW
+def join(parts: Sequence[Recording], content: memoryview) -> Recording:
+    """Put the rows of several clients together.
+
+    Args:
+        parts: what each client saw.
+        content: the bodies of all of them, one client after another.
+    """
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS if name not in _BOUNDS
     }
-    begin = np.concatenate([part.pieces[:-1] + at for part, at in zip(parts, piece_starts, strict=False)])
-    end = np.concatenate([part.pieces[1:] + at for part, at in zip(parts, piece_starts, strict=False)])
-    low = np.concatenate([part.body[:-1] + at for part, at in zip(parts, starts, strict=False)])
-    high = np.concatenate([part.body[1:] + at for part, at in zip(parts, starts, strict=False)])
-    order = np.argsort(columns["due_ns"], kind="stable")
-    piece_rows = _ranges(begin[order], end[order])
-    byte_rows = [content[int(low[row]) : int(high[row])] for row in order]
+    bounds: dict[str, Any] = {name: _joined_bounds([getattr(part, name) for part in parts]) for name in _BOUNDS}
     return replace(
         parts[0],
-        **{name: column[order] for name, column in columns.items()},
-        pieces=_bounds(end[order] - begin[order]),
-        body=_bounds(high[order] - low[order]),
-        piece_ns=np.concatenate([part.piece_ns for part in parts])[piece_rows],
-        piece_end=np.concatenate([part.piece_end for part in parts])[piece_rows],
-        content=memoryview(b"".join(byte_rows)),
+        **columns,
+        **bounds,
+        content=content,
         window=(min(part.window[0] for part in parts), max(part.window[1] for part in parts)),
         clients=tuple(cost for part in parts for cost in part.clients),
         stopped=next((part.stopped for part in parts if part.stopped != "finished"), "finished"),
     )
 
 
-_BY_ROW = frozenset(
-    {"session", "turn", "client", "phase", "stage", "due_ns", "sent_ns", "first_ns", "end_ns", "status", "outcome"}
-    | {"fresh", "sent_bytes", "head"}
-)
+_BOUNDS = ("pieces", "body")
+COLUMNS = (
+    "session", "turn", "client", "phase", "stage", "due_ns", "sent_ns", "first_ns", "end_ns", "status", "outcome",
+    "fresh", "sent_bytes", "head", "piece_ns", "piece_end", *_BOUNDS,
+)  # fmt: skip
 
 
-def _bounds(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def _joined_bounds(bounds: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    lengths = np.concatenate([np.diff(one) for one in bounds])
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
-
-
-def _ranges(begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """All positions of many half-open ranges, one range after another."""
-    lengths = end - begin
-    shift: NDArray[np.int64] = np.repeat(begin - _bounds(lengths)[:-1], lengths)
-    shift += np.arange(len(shift), dtype=np.int64)
-    return shift

@@ -1,0 +1,116 @@
+"""How much one client process can do on this machine, measured against a server that does nothing.
+
+A request costs a client some time, and so does each arrival of a piece of its answer. Two loads with few and many
+pieces tell the two costs apart; what a run asks of its client is then a share of what it can do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from assay import files
+from assay.run.load.arrivals import Level
+from assay.run.load.http.driver import HttpLoad, Repeat, Warmup
+from assay.run.load.http.loops import drive
+from assay.run.load.http.origin import origin_of
+from assay.run.load.http.recording import ClientCost, Recording
+from assay.run.load.shape import Closed
+
+_PIECES = 48
+_USERS = 16
+_SECONDS = 0.35
+_BODY = b'{"model": "null", "messages": [{"role": "user", "content": "nothing"}], "stream": true}'
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """What a client process pays on this machine, in microseconds of processor time."""
+
+    request_us: float
+    piece_us: float
+
+    def share(self, cost: ClientCost) -> float:
+        """How much of one core a client's work takes at these prices."""
+        return (cost.requests * self.request_us + cost.pieces * self.piece_us) / 1e6 / cost.wall_s
+
+    def requests_per_s(self, pieces: float) -> float:
+        """The most requests a second, at so many pieces an answer."""
+        return 1e6 / (self.request_us + pieces * self.piece_us)
+
+
+def ceiling(cache: Path, scratch: Path) -> Ceiling:
+    """The ceiling of this machine, measured once and kept."""
+    path = cache / "client-ceiling" / f"{_key()}.json"
+    try:
+        return Ceiling(**json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        measured = measure_ceiling(scratch)
+    with suppress(OSError):  # a cache that cannot be written costs a second the next time
+        files.write_whole(path, json.dumps(asdict(measured)).encode())
+    return measured
+
+
+def measure_ceiling(scratch: Path) -> Ceiling:
+    """Load a server that does nothing, once with answers in one piece and once in many."""
+    few, many = (_load(pieces, scratch) for pieces in (1, _PIECES))
+    few_us, many_us = few.cpu_s * 1e6 / few.requests, many.cpu_s * 1e6 / many.requests
+    few_pieces, many_pieces = few.pieces / few.requests, many.pieces / many.requests
+    piece_us = max(0.0, (many_us - few_us) / max(1e-9, many_pieces - few_pieces))
+    return Ceiling(request_us=max(0.0, few_us - few_pieces * piece_us), piece_us=piece_us)
+
+
+def with_ceiling(recording: Recording, known: Ceiling) -> Recording:
+    """The same recording, in which each client knows its share of the ceiling."""
+    costs = tuple(replace(cost, ceiling_share=known.share(cost)) for cost in recording.clients)
+    return replace(recording, clients=costs)
+
+
+def _load(pieces: int, scratch: Path) -> ClientCost:
+    with _null_server(pieces) as url:
+        origin = origin_of(url)
+        wire = origin.request("POST", "/v1/chat/completions", {"Content-Type": "application/json"}, _BODY)
+        users = Closed((Level(math.inf, _USERS, _USERS),))
+        load = HttpLoad(origin, users, scratch, warmup=Warmup(seconds=0.1), duration_s=_SECONDS, timeout_s=5)
+        (cost,) = drive(load, Repeat((wire,))).clients
+        return cost
+
+
+@contextmanager
+def _null_server(pieces: int) -> Iterator[str]:
+    command = [sys.executable, "-m", "assay.sim.null", "--pieces", str(pieces)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
+        try:
+            line = process.stdout.readline() if process.stdout else ""
+            yield line.rsplit(" ", 1)[-1].strip()
+        finally:
+            process.terminate()
+
+
+def _key() -> str:
+    """Machine and software that the figures hold for."""
+    from importlib.metadata import version
+
+    known = [
+        platform.node(),
+        platform.machine(),
+        platform.processor(),
+        sys.version,
+        version("httptools"),
+        _own_source(),
+    ]
+    return hashlib.sha256("\n".join(known).encode()).hexdigest()[:32]
+
+
+def _own_source() -> str:
+    """The loop itself: a changed loop has another ceiling."""
+    folder = Path(__file__).parent
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))).hexdigest()
