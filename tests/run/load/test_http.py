@@ -8,12 +8,12 @@ import time
 
 import numpy as np
 import pytest
+from tests.run.load.loads import drive, outcomes, rate, users
+from tests.run.load.raw_server import chunked, plain, raw_server, request_of
 
 from assay.errors import MeasureError
 from assay.run.load.http.origin import origin_of
 from assay.spec.target import Tls
-from tests.run.load.loads import drive, outcomes, rate, users
-from tests.run.load.raw_server import chunked, plain, raw_server, request_of
 
 GOOD = plain(b'{"ok": true}')
 
@@ -254,7 +254,7 @@ def test_tls_with_a_certificate_of_ones_own(tmp_path, certificate):
 
 
 def test_a_certificate_that_nobody_vouches_for_is_refused_unless_told_otherwise(tmp_path, certificate):
-    with raw_server(say(GOOD), tls_server(certificate)) as (url, seen):
+    with raw_server(say(GOOD), tls_server(certificate)) as (url, _seen):
         refused = drive(url, tmp_path / "a", origin=origin_of(url), requests=2)
         taken = drive(url, tmp_path / "b", origin=origin_of(url, tls=Tls(verify=False)), requests=2)
     assert outcomes(refused) == {"tls": 2}

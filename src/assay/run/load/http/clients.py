@@ -44,7 +44,11 @@ def drive_clients(load: HttpLoad, supply: Supply, asks: Asks | None = None) -> R
         ours, theirs = context.Pipe(duplex=False)
         share = replace(load, client=client)
         # Only the first one tells how far it is: all are equally far.
-        told = asks if client == 0 or asks is None else replace(asks, progress=_silent)
+        told = (
+            None
+            if asks is None
+            else replace(asks, measuring=_nothing, progress=asks.progress if client == 0 else _silent)
+        )
         processes.append(context.Process(target=_client, args=(share, supply, told, theirs), daemon=True))
         pipes.append((ours, theirs))
     try:
@@ -61,6 +65,10 @@ def drive_clients(load: HttpLoad, supply: Supply, asks: Asks | None = None) -> R
 
 
 def _silent(_share: float, _note: str) -> None:
+    return None
+
+
+def _nothing() -> None:
     return None
 
 

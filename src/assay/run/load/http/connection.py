@@ -272,7 +272,8 @@ class Connection:
             self._headers_seen = False
             return
         self.status = status
-        self._keep = self._parser.should_keep_alive()  # type: ignore[union-attr]  (it has forgotten that afterwards)
+        # Asked here, for it has forgotten that afterwards.
+        self._keep = self._parser.should_keep_alive()  # type: ignore[union-attr]
         self._done = True
 
     def _complete(self) -> None:

@@ -119,6 +119,8 @@ class Asks:
     falls_behind: Callable[[Sequence[tuple[float, int, int, int]]], bool] | None = None
     """(seconds, in flight, due so far, done so far) over time → the service will not catch up."""
     progress: Callable[[float, str], None] = lambda _share, _note: None
+    measuring: Callable[[], None] = lambda: None
+    """Is told when the warm-up is over."""
 
 
 def _share(total: int, client: int, clients: int) -> int:
@@ -318,6 +320,7 @@ class Driver:
         self._durations = array("q")
         self._next_look = 64
         np.frombuffer(self._lags, dtype=np.int64)[:] = 0
+        self.asks.measuring()
 
     def _stop(self, now: int, why: str) -> None:
         self.stopped = why
