@@ -1,0 +1,27 @@
+"""What turns text into tokens: the model's own tokenizer in a file, or the server's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Tokenizer(Protocol):
+    """Counts and cuts plain text as one model does; it adds no special tokens of its own."""
+
+    @property
+    def name(self) -> str:
+        """Where it comes from, for the result: `server /tokenize (vLLM)`, `local tokenizer.json (sha256 …)`."""
+        ...
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens each text has."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of tokens."""
+        ...

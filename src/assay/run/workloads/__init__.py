@@ -1,0 +1,101 @@
+"""What a language model is fed: tasks by name, ours and those of others."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from assay.errors import MeasureError
+from assay.run.tokens import Tokenizer
+from assay.run.workloads.records import Item, Task, Workset
+from assay.spec.benchmark import Definition
+from assay.spec.workload import Workload
+
+__all__ = ["GROUP", "Item", "Task", "Workset", "make_workset", "task_name"]
+
+GROUP = "assay.tasks"
+
+# Built-in task → its module, which is loaded when it is asked for, and the keys of `workload` that it heeds.
+_BUILT_IN = {
+    "synthetic": "input_tokens output_tokens items shared_prefix prompt",
+    "prompts": "file prompt output_tokens items",
+    "conversation": "file prompt input_tokens output_tokens items turns shared_prefix",
+    "wikipedia-summary": "prompt output_tokens items",
+    "embedding": "file prompt input_tokens items batch",
+}
+_FOR_ALL = {"task", "seed", "scorers", "keep_outputs"}
+
+
+def task_name(workload: Workload) -> str:
+    """Which task a workload means: its own word, else what its keys tell."""
+    if workload.task is not None:
+        return workload.task
+    return "prompts" if workload.file is not None else "synthetic"
+
+
+def make_workset(definition: Definition, base: Path, tokenizer: Tokenizer | None) -> Workset:
+    """Make what a definition asks for.
+
+    Args:
+        definition: what the job measures.
+        base: folder that relative paths start from.
+        tokenizer: the model's own, where there is one.
+
+    Raises:
+        MeasureError: when the task is unknown or cannot make what is asked for.
+    """
+    name = task_name(definition.workload)
+    if name in _BUILT_IN:
+        _refuse_unheeded(definition.workload, name)
+    return _find(name)(definition, base, tokenizer)
+
+
+def _find(name: str) -> Task:
+    if name == "knn":
+        raise MeasureError(
+            "the task knn asks for neighbours of vectors, and this target answers text",
+            code="task",
+            at="workload.task",
+            try_="use it with api: qdrant, chroma or pgvector, or with library: faiss",
+        )
+    if name in _BUILT_IN:
+        return _built_in(name)
+    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in found:
+        known = ", ".join(sorted({*_BUILT_IN, *found}))
+        raise MeasureError(
+            f"there is no task {name!r} here",
+            code="task",
+            at="workload.task",
+            try_=f"use one of {known}, or install a package that registers it under {GROUP}",
+        )
+    task: Task = found[name].load()
+    return task
+
+
+def _built_in(name: str) -> Task:
+    from assay.run.workloads.tasks import conversation, embedding, prompts, synthetic, wikipedia_summary
+
+    tasks: dict[str, Task] = {
+        "synthetic": synthetic.make,
+        "prompts": prompts.make,
+        "conversation": conversation.make,
+        "wikipedia-summary": wikipedia_summary.make,
+        "embedding": embedding.make,
+    }
+    return tasks[name]
+
+
+def _refuse_unheeded(workload: Workload, name: str) -> None:
+    """A key that looks decisive and does nothing makes wrong numbers."""
+    heeded = {*_BUILT_IN[name].split(), *_FOR_ALL}
+    # A value equal to its default changes nothing, so only the others can mislead.
+    given = (key for key, field in Workload.model_fields.items() if getattr(workload, key) != field.default)
+    for key in given:
+        if key not in heeded:
+            raise MeasureError(
+                f"workload.{key} would do nothing for the task {name}",
+                code="task-key",
+                at=f"workload.{key}",
+                try_=f"remove it; {name} heeds {', '.join(sorted(_BUILT_IN[name].split()))}",
+            )

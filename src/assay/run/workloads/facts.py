@@ -1,0 +1,101 @@
+"""What a result says about its items: their digest, where they come from, and how long their prompts are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+
+import numpy as np
+from pydantic import JsonValue
+
+from assay.run.tokens import Tokenizer
+from assay.run.workloads.records import Item, Workset
+from assay.spec.workload import Tokens, Workload
+
+# Counting is done before the clock starts, but a long file over a server's tokenizer would still take minutes.
+_MOST_COUNTED = 1000
+COUNTED = (
+    "tokens of the prompt's own text; a chat template adds more, which the server's count of input tokens includes"
+)
+
+
+def workset(
+    task: str,
+    items: Sequence[Item],
+    workload: Workload,
+    tokenizer: Tokenizer | None,
+    *,
+    source: str,
+    licence: str | None = None,
+    scorers: tuple[str, ...] = (),
+    more: Mapping[str, JsonValue] | None = None,
+) -> Workset:
+    """Put items together with what is to be said about them.
+
+    Args:
+        task: name of the task.
+        items: what it made.
+        workload: what was asked for.
+        tokenizer: counts the prompts, where there is one.
+        source: where the texts come from, in words.
+        licence: what they may be used under, where that is known.
+        scorers: what judges the answers unless the workload names others.
+        more: further facts.
+    """
+    facts: dict[str, JsonValue] = {
+        "task": task,
+        "items": len(items),
+        "digest": digest(items),
+        "source": source,
+        "licence": licence,
+        "seed": workload.seed,
+        "tokenizer": tokenizer.name if tokenizer else None,
+        "prompt_tokens": _prompt_tokens(items, workload, tokenizer),
+        "output_tokens": {
+            "asked": asked(workload.output_tokens),
+            "drawn": spread(one.output_tokens for one in items if one.output_tokens is not None),
+        },
+        **(more or {}),
+    }
+    chosen = scorers if workload.scorers is None else workload.scorers
+    return Workset(task, tuple(items), chosen, facts)
+
+
+def digest(items: Iterable[Item]) -> str:
+    """SHA-256 of everything that is asked and compared with, in order."""
+    found = hashlib.sha256()
+    for item in items:
+        found.update(json.dumps(asdict(item), sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        found.update(b"\n")
+    return found.hexdigest()
+
+
+def spread(lengths: Iterable[int]) -> JsonValue:
+    """Shortest, median, mean and longest of some lengths; None where there are none."""
+    found = np.fromiter(lengths, dtype=np.int64)
+    if not len(found):
+        return None
+    return {
+        "min": int(found.min()),
+        "median": float(np.median(found)),
+        "mean": float(found.mean()),
+        "max": int(found.max()),
+    }
+
+
+def asked(lengths: int | Tokens | None) -> JsonValue:
+    """A length as the user wrote it."""
+    return lengths.model_dump(mode="json") if isinstance(lengths, Tokens) else lengths
+
+
+def _prompt_tokens(items: Sequence[Item], workload: Workload, tokenizer: Tokenizer | None) -> JsonValue:
+    found: dict[str, JsonValue] = {"asked": asked(workload.input_tokens), "counts": COUNTED}
+    if tokenizer is None:
+        return {**found, "delivered": None, "because": "no tokenizer was given, and words are not tokens"}
+    some = items[:_MOST_COUNTED]
+    # What was made to length has been counted then.
+    counts = iter(tokenizer.count([item.turns[0] for item in some if item.input_tokens is None]))
+    delivered = [next(counts) if item.input_tokens is None else item.input_tokens for item in some]
+    return {**found, "delivered": spread(delivered), "counted": len(some)}
