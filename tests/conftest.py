@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ("tests.postgresql_server", "tests.redis_server", "tests.running_server")
+pytest_plugins = ("tests.postgresql_server", "tests.redis_server", "tests.running_server", "tests.model_server")
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,7 @@ from assay.run.contract import Order
 from assay.run.inherited import hand_over, readable
 from assay.run.memory import rusage_mb
 from assay.run.processes import TAG_VARIABLE, kill_tree, sweep
+from assay.run.services.containers import sweep_containers
 
 LOG = "child.log"
 TAIL_LINES = 20
@@ -71,10 +72,11 @@ def launch(order: Order, *, timeout_s: float, clock: Clock, watch: Watch) -> End
         except BaseException:
             kill_tree(process.pid, tag)
             _reap(process)
+            sweep_containers(tag, Path(order.scratch))
             raise
         at_death = kill_tree(process.pid, tag) if timed_out else None
         exit_code, peak = _reap(process)
-    stragglers = sweep(tag)
+    stragglers = sweep(tag) + sweep_containers(tag, Path(order.scratch))
     return Ended(exit_code, timed_out, phase, at_death or peak, max(0, _oom_kills() - oom_before), stragglers)
 
 

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 from assay.run.processes import kill_tree
+from assay.run.services.containers import sweep_containers
 
 
 def hold(fd: int, tag: str, scratch: Path) -> None:
@@ -23,5 +24,6 @@ def _watch(fd: int, tag: str, scratch: Path) -> None:
     except OSError:
         return
     kill_tree(os.getpid(), tag, spare=os.getpid())
+    sweep_containers(tag, scratch)
     shutil.rmtree(scratch, ignore_errors=True)
     os._exit(137)

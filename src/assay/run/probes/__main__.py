@@ -1,0 +1,188 @@
+"""The process that watches: `python -m assay.run.probes`, started by `watching`, never by a user.
+
+Its standard input is one line that says what to watch, then one that says for which window to sum up; at its end the
+process ends. Its standard output answers each with one line.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import math
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+from assay.errors import AssayError
+from assay.run.probes.gpu import Gpus
+from assay.run.probes.scraping import Endpoint, Scraper
+from assay.run.probes.series import Series, Window, rate_per_s, readings
+from assay.run.probes.summary import summarise
+from assay.run.probes.tree import Tree
+from assay.spec.secrets import resolve_secrets
+
+Row = tuple[str, Series]
+
+
+class Watcher:
+    """Everything that is read meanwhile."""
+
+    def __init__(self, order: Mapping[str, Any]) -> None:
+        self.stop = threading.Event()
+        self.absent: dict[str, str] = {}
+        self.trees = [Tree(source, pid) for source, pid in order["pids"].items()]
+        self.gpus = Gpus() if order["gpus"] else None
+        self.scrapers = [Scraper(endpoint, order["every_s"], self.stop) for endpoint in _endpoints(order, self.absent)]
+        self._every_s = order["process_every_s"]
+        self._threads = [threading.Thread(target=one.follow, daemon=True) for one in self.scrapers]
+        if self.trees or (self.gpus and not self.gpus.absent):
+            self._threads.append(threading.Thread(target=self._read_processes, daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def finish(self, window: Window, path: Path) -> dict[str, Any]:
+        """Read once more, stop, write everything down, and sum up a window."""
+        for scraper in self.scrapers:
+            scraper.scrape()  # so that counters are known up to the end of the window
+        self.stop.set()
+        for thread in self._threads:
+            thread.join(timeout=6.0)
+        scraped = {one.endpoint.source: one.series() for one in self.scrapers}
+        rows = write(path, self._rows(scraped))
+        return {
+            "rows": rows,
+            "server": {source: summarise(series, window) for source, series in scraped.items() if series},
+            "processes": {tree.source: _process(tree, window) for tree in self.trees if tree.columns["cpu_s"].at_ns},
+            "gpus": self._gpu_summary(window),
+            "scrapes": {one.endpoint.source: _scrapes(one) for one in self.scrapers},
+            "absent": self._absent(scraped),
+            "cpu_s": time.process_time(),
+        }
+
+    def _read_processes(self) -> None:
+        due = time.monotonic()
+        while not self.stop.is_set():
+            for tree in self.trees:
+                tree.read()
+            if self.gpus is not None:
+                self.gpus.read()
+            due = max(due + self._every_s, time.monotonic())
+            self.stop.wait(max(0.0, due - time.monotonic()))
+
+    def _rows(self, scraped: Mapping[str, list[Series]]) -> Iterator[Row]:
+        for source, series in scraped.items():
+            yield from ((source, one) for one in series)
+        for tree in self.trees:
+            yield from ((f"process:{tree.source}", one) for one in tree.columns.values())
+        for number, columns in enumerate(self.gpus.columns if self.gpus else ()):
+            yield from ((f"gpu:{number}", one) for one in columns.values())
+
+    def _gpu_summary(self, window: Window) -> list[dict[str, Any]]:
+        if self.gpus is None:
+            return []
+        pids = set().union(*(tree.pids for tree in self.trees))
+        used = self.gpus.used_by(pids)
+        return [
+            {**facts, "used_by_service": facts["index"] in used, **_means(columns.values(), window)}
+            for facts, columns in zip(self.gpus.facts, self.gpus.columns, strict=True)
+        ]
+
+    def _absent(self, scraped: Mapping[str, list[Series]]) -> dict[str, str]:
+        reasons = dict(self.absent)
+        for one in self.scrapers:
+            if not scraped[one.endpoint.source]:
+                reasons[f"server:{one.endpoint.source}"] = f"{one.last_error or 'no answer'} ({one.asked} scrapes)"
+        for tree in self.trees:
+            if not tree.columns["cpu_s"].at_ns:
+                reasons[f"process:{tree.source}"] = tree.gone or "no reading was taken"
+        if self.gpus is not None and self.gpus.absent:
+            reasons["gpus"] = self.gpus.absent
+        return reasons
+
+
+def write(path: Path, rows: Iterable[Row]) -> int:
+    """Write all readings as CSV, packed; the same readings make the same file."""
+    count = 0
+    with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as packed, TextIOWrapper(packed, "utf-8") as text:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(("source", "name", "labels", "at_ns", "value"))
+        for source, one in rows:
+            labels = json.dumps(dict(one.labels), ensure_ascii=False) if one.labels else ""
+            writer.writerows(
+                (source, one.name, labels, at, value) for at, value in zip(one.at_ns, one.value, strict=True)
+            )
+            count += len(one.at_ns)
+    return count
+
+
+def _endpoints(order: Mapping[str, Any], absent: dict[str, str]) -> Iterator[Endpoint]:
+    for source, url in order["scrapes"].items():
+        try:
+            headers = {name: resolve_secrets(value) for name, value in order["headers"].items()}
+        except AssayError as missing:
+            absent[f"server:{source}"] = missing.problem.message
+        else:
+            yield Endpoint(source, url, headers, order["verify"], order["ca"])
+
+
+def _process(tree: Tree, window: Window) -> dict[str, Any]:
+    rate = rate_per_s(tree.columns["cpu_s"], window)
+    rss, threads = readings(tree.columns["rss_bytes"], window), readings(tree.columns["threads"], window)
+    told: dict[str, Any] = {"rss_is": "the sum over its processes; pages that they share count for each"}
+    told |= {"cpu_pct": 100 * rate} if rate is not None else {}
+    told |= {"rss_mb_mean": math.fsum(rss) / len(rss) / 1e6, "rss_mb_max": max(rss) / 1e6} if rss else {}
+    told |= {"threads_max": int(max(threads))} if threads else {}
+    processes = readings(tree.columns["processes"], window)
+    told |= {"processes_max": int(max(processes))} if processes else {}
+    return told
+
+
+def _means(columns: Iterable[Series], window: Window) -> dict[str, float]:
+    told: dict[str, float] = {}
+    for one in columns:
+        name, scale = (one.name, 1.0) if one.name != "gpu_mem_bytes" else ("gpu_mem_mb", 1e6)
+        if values := readings(one, window):
+            told |= {f"{name}_mean": math.fsum(values) / len(values) / scale, f"{name}_max": max(values) / scale}
+    return told
+
+
+def _scrapes(scraper: Scraper) -> dict[str, Any]:
+    told: dict[str, Any] = {"url": scraper.endpoint.url, "asked": scraper.asked, "failed": scraper.failed}
+    told |= {"last_error": scraper.last_error} if scraper.failed else {}
+    return told | {"slowest_ms": scraper.slowest_ms()}
+
+
+def _answer(told: Mapping[str, Any]) -> None:
+    try:
+        sys.stdout.write(json.dumps(_finite(told), allow_nan=False) + "\n")
+        sys.stdout.flush()
+    except OSError:  # nobody listens any more
+        return
+
+
+def _finite(value: Any) -> Any:  # noqa: ANN401  (JSON has no narrower type)
+    """The same without NaN and infinities, for which JSON has no word."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list) else value
+
+
+def main() -> int:
+    """Watch until told for which window to sum up, or until whoever asked is gone."""
+    watcher = Watcher(order := json.loads(sys.stdin.readline()))
+    _answer({"ready": True})
+    if line := sys.stdin.readline():
+        begin, end = json.loads(line)
+        _answer(watcher.finish((begin, end), Path(order["path"])))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""The process that owns services: starts them, keeps what they write, and ends them when its own lifeline is cut.
+
+Started as `python -m assay.run.services.keeper` by `assay.run.services`; never by a user. Its standard input is one
+line that says what to start, then the lifeline: at its end everything is torn down, even if whoever held it was killed.
+Its standard output tells what happens, one JSON object per line. It is a process apart so that the log of a talkative
+service never takes time from the one that measures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from assay.errors import AssayError
+from assay.run.services.ending import GRACE_S, HURRIED_GRACE_S, IN_GOOD_ORDER, adopt_orphans, end_children
+from assay.run.services.plan import Wanted
+from assay.run.services.starting import Child, Gate, Setting, start
+
+
+def main() -> int:
+    """Start services, hold them until the lifeline is cut, end them."""
+    adopt_orphans()
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # only the lifeline ends it, so that nothing stays behind
+        if hasattr(signal, name):
+            # A function and not SIG_IGN, which the services would inherit.
+            signal.signal(getattr(signal, name), lambda *_: None)
+    with os.fdopen(0, "rb", buffering=0, closefd=False) as lifeline:  # a buffer would swallow what comes after the line
+        order = json.loads(lifeline.readline())
+        gate = Gate()
+        threading.Thread(target=_run, args=(order, gate), daemon=True).start()
+        last = b""
+        while piece := lifeline.read(1):
+            last = piece
+    _end_all(gate.close(), GRACE_S if last == IN_GOOD_ORDER else HURRIED_GRACE_S)
+    return 0
+
+
+def _run(order: Mapping[str, Any], gate: Gate) -> None:
+    """Start every service in its turn and tell."""
+    setting = Setting(Path(order["base"]), Path(order["scratch"]), order["tag"], gate, _tell_waiting)
+    ports: dict[str, int] = dict(order["known"])
+    try:
+        for plain in order["services"]:
+            wanted = Wanted.of(plain)
+            running = start(wanted, ports, setting)
+            ports[wanted.name] = running.port
+            _tell("ready", {**asdict(running), "stdout": str(running.stdout), "stderr": str(running.stderr)})
+    except AssayError as failure:
+        _tell("failed", asdict(failure.problem))
+    except Exception as failure:  # the holder must hear of it, or it would wait for ever
+        problem = {"code": "service", "message": f"{type(failure).__name__}: {failure}", "at": "services", "try_": ""}
+        _tell("failed", problem)
+        raise
+    else:
+        _tell("all", {})
+
+
+def _end_all(children: list[Child], grace_s: float) -> None:
+    """End the services, the last one first, since it may need those before it."""
+    until_s = time.monotonic() + grace_s
+    for child in reversed(children):
+        child.end(until_s)
+    end_children()
+    for child in children:
+        child.flush()
+
+
+def _tell_waiting(name: str, seconds: float, answer: str) -> None:
+    _tell("waiting", {"name": name, "seconds": seconds, "answer": answer})
+
+
+def _tell(event: str, what: Mapping[str, Any]) -> None:
+    line = json.dumps({"event": event, **what}) + "\n"
+    try:
+        os.write(1, line.encode())
+    except OSError:  # nobody listens any more; the lifeline decides what follows
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

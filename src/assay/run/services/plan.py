@@ -1,0 +1,160 @@
+"""What a service's section of the file means: its words, environment and folder, with ports put in."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assay.errors import MeasureError
+from assay.spec.secrets import REFERENCE, resolve_secrets
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_PORT = re.compile(r"\{port(?::([^{}]+))?\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One service as it was asked for: the plain form of `assay.spec.benchmark.Service`, light to load."""
+
+    name: str
+    image: str | None = None
+    command: tuple[str, ...] | None = None
+    cwd: str | None = None
+    port: int | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    container: str = "auto"
+    mounts: Mapping[str, str] = field(default_factory=dict)
+    gpus: int | None = None
+    ready_http: str | None = None
+    ready_tcp: bool = False
+    ready_command: tuple[str, ...] | None = None
+    within_s: float = 300.0
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Wanted:
+        """Read it back from JSON."""
+        lists = {key: tuple(plain[key]) if plain[key] is not None else None for key in ("command", "ready_command")}
+        return cls(**{**plain, **lists})
+
+    @property
+    def at(self) -> str:
+        """Where it stands in the file."""
+        return f"services.{self.name}"
+
+
+def words(command: str | tuple[str, ...] | None, at: str) -> tuple[str, ...] | None:
+    """A command as words: a string is split like a shell would, and no shell runs it.
+
+    Raises:
+        MeasureError: if it cannot be split, is empty, or holds a secret, which every user of the machine could read.
+    """
+    if command is None:
+        return None
+    try:
+        split = tuple(shlex.split(command) if isinstance(command, str) else command)
+    except ValueError as broken:
+        raise MeasureError(f"the command {command!r} cannot be split into words: {broken}", code="service-command",
+                           at=at, try_="close its quotes, or write it as a list") from None  # fmt: skip
+    if not split or not split[0].strip():
+        raise MeasureError("the command is empty", code="service-command", at=at, try_="say what starts the service")
+    if any(REFERENCE.search(word) for word in split):
+        raise MeasureError(
+            "a command cannot hold ${env:…}: every user of the machine could read it in the list of processes",
+            code="secret",
+            at=at,
+            try_="put it under `env`; the service finds it in its environment",
+        )
+    return split
+
+
+def refuse_meaningless(wanted: Wanted) -> None:
+    """Raise if a service says nothing to start, or has keys that would do nothing.
+
+    Raises:
+        MeasureError: what is missing or too much.
+    """
+
+    def refuse(message: str, try_: str) -> None:
+        raise MeasureError(message, code="service-command", at=wanted.at, try_=try_)
+
+    if not _NAME.fullmatch(wanted.name):
+        refuse(f"{wanted.name!r} cannot be the name of a service: its log files are named after it",
+               "use letters, digits, _ - and .")  # fmt: skip
+    if wanted.image is None and wanted.command is None:
+        refuse(f"the service {wanted.name} has neither a command nor an image", "say what starts it")
+    if wanted.image is None and wanted.mounts:
+        refuse("mounts would do nothing for a plain process", "remove them, or give an image")
+    if wanted.image is None and wanted.container != "auto":
+        refuse(f"container: {wanted.container} would do nothing without an image", "remove it, or give an image")
+    if wanted.image is not None and wanted.cwd is not None and not wanted.cwd.startswith("/"):
+        refuse(f"cwd is {wanted.cwd!r}, but a container has its own folders",
+               "write the whole path of a folder in the container, and mount it if it lies here")  # fmt: skip
+
+
+class Ports:
+    """The ports of this service and of those started before it, put in for `{port}` and `{port:NAME}`."""
+
+    def __init__(self, own: int, others: Mapping[str, int], at: str) -> None:
+        self.own = own
+        self._others, self._at = others, at
+
+    def fill(self, text: str) -> str:
+        """A text with its ports put in; other braces stay as they are."""
+        return _PORT.sub(self._port, text)
+
+    def _port(self, match: re.Match[str]) -> str:
+        name = match[1]
+        if name is None:
+            return str(self.own)
+        if name not in self._others:
+            known = ", ".join(self._others) or "none"
+            raise MeasureError(
+                f"{match[0]} names no service that was started before (started: {known})",
+                code="service-reference",
+                at=self._at,
+                try_="a service can only name those above it in the file, and one that all runs share cannot name one "
+                "that each run starts anew",
+            )
+        return str(self._others[name])
+
+
+def environment(wanted: Wanted, ports: Ports) -> dict[str, str]:
+    """What the file and we add to a service's environment, secrets put in."""
+    own = {name: ports.fill(resolve_secrets(value)) for name, value in wanted.env.items()}
+    return {"PORT": str(ports.own), "ASSAY_PORT": str(ports.own), **own}
+
+
+def folder(wanted: Wanted, base: Path) -> Path:
+    """Working folder of a plain process.
+
+    Raises:
+        MeasureError: if it is not there.
+    """
+    path = base / wanted.cwd if wanted.cwd else base
+    if not path.is_dir():
+        raise MeasureError(
+            f"the working folder {str(path)!r} is not there",
+            code="service-command",
+            at=f"{wanted.at}.cwd",
+            try_="cwd is relative to the benchmark file's folder",
+        )
+    return path.resolve()
+
+
+def program_and_words(
+    given: tuple[str, ...], base: Path, path: str | None, which: Callable[..., str | None] = shutil.which
+) -> list[str]:
+    """The words of a plain process with its program found: relative to the file's folder, or on the PATH."""
+    program = given[0]
+    if program in ("python", "python3") and which(program, path=path) is None:
+        program = sys.executable
+    elif os.sep in program or (os.altsep and os.altsep in program):
+        program = str((base / program).absolute())
+    return [program, *given[1:]]

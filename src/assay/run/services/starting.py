@@ -1,0 +1,295 @@
+"""One service started: as a process or as a container, on a port of its own, until it is ready."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, cast
+
+from assay.errors import MeasureError
+from assay.run.processes import TAG_VARIABLE
+from assay.run.services import containers
+from assay.run.services.ending import end, members
+from assay.run.services.logs import Pump
+from assay.run.services.plan import Ports, Wanted, environment, folder, program_and_words, refuse_meaningless
+from assay.run.services.ports import HOST, free_port, listener, name_of, refuse_taken, speaks_of_a_taken_port
+from assay.run.services.readiness import Question, steps
+from assay.run.services.running import How, Running, exit_file, last_words, said, told
+from assay.spec.secrets import references
+
+# A port that was free a moment ago can be taken when the service asks for it; five times in a row is no chance.
+TRIES = 5
+_TELL_EVERY_S = 1.0
+_LAST_WORDS_S = 1.0
+
+Tell = Callable[[str, float, str], None]
+"""Told while a service is not ready: its name, since when (s), its last answer."""
+
+
+@dataclass(slots=True)
+class Child:
+    """A service that was started and is not yet ended."""
+
+    wanted: Wanted
+    process: subprocess.Popen[bytes]
+    pumps: tuple[Pump, Pump]
+    port: int
+    started_ns: int
+    stdout: Path
+    stderr: Path
+    box: containers.Box | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    ending: bool = False
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Names of the variables that its secrets come from."""
+        return tuple(sorted(set(references(self.wanted.env))))
+
+    def end(self, until_s: float) -> None:
+        """End it and everything it started."""
+        self.ending = True
+        end(self.process, until_s)
+        if self.box is not None:
+            containers.remove(self.box)
+
+    def flush(self) -> None:
+        """Wait a little for what it wrote last."""
+        for pump in self.pumps:
+            pump.join(timeout=_LAST_WORDS_S)
+
+    def last_words(self) -> tuple[str, ...]:
+        """The last lines that it wrote, after waiting a little for those still on their way."""
+        self.flush()
+        return last_words(self.stdout, self.stderr, self.secrets)
+
+
+class Gate:
+    """Every process is made inside it; once it is closed, none is: whoever ends them all misses none."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._children: list[Child] = []
+        self._closed = False
+
+    def make(self, maker: Callable[[], Child]) -> Child:
+        """Make a process, unless it is too late."""
+        with self._lock:
+            if self._closed:
+                raise MeasureError("the services are being ended", code="service", at="services")
+            self._children.append(child := maker())
+            return child
+
+    def close(self) -> list[Child]:
+        """Let no further process be made; return those that were."""
+        with self._lock:
+            self._closed = True
+            return list(self._children)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all services of a run share."""
+
+    base: Path  # the benchmark file's folder
+    scratch: Path
+    tag: str
+    gate: Gate
+    tell: Tell
+
+
+def start(wanted: Wanted, others: Mapping[str, int], setting: Setting) -> Running:
+    """Start a service and wait until it is ready; a chosen port that was taken meanwhile is replaced.
+
+    Args:
+        wanted: the service.
+        others: ports of the services before it.
+        setting: what all of them share.
+
+    Raises:
+        MeasureError: why it did not get ready.
+    """
+    refuse_meaningless(wanted)
+    tried: set[int] = set(others.values())
+    for attempt in range(TRIES):
+        port = wanted.port or free_port(tried)
+        tried.add(port)
+        if wanted.port is not None:
+            refuse_taken(port, f"{wanted.at}.port")
+        child = _launch(wanted, Ports(port, others, wanted.at), setting)
+        try:
+            return _await_ready(child, others, setting)
+        except MeasureError as failure:
+            retry = wanted.port is None and attempt + 1 < TRIES and failure.problem.code == "service-ended"
+            if not (retry and speaks_of_a_taken_port(child.last_words())):
+                raise
+            child.end(time.monotonic())
+    raise AssertionError("the last try returns or raises")
+
+
+def _launch(wanted: Wanted, ports: Ports, setting: Setting) -> Child:
+    stdout = setting.scratch / f"service-{wanted.name}.out"
+    stderr = setting.scratch / f"service-{wanted.name}.err"
+    exit_file(stdout).unlink(missing_ok=True)
+    added = {**environment(wanted, ports), TAG_VARIABLE: setting.tag}
+    box, facts = None, {"command": " ".join(wanted.command or ())}
+    if wanted.image is None:
+        path = added.get("PATH", os.environ.get("PATH"))
+        given = tuple(ports.fill(word) for word in wanted.command or ())
+        command, cwd = program_and_words(given, setting.base, path), folder(wanted, setting.base)
+        env = {"PYTHONUNBUFFERED": "1", **os.environ, **added}
+    else:
+        name = f"assay-{uuid.uuid4().hex[:12]}"
+        box = containers.make_box(wanted, ports, added, setting.base, name=name, tag=setting.tag)
+        facts |= _image(box, wanted, setting)
+        containers.mark(box, setting.scratch)
+        command, cwd = containers.run_words(box), setting.base
+        env = containers.client_environment(box, {**os.environ, TAG_VARIABLE: setting.tag})
+
+    def make() -> Child:
+        started_ns = time.perf_counter_ns()
+        process = _made(wanted, command, cwd, env)
+        pumps = (Pump(cast("IO[bytes]", process.stdout), stdout), Pump(cast("IO[bytes]", process.stderr), stderr))
+        return Child(wanted, process, pumps, ports.own, started_ns, stdout, stderr, box, facts)
+
+    child = setting.gate.make(make)
+    threading.Thread(target=_note_ending, args=(child,), daemon=True).start()
+    return child
+
+
+def _image(box: containers.Box, wanted: Wanted, setting: Setting) -> dict[str, str]:
+    facts = containers.image_facts(box)
+    if "image_id" in facts or "image_digest" in facts:
+        return facts
+    setting.tell(wanted.name, 0.0, f"the image {box.image} is being fetched")
+    containers.fetch(box, wanted.within_s)
+    return containers.image_facts(box)
+
+
+def _made(wanted: Wanted, command: list[str], cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
+    except (OSError, ValueError) as failure:
+        reason = getattr(failure, "strerror", None) or failure
+        raise MeasureError(
+            f"cannot start {command[0]!r}: {reason}",
+            code="service-command",
+            at=f"{wanted.at}.command",
+            try_="check the command and cwd; relative paths start at the benchmark file's folder",
+        ) from None
+
+
+def _await_ready(child: Child, others: Mapping[str, int], setting: Setting) -> Running:
+    wanted, question = child.wanted, _question(child, others, setting)
+    begin_s = time.monotonic()
+    until_s, told_s = begin_s + wanted.within_s, begin_s
+    for step_s in steps():
+        answer = question.ask(until_s - time.monotonic())
+        ready_ns = time.perf_counter_ns()
+        answer = answer or _stranger(child)
+        if child.process.poll() is not None:
+            raise _ended_early(child)
+        if answer is None:
+            return _running(child, ready_ns)
+        now_s = time.monotonic()
+        if now_s >= until_s:
+            raise _never_ready(child, answer)
+        if now_s - told_s >= _TELL_EVERY_S:
+            told_s = now_s
+            setting.tell(wanted.name, now_s - begin_s, answer)
+        _sleep_or_end(child.process, min(step_s, until_s - now_s))
+    raise AssertionError("the steps never end")
+
+
+def _stranger(child: Child) -> str | None:
+    """Who answered in the service's place, having taken its port; None when it was the service, or nobody can tell."""
+    holder = listener(child.port) if child.box is None else None
+    if holder is None or any(one.pid == holder for one in members(os.getpid())):
+        return None
+    return f"port {child.port} is answered by {name_of(holder)}, not by the service"
+
+
+def _question(child: Child, others: Mapping[str, int], setting: Setting) -> Question:
+    wanted = child.wanted
+    ports = Ports(child.port, others, f"{wanted.at}.ready")
+    command = None
+    if wanted.ready_command is not None:
+        given = tuple(ports.fill(word) for word in wanted.ready_command)
+        command = tuple(program_and_words(given, setting.base, os.environ.get("PATH")))
+    return Question(
+        port=child.port,
+        http=None if wanted.ready_http is None else ports.fill(wanted.ready_http),
+        tcp=wanted.ready_tcp,
+        command=command,
+        env={**os.environ, **environment(wanted, ports), TAG_VARIABLE: setting.tag},
+        cwd=folder(wanted, setting.base) if wanted.image is None else setting.base,
+    )
+
+
+def _running(child: Child, ready_ns: int) -> Running:
+    how: How = "process" if child.box is None else child.box.runtime.kind
+    pid: int | None = child.process.pid
+    if child.box is not None:
+        pid = containers.first_pid(child.box) or (pid if how == "apptainer" else None)
+    return Running(
+        name=child.wanted.name,
+        host=HOST,
+        port=child.port,
+        base_url=f"http://{HOST}:{child.port}",
+        started_ns=child.started_ns,
+        ready_ns=ready_ns,
+        pid=pid,
+        how=how,
+        stdout=child.stdout,
+        stderr=child.stderr,
+        facts=dict(child.facts),
+        secrets=child.secrets,
+    )
+
+
+def _sleep_or_end(process: subprocess.Popen[bytes], seconds: float) -> None:
+    try:
+        process.wait(timeout=max(0.0, seconds))
+    except subprocess.TimeoutExpired:
+        return
+
+
+def _note_ending(child: Child) -> None:
+    """Write down when a service ends by itself, for whoever measures it."""
+    code = child.process.wait()
+    if not child.ending:
+        path = exit_file(child.stdout)
+        partial = path.with_suffix(".part")
+        partial.write_text(json.dumps({"code": code, "at_ns": time.perf_counter_ns()}))
+        partial.replace(path)
+
+
+def _ended_early(child: Child) -> MeasureError:
+    after_s = (time.perf_counter_ns() - child.started_ns) / 1e9
+    how = said(child.process.returncode)
+    return MeasureError(
+        f"the service {child.wanted.name} {how} {after_s:.1f} s after its start, before it was ready"
+        f"{told(child.last_words())}",
+        code="service-ended",
+        at=child.wanted.at,
+        try_="run its command by hand in the benchmark file's folder",
+    )
+
+
+def _never_ready(child: Child, answer: str) -> MeasureError:
+    lines = last_words(child.stdout, child.stderr, child.secrets)
+    return MeasureError(
+        f"the service {child.wanted.name} was not ready within {child.wanted.within_s:g} s; last answer: {answer}"
+        f"{told(lines)}",
+        code="service-not-ready",
+        at=f"{child.wanted.at}.ready",
+        try_="raise ready.within, or check that the path or command says what ready means",
+    )

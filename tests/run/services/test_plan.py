@@ -1,0 +1,89 @@
+"""What the words of a service mean: ports, programs, names, and what servers say of a taken port."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.errors import MeasureError
+from assay.run.services.plan import Ports, Wanted, program_and_words, refuse_meaningless, words
+from assay.run.services.ports import speaks_of_a_taken_port
+from assay.run.services.readiness import steps
+
+BASE = Path("/bench")
+
+
+def nowhere(name: str, path: str | None = None) -> str | None:
+    return None
+
+
+def test_ports_are_put_in():
+    ports = Ports(8000, {"db": 5432}, "services.web")
+    assert ports.fill("--port={port} --db=127.0.0.1:{port:db}") == "--port=8000 --db=127.0.0.1:5432"
+    with pytest.raises(MeasureError, match="started: db"):
+        ports.fill("{port:cache}")
+
+
+@given(st.text().filter(lambda text: "{port" not in text))
+def test_other_braces_stay(text):
+    assert Ports(1, {}, "").fill(text) == text
+
+
+def test_a_command_is_split_as_a_shell_would():
+    assert words("serve --name 'two words' \"$HOME\" a\\ b", "") == ("serve", "--name", "two words", "$HOME", "a b")
+    assert words(("serve", "two words"), "") == ("serve", "two words")
+    assert words(None, "") is None
+
+
+def test_python_is_our_own_where_there_is_none():
+    assert program_and_words(("python", "x.py"), BASE, None, nowhere) == [sys.executable, "x.py"]
+    assert program_and_words(("python", "x.py"), BASE, None, lambda *_, **__: "/usr/bin/python") == ["python", "x.py"]
+    assert program_and_words(("ollama", "serve"), BASE, None, nowhere) == ["ollama", "serve"]
+
+
+def test_a_path_starts_at_the_folder_of_the_file():
+    assert program_and_words(("./serve",), BASE, None) == ["/bench/serve"]
+    assert program_and_words(("bin/serve", "a/b"), BASE, None) == ["/bench/bin/serve", "a/b"]
+    assert program_and_words(("/opt/serve",), BASE, None) == ["/opt/serve"]
+
+
+@pytest.mark.parametrize("name", ["a/b", "", "..", "-x", "a b", "a\nb"])
+def test_a_name_must_be_fit_for_a_file(name):
+    with pytest.raises(MeasureError, match="cannot be the name"):
+        refuse_meaningless(Wanted(name, command=("serve",)))
+
+
+def test_a_relative_folder_means_nothing_in_a_container():
+    with pytest.raises(MeasureError, match="its own folders"):
+        refuse_meaningless(Wanted("web", image="x", cwd="here"))
+    refuse_meaningless(Wanted("web", image="x", cwd="/srv"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "OSError: [Errno 98] Address already in use",
+        "[Errno 48] error while attempting to bind on address ('127.0.0.1', 8000): address already in use",
+        "Error: listen tcp 127.0.0.1:11434: bind: address already in use",
+        "Error: listen EADDRINUSE: address already in use :::3000",
+        "couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 8080",
+        "ERROR: Port 8000 is in use",
+        "[WinError 10048] Only one usage of each socket address",
+        "nginx: [emerg] bind() to 0.0.0.0:80 failed (98: Address already in use)",
+    ],
+)
+def test_a_taken_port_is_told_in_many_words(line):
+    assert speaks_of_a_taken_port(["some line", line])
+
+
+def test_other_failures_are_not_a_taken_port():
+    assert not speaks_of_a_taken_port(["CUDA out of memory", "model not found", "port 8000", "binding weights"])
+
+
+def test_looks_are_close_together_at_first():
+    first = [step for step, _ in zip(steps(), range(6), strict=False)]
+    assert first == [0.02, 0.04, 0.08, 0.16, 0.2, 0.2]
