@@ -47,41 +47,49 @@ class Ceiling:
         return 1e6 / (self.request_us + pieces * self.piece_us)
 
 
-def ceiling(cache: Path, scratch: Path) -> Ceiling:
-    """The ceiling of this machine, measured once and kept."""
+def ceiling(cache: Path, scratch: Path) -> Ceiling | None:
+    """The ceiling of this machine, measured once and kept; None where it cannot be measured."""
     path = cache / "client-ceiling" / f"{_key()}.json"
     try:
         return Ceiling(**json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError):
         measured = measure_ceiling(scratch)
+    if measured is None:
+        return None
     with suppress(OSError):  # a cache that cannot be written costs a second the next time
         files.write_whole(path, json.dumps(asdict(measured)).encode())
     return measured
 
 
-def measure_ceiling(scratch: Path) -> Ceiling:
+def measure_ceiling(scratch: Path) -> Ceiling | None:
     """Load a server that does nothing, once with answers in one piece and once in many."""
     few, many = (_load(pieces, scratch) for pieces in (1, _PIECES))
+    if few is None or many is None:
+        return None
     few_us, many_us = few.cpu_s * 1e6 / few.requests, many.cpu_s * 1e6 / many.requests
     few_pieces, many_pieces = few.pieces / few.requests, many.pieces / many.requests
     piece_us = max(0.0, (many_us - few_us) / max(1e-9, many_pieces - few_pieces))
     return Ceiling(request_us=max(0.0, few_us - few_pieces * piece_us), piece_us=piece_us)
 
 
-def with_ceiling(recording: Recording, known: Ceiling) -> Recording:
+def with_ceiling(recording: Recording, known: Ceiling | None) -> Recording:
     """The same recording, in which each client knows its share of the ceiling."""
+    if known is None:
+        return recording
     costs = tuple(replace(cost, ceiling_share=known.share(cost)) for cost in recording.clients)
     return replace(recording, clients=costs)
 
 
-def _load(pieces: int, scratch: Path) -> ClientCost:
+def _load(pieces: int, scratch: Path) -> ClientCost | None:
     with _null_server(pieces) as url:
+        if not url:
+            return None  # it did not start: no port is free, or there is no memory
         origin = origin_of(url)
         wire = origin.request("POST", "/v1/chat/completions", {"Content-Type": "application/json"}, _BODY)
         users = Closed((Level(math.inf, _USERS, _USERS),))
         load = HttpLoad(origin, users, scratch, warmup=Warmup(seconds=0.1), duration_s=_SECONDS, timeout_s=5)
         (cost,) = drive(load, Repeat((wire,))).clients
-        return cost
+        return cost if cost.requests and cost.pieces else None
 
 
 @contextmanager

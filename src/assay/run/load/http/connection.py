@@ -20,6 +20,9 @@ _CHUNK = 65_536
 _PENDING = {errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN}
 _OK, _STATUS, _REDIRECT = CODE["ok"], CODE["status"], CODE["redirect"]
 _FIRST_ERROR, _FIRST_REDIRECT = 400, 300
+# A server may close a connection that rests just when it is used again. Only one that rested this long is tried anew;
+# a server that breaks off what it was asked is a failure and counts as one.
+_RESTED_NS = 100_000_000
 
 State = Literal["connecting", "proxy", "tls", "idle", "busy", "closed"]
 
@@ -62,6 +65,8 @@ class Connection:
         self._left = b""
         self._size = 0
         self._attempt = 0
+        self._idle_since = 0
+        self._rested = False
         self._socket: socket.socket | None = None
         self._fd = -1
         self._parser: HttpResponseParser | None = None
@@ -76,6 +81,7 @@ class Connection:
         self._size = 0
         if self.state == "idle":
             self.fresh = False
+            self._rested = self.sent - self._idle_since > _RESTED_NS
             self.state = "busy"
             self._left = b""
             self._send(wire)
@@ -278,6 +284,7 @@ class Connection:
 
     def _complete(self) -> None:
         self.state = "idle"
+        self._idle_since = self.owner.now
         if self._left or not self._keep:
             self._close()
         status = self.status
@@ -310,8 +317,7 @@ class Connection:
         if self._size:
             self.status = self._parser.get_status_code() if self._headers_seen and self._parser else 0
             self._fail("truncated", str(problem))
-        elif not self.fresh and not self.retried:
-            # The server closed a connection that had been idle, just when it was used again: not an answer.
+        elif not self.fresh and self._rested and not self.retried:
             self.retried = self.fresh = True
             self._close()
             self._attempt = 0

@@ -143,7 +143,6 @@ class Driver:
         self.stopped = ""
         self.sessions = 0
         self.issued = self.answered = self.measured = self.good = 0
-        self.problems: dict[int, str] = {}
         self._columns = Columns(load.spool / f"client-{load.client}.bodies")
         self._timeout_ns = int(load.timeout_s * 1e9)
         self._last = load.share_of_requests
@@ -272,6 +271,8 @@ class Driver:
         """Keep what became of a request and let the loop go on."""
         times = connection.times
         now = self.now
+        if connection.problem:
+            connection.kept += b"problem: " + connection.problem.replace("\n", " ").encode("latin-1", "replace") + b"\n"
         self._columns.add(
             connection.session, connection.turn, self.load.client, connection.phase, outcome, connection.stage,
             connection.status, connection.fresh, connection.kept, connection.due, connection.sent,
@@ -285,8 +286,6 @@ class Driver:
             self._durations.append(now - connection.sent)
             if self.supply.conversations:
                 next_turn = self.supply.then(connection.session, connection.turn, b"".join(connection.parts))
-        elif connection.problem and outcome not in self.problems:
-            self.problems[outcome] = connection.problem
         self._recent.append(outcome != _OK)
         if connection.phase == MEASURE:
             self._pieces += len(times)

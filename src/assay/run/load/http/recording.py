@@ -65,7 +65,8 @@ class Recording:
     body: NDArray[np.int64]
     """n+1 bounds of each row's bytes in `content`."""
     head: NDArray[np.int32]
-    """How many of a row's bytes are kept header lines (`name: value\\n`, names in lower case); the body follows."""
+    """How many of a row's bytes are kept header lines (`name: value\\n`, names in lower case), the last `problem`
+    with our own words where a request failed; the body follows."""
     piece_ns: NDArray[np.int64]
     """When each piece of a body arrived."""
     piece_end: NDArray[np.int64]
@@ -117,6 +118,18 @@ class ClientCost:
     lag_max_ms: float
     ceiling_share: float | None = None
     """Share of what this client can do on this machine, from its cost per request and per piece."""
+
+
+def client_metrics(costs: Sequence[ClientCost]) -> dict[str, float]:
+    """What the busiest client process went through: its processor time, its share of the ceiling, its lag."""
+    if not costs:
+        return {}
+    found = {
+        "client_cpu_pct": max(100 * one.cpu_s / one.wall_s for one in costs),
+        "loop_lag_ms": max(one.lag_p99_ms for one in costs),
+    }
+    shares = [one.ceiling_share for one in costs if one.ceiling_share is not None]
+    return found | ({"client_ceiling_pct": 100 * max(shares)} if shares else {})
 
 
 def join(parts: Sequence[Recording], content: memoryview) -> Recording:

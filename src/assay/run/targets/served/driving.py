@@ -1,0 +1,137 @@
+"""From the sections of the file to a load that the HTTP loop can drive, and back to phases that people can watch."""
+
+from __future__ import annotations
+
+import math
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter_ns
+
+from assay.run.contract import Order, Rules, Stage
+from assay.run.load.http.ceiling import ceiling, with_ceiling
+from assay.run.load.http.clients import drive_clients
+from assay.run.load.http.driver import Asks, HttpLoad, Supply, Warmup
+from assay.run.load.http.origin import Origin
+from assay.run.load.http.recording import Recording
+from assay.run.load.shape import Closed, Shape, shape_of
+from assay.run.records import Phase
+from assay.run.workloads.trace import Trace
+from assay.spec.benchmark import Measure
+from assay.spec.driving import Load
+
+# Kept free at the end of a run's time for reading answers and writing results.
+_FOR_READING = 0.15
+_LEAST_READING_S, _MOST_READING_S = 2.0, 60.0
+# Several processes cannot agree on when the times are level; they warm up for a fixed while.
+_SHARED_WARMUP_S = 3.0
+
+
+class Phases:
+    """Phases that change from inside a load: it says when it begins to measure."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._open = ExitStack()
+        self._name: Phase | None = None
+
+    def enter(self, name: Phase) -> None:
+        """End the phase before and begin this one; the same again changes nothing."""
+        if name != self._name:
+            self._open.close()
+            self._open = ExitStack()
+            self._open.enter_context(self._stage.phase(name))
+            self._name = name
+
+    def close(self) -> None:
+        """End the last phase."""
+        self._open.close()
+        self._name = None
+
+
+def load_of(order: Order, origin: Origin, *, trace: Trace | None = None, rate: float | None = None) -> HttpLoad:
+    """The load that a definition asks for."""
+    definition = order.job.definition
+    load, measure, target = definition.load, definition.measure, definition.target
+    shape = shape_of(load, rate=rate, trace_s=None if trace is None else trace.at_s.tolist())
+    return HttpLoad(
+        origin=origin,
+        shape=shape,
+        spool=Path(order.scratch),
+        seed=definition.workload.seed + order.run_id,
+        warmup=_warmup(load, measure, shape, replays=trace is not None),
+        duration_s=load.duration,
+        requests=load.requests,
+        at_least_s=measure.until.at_least,
+        at_most_s=measure.until.at_most,
+        interval=measure.until.interval,
+        timeout_s=getattr(target, "timeout", 120.0),
+        max_in_flight=load.max_in_flight,
+        errors=load.errors,
+        clients=load.clients,
+    )
+
+
+def _warmup(load: Load, measure: Measure, shape: Shape, *, replays: bool) -> Warmup:
+    """Warm-up at the load that is measured; stages and traces begin where they begin."""
+    asked = measure.warmup
+    ramp_s = load.ramp or 0.0
+    if isinstance(asked, float):
+        return Warmup(seconds=asked + ramp_s)
+    if isinstance(asked, int):
+        return Warmup(requests=max(asked, shape.most if isinstance(shape, Closed) else 1))
+    if asked == "none" or replays or load.stages:
+        return Warmup(seconds=ramp_s)
+    longest_s = max(1.0, load.duration or measure.until.at_most)
+    if load.clients > 1:
+        return Warmup(seconds=ramp_s + min(_SHARED_WARMUP_S, longest_s))
+    return Warmup(detect=not ramp_s, seconds=ramp_s + longest_s)
+
+
+def reading_s(measure: Measure) -> float:
+    """Time at the end of a run that is kept for what comes after the load."""
+    return min(_MOST_READING_S, max(_LEAST_READING_S, _FOR_READING * measure.timeout))
+
+
+def drive_watched(load: HttpLoad, supply: Supply, order: Order, stage: Stage, rules: Rules, began_ns: int) -> Recording:
+    """Drive a load, tell how far it is, and put the client's share of its ceiling beside it."""
+    measure = order.job.definition.measure
+    known = ceiling(Path(order.cache or order.scratch), Path(order.scratch))
+    deadline_ns = began_ns + int((measure.timeout - reading_s(measure)) * 1e9)
+    phases = Phases(stage)
+    warm = load.warmup
+    phases.enter("warmup" if warm.detect or warm.seconds or warm.requests else "measure")
+
+    def measuring() -> None:
+        phases.enter("measure")
+
+    stops = order.job.definition.load.saturation == "stop"
+    asks = Asks(
+        steady=rules.steady,
+        enough=rules.enough,
+        falls_behind=rules.falls_behind if stops and not isinstance(load.shape, Closed) else None,
+        progress=stage.progress,
+        measuring=measuring,
+    )
+    try:
+        recording = drive_clients(replace(load, deadline_ns=max(deadline_ns, perf_counter_ns())), supply, asks)
+    finally:
+        phases.close()
+    return with_ceiling(recording, known)
+
+
+def asked_of(load: Load, rate: float | None = None) -> dict[str, float | int | str]:
+    """What was asked of the load, in one line of facts."""
+    shape = shape_of(replace_trace(load), rate=rate)
+    if load.trace is not None:
+        return {"shape": "trace", "trace": load.trace}
+    if isinstance(shape, Closed):
+        asked: dict[str, float | int | str] = {"shape": "closed", "concurrency": shape.most}
+        return asked | ({"think_s": shape.think_s} if shape.think_s else {})
+    levels = [level for level in shape.levels if math.isfinite(level.duration_s)] or list(shape.levels)
+    return {"shape": "open", "arrivals": shape.process, "rate": max(max(one.begin, one.end) for one in levels)}
+
+
+def replace_trace(load: Load) -> Load:
+    """The load without its trace, whose times are read elsewhere."""
+    return load if load.trace is None else load.model_copy(update={"trace": None})

@@ -1,0 +1,295 @@
+"""A service or an endpoint, measured: reach it, ask once, load it, read the answers, score them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+import psutil
+from pydantic import JsonValue
+
+from assay.errors import MeasureError
+from assay.run import window
+from assay.run.contract import Measured, Order, Rules, Stage
+from assay.run.load.http.recording import Recording, client_metrics
+from assay.run.probes import Probe, Telemetry, watching
+from assay.run.records import SampleSet, Window
+from assay.run.scoring import OUTPUTS, Output, scored, write_outputs
+from assay.run.services import keep_logs, refuse_ended
+from assay.run.targets.served.apis import Api, find_api
+from assay.run.targets.served.counting import UNKNOWN, Counter
+from assay.run.targets.served.driving import drive_watched, load_of, reading_s
+from assay.run.targets.served.figures import Figures, figures
+from assay.run.targets.served.first import ask_once
+from assay.run.targets.served.outputs import outputs
+from assay.run.targets.served.pricing import requests_within
+from assay.run.targets.served.reaching import Reached, local_tokenizer_of, reached, server_tokenizer_of
+from assay.run.targets.served.rows import Rows, read_rows
+from assay.run.targets.served.searching import search_rate
+from assay.run.targets.served.supply import ApiSupply
+from assay.run.tokens import Tokenizer
+from assay.run.workloads import Workset, make_workset
+from assay.run.workloads.trace import Trace, read_trace, trace_workset
+from assay.spec.benchmark import Definition
+from assay.spec.target import ServiceTarget
+
+# Scoring may take this share of the time that is left after the load.
+_SCORING = 0.8
+
+
+def measure(order: Order, stage: Stage, rules: Rules) -> Measured:
+    """Measure one run of a served target.
+
+    Raises:
+        MeasureError: when it cannot be reached, asked or answered at all.
+    """
+    began_ns = perf_counter_ns()
+    with ExitStack() as stack:
+        with stage.phase("load"):
+            there = stack.enter_context(reached(order, stage))
+        run = _Run(order, stage, rules, there, began_ns)
+        try:
+            return run.measure(stack)
+        finally:
+            keep_logs(order.services.values(), Path(order.scratch))
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run of one target."""
+
+    order: Order
+    stage: Stage
+    rules: Rules
+    there: Reached
+    began_ns: int
+    metrics: dict[str, float] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, JsonValue] = field(default_factory=dict)
+    files: dict[str, Path] = field(default_factory=dict)
+    samples: list[SampleSet] = field(default_factory=list)
+    server_tokenizer: Tokenizer | None = None
+
+    @property
+    def definition(self) -> Definition:
+        return self.order.job.definition
+
+    @property
+    def base(self) -> Path:
+        return Path(self.order.job.base)
+
+    @property
+    def scratch(self) -> Path:
+        return Path(self.order.scratch)
+
+    def measure(self, stack: ExitStack) -> Measured:
+        with self.stage.phase("prepare"):
+            api = find_api(self.there.target, self.definition.workload.seed)
+            local = local_tokenizer_of(self.there, self.base)
+            trace, work = self._workset(local)
+            supply = ApiSupply(work.items, api, self.there.origin, self.there.headers)
+            most = self._budget(work, api)
+        self._first(supply, api, work)
+        watched = stack.enter_context(self._watching())
+        before = window.read(own_cpu_s=self._cpu_s())
+        recording = self._load(supply, api, work, trace, most, local)
+        seen = window.between(before, window.read(own_cpu_s=self._cpu_s()))
+        refuse_ended([self.there.service] if self.there.service is not None else [])
+        with self.stage.phase("score"):
+            self._telemetry(watched, recording)
+            rows = self._read(recording, api, work, local)
+            self._keep(figures(recording, rows, api, self.definition), recording, work)
+            self._score(recording, rows, api, work)
+        return Measured(
+            self.metrics, self.absent, tuple(self.samples), self.facts, window=_of(seen, recording), files=self.files
+        )
+
+    # -- before the load ------------------------------------------------------------------------------------------
+
+    def _workset(self, local: Tokenizer | None) -> tuple[Trace | None, Workset]:
+        """What is asked; the server's tokenizer is asked for only where lengths in tokens are."""
+        load, workload = self.definition.load, self.definition.workload
+        trace = None
+        if load.trace is not None:
+            trace = read_trace(self.base / load.trace, within_s=load.duration, at_most=load.requests)
+        sized = workload.input_tokens is not None or workload.shared_prefix is not None
+        if local is None and (sized or (trace is not None and trace.input_tokens is not None)):
+            self.server_tokenizer = server_tokenizer_of(self.there)
+        tokenizer = local or self.server_tokenizer
+        if trace is not None:
+            return trace, trace_workset(self.definition, self.base, tokenizer, trace)
+        return None, make_workset(self.definition, self.base, tokenizer)
+
+    def _budget(self, work: Workset, api: Api) -> int | None:
+        price = self.there.target.price
+        if price is None or price.budget is None:
+            return None
+        share = price.budget / self.definition.measure.runs
+        most = requests_within(share, work.items, price, conversation=api.generates)
+        self.facts["budget"] = {
+            "of_this_run": share,
+            "currency": price.currency,
+            "requests_at_most": min(most, 2**53),
+            "how": "no more requests than fit at the most that each can cost; the warm-up counts",
+        }
+        return most
+
+    def _first(self, supply: ApiSupply, api: Api, work: Workset) -> None:
+        """The first request of all, by itself: a cold start, and the moment to say what is wrong."""
+        with self.stage.phase("first"):
+            first = ask_once(self.order, self.there, supply, api, session=len(work.items) - 1)
+        service = self.there.service
+        shared = isinstance(self.there.target, ServiceTarget) and self.there.target.service in self.order.services
+        self.metrics["first_ms"] = first.e2e_ms
+        if first.ttft_ms is not None:
+            self.facts["first_ttft_ms"] = round(first.ttft_ms, 3)
+        if service is None:
+            return
+        clocks = {"start_to_ready_s": service.start_to_ready_s}
+        if first.token_ns:
+            clocks["start_to_first_token_s"] = (first.token_ns - service.started_ns) / 1e9
+        self.facts["service"] = {"name": service.name, "how": service.how, **dict(service.facts), "shared": shared}
+        if shared:
+            self.absent |= dict.fromkeys(clocks, "all runs of the job share the service, so its start is not theirs")
+        else:
+            self.metrics |= clocks
+
+    def _watching(self) -> Any:  # noqa: ANN401  (a context manager, or one that does nothing)
+        """Watch a service that runs here or shows its metrics; a plain endpoint is left alone."""
+        there = self.there
+        scrapes = {} if there.metrics_url is None else {"service": there.metrics_url}
+        pids = {"service": there.service.pid} if there.service is not None and there.service.pid else {}
+        if not scrapes and not pids:
+            return ExitStack()
+        tls = there.target.tls
+        ca = None if tls.ca is None else str(self.base / tls.ca)
+        return watching(scratch=self.scratch, scrapes=scrapes, pids=pids, headers=there.target.headers,
+                        verify=tls.verify, ca=ca)  # fmt: skip
+
+    # -- the load ------------------------------------------------------------------------------------------
+
+    def _load(
+        self, supply: ApiSupply, api: Api, work: Workset, trace: Trace | None, most: int | None, local: Tokenizer | None
+    ) -> Recording:
+        load = replace(load_of(self.order, self.there.origin, trace=trace), most_requests=most)
+        if self.definition.load.rate != "search":
+            return drive_watched(load, supply, self.order, self.stage, self.rules, self.began_ns)
+        found = search_rate(self.order, self.there.origin, supply, api, work.items, self.stage, self.rules,
+                            began_ns=self.began_ns, most=most,
+                            counter=lambda: Counter(self.server_tokenizer, local))  # fmt: skip
+        self.facts["search"] = dict(found.facts)
+        if found.capacity is None:
+            self.absent["capacity_per_s"] = str(found.facts.get("reason", "no rate was shown to meet the objective"))
+        else:
+            self.metrics["capacity_per_s"] = found.capacity
+        return found.recording
+
+    def _cpu_s(self) -> float:
+        """Processor time of the client and of the service, where that runs here: both belong to the measurement."""
+        own = sum(psutil.Process().cpu_times()[:4])
+        pid = self.there.local_pid
+        if pid is None:
+            return own
+        try:
+            service = psutil.Process(pid)
+            tree = [service, *service.children(recursive=True)]
+            return own + sum(sum(one.cpu_times()[:2]) for one in tree)
+        except psutil.Error:
+            return own
+
+    # -- after the load ------------------------------------------------------------------------------------------
+
+    def _telemetry(self, watched: object, recording: Recording) -> None:
+        if not isinstance(watched, Probe):
+            return
+        seen: Telemetry = watched.finish(recording.window)
+        self.facts["telemetry"] = dict(seen.facts)
+        if seen.server_view:
+            self.facts["server_view"] = {source: dict(view) for source, view in seen.server_view.items()}
+        self.absent |= dict(seen.absent)
+        if seen.file is not None:
+            self.files[seen.file.name] = seen.file
+
+    def _read(self, recording: Recording, api: Api, work: Workset, local: Tokenizer | None) -> Rows:
+        rows = read_rows(recording, api, work.items, Counter(self.server_tokenizer, local))
+        counted = not api.generates or not np.any((rows.output_source == UNKNOWN) & (rows.outcome == 0))
+        if counted or self.server_tokenizer is not None:
+            return rows
+        # The server counted nothing itself, but it may have a tokenizer.
+        self.server_tokenizer = server_tokenizer_of(self.there)
+        if self.server_tokenizer is None:
+            return rows
+        return read_rows(recording, api, work.items, Counter(self.server_tokenizer, local))
+
+    def _keep(self, found: Figures, recording: Recording, work: Workset) -> None:
+        self.metrics |= dict(found.metrics) | client_metrics(recording.clients)
+        self.absent |= dict(found.absent)
+        self.samples += found.samples
+        self.facts |= dict(found.facts)
+        self.facts["workload"] = {"task": work.task, **dict(work.facts)}
+        self.facts["endpoint"] = {"url": self.there.origin.authority, "api": self.there.target.api,
+                                  "model": self.there.target.model}  # fmt: skip
+        self.facts["clients"] = [
+            {"cpu_s": round(one.cpu_s, 4), "requests": one.requests, "pieces": one.pieces,
+             "lag_p99_ms": one.lag_p99_ms, "lag_max_ms": one.lag_max_ms}
+            for one in recording.clients
+        ]  # fmt: skip
+        if not len(recording):
+            raise MeasureError("no request was sent", code="load", try_="give load.duration or load.requests")
+
+    def _score(self, recording: Recording, rows: Rows, api: Api, work: Workset) -> None:
+        keep = self.definition.workload.keep_outputs
+        if not api.generates or (not work.scorers if keep is None else not keep and not work.scorers):
+            return
+        found = tuple(_outputs(recording, rows, api, work))
+        if keep is not False:
+            path = self.scratch / OUTPUTS
+            write_outputs(path, found)
+            self.files[OUTPUTS] = path
+        if work.scorers:
+            left_s = _SCORING * reading_s(self.definition.measure)
+            said = scored(found, work.scorers, within_s=left_s)
+            at = _due_of(recording)
+            for metric, values in said.values.items():
+                told = np.isfinite(values)
+                self.samples.append(SampleSet(metric, "measure", at[told], values[told]))
+            self.absent |= dict(said.absent)
+            self.facts["scores"] = dict(said.facts)
+
+
+def _outputs(recording: Recording, rows: Rows, api: Api, work: Workset) -> Sequence[Output]:
+    by_id: Mapping[str, Any] = {item.id: item for item in work.items}
+    found = []
+    for row in outputs(recording, rows, api, work.items):
+        item = by_id[str(row["item"])]
+        last = int(str(row["turn"])) == len(item.turns) - 1
+        own = {name: row.pop(name) for name in ("item", "session", "turn", "text")}
+        found.append(
+            Output(
+                item=str(own["item"]),
+                session=int(str(own["session"])),
+                turn=int(str(own["turn"])),
+                text=str(own["text"]),
+                reference=item.reference if last else None,
+                data=dict(item.data),
+                more=row,
+            )
+        )
+    return found
+
+
+def _due_of(recording: Recording) -> np.typing.NDArray[np.int64]:
+    due = np.sort(recording.due_ns[recording.measured()], kind="stable")
+    shifted: np.typing.NDArray[np.int64] = due - recording.window[0]
+    return shifted
+
+
+def _of(seen: Window, recording: Recording) -> Window:
+    """The window as the clients measured it; what the machine did meanwhile was read around the whole load."""
+    wall_s = (recording.window[1] - recording.window[0]) / 1e9
+    return replace(seen, wall_s=max(seen.wall_s, wall_s))

@@ -1,0 +1,108 @@
+"""`rate: search`: one rate after another is tried until the highest that meets the objective is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter_ns
+
+from pydantic import JsonValue
+
+from assay.errors import MeasureError
+from assay.run.contract import Order, ProbeSeen, Rules, Stage
+from assay.run.load.http.driver import HttpLoad, Supply, Warmup
+from assay.run.load.http.origin import Origin
+from assay.run.load.http.recording import Recording
+from assay.run.targets.served.apis import Api
+from assay.run.targets.served.counting import Counter
+from assay.run.targets.served.driving import drive_watched, load_of, reading_s
+from assay.run.targets.served.figures import probe_figures
+from assay.run.targets.served.rows import read_rows
+from assay.run.workloads import Item
+
+# A new rate needs a while to show; that while is not judged.
+_SETTLE = 0.15
+_MOST_SETTLE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """The answer of a search, and what was seen at it."""
+
+    capacity: float | None
+    facts: Mapping[str, JsonValue]
+    recording: Recording
+    """Of the longest probe at the capacity, or of the slowest rate where none met the objective."""
+
+
+def search_rate(
+    order: Order,
+    origin: Origin,
+    supply: Supply,
+    api: Api,
+    items: Sequence[Item],
+    stage: Stage,
+    rules: Rules,
+    *,
+    began_ns: int,
+    most: int | None,
+    counter: Callable[[], Counter],
+) -> Found:
+    """Search for the highest rate that meets the objective.
+
+    Raises:
+        MeasureError: if there is no objective to meet.
+    """
+    definition = order.job.definition
+    if not definition.objective:
+        raise MeasureError("load.rate is search, and there is no objective to meet", code="objective", at="objective",
+                           try_="say what must hold, such as objective: {ttft_ms.p99: 500}")  # fmt: skip
+    searching = rules.search(definition)
+    probes: list[tuple[float, float, Recording]] = []
+    left = most
+    deadline_ns = began_ns + int((definition.measure.timeout - reading_s(definition.measure)) * 1e9)
+    while (step := searching.next()) is not None:
+        rate, duration_s = step
+        if perf_counter_ns() + duration_s * 1e9 > deadline_ns or (left is not None and left <= 0):
+            break
+        load = _probe(order, origin, rate, duration_s, left, first=not probes)
+        recording = drive_watched(load, supply, order, stage, rules, began_ns)
+        searching.tell(_seen(rate, recording, api, items, order, counter()))
+        probes.append((rate, duration_s, recording))
+        left = None if left is None else left - len(recording)
+    if not probes:
+        raise MeasureError("there was no time for a single probe", code="search", at="measure.timeout",
+                           try_="raise measure.timeout, or shorten load.search.probe")  # fmt: skip
+    facts = searching.facts()
+    capacity = facts.get("capacity")
+    found = float(capacity) if isinstance(capacity, int | float) else None
+    return Found(found, facts, _telling(probes, found))
+
+
+def _probe(order: Order, origin: Origin, rate: float, duration_s: float, left: int | None, *, first: bool) -> HttpLoad:
+    load = load_of(order, origin, rate=rate)
+    settle = load.warmup if first else Warmup(seconds=min(_MOST_SETTLE_S, _SETTLE * duration_s))
+    return replace(load, warmup=settle, duration_s=duration_s, requests=None, most_requests=left)
+
+
+def _seen(
+    rate: float, recording: Recording, api: Api, items: Sequence[Item], order: Order, counter: Counter
+) -> ProbeSeen:
+    probe = probe_figures(recording, read_rows(recording, api, items, counter), api, order.job.definition)
+    wall_s = max(1e-9, (recording.window[1] - recording.window[0]) / 1e9)
+    return ProbeSeen(
+        rate=rate,
+        duration_s=wall_s,
+        offered_per_s=probe.metrics.get("offered_per_s", 0.0),
+        delivered_per_s=probe.metrics.get("throughput_per_s", 0.0),
+        values=probe.samples,
+        failed_share=probe.metrics.get("error_rate", 1.0),
+        saturated=recording.stopped.startswith("saturated"),
+    )
+
+
+def _telling(probes: Sequence[tuple[float, float, Recording]], capacity: float | None) -> Recording:
+    """The recording that describes the answer best."""
+    if capacity is None:
+        return min(probes, key=lambda one: one[0])[2]
+    return max((one for one in probes if one[0] == capacity), key=lambda one: one[1])[2]
