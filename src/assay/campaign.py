@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 __all__ = ["CampaignResult", "plan_of", "read_campaign", "refusal", "run", "surroundings"]
 
 
+def _no_file(_job: str, _run: int, _name: str) -> bytes | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class CampaignResult:
     """The results of one campaign, with a way back to every sample."""
@@ -49,6 +53,7 @@ class CampaignResult:
     address: str
     """Where it is kept: the folder of a store, or the URL of a server."""
     read_samples: Callable[[str, int], tuple[SampleSet, ...]] = field(repr=False)
+    read_file: Callable[[str, int, str], bytes | None] = field(default=_no_file, repr=False)
 
     @property
     def jobs(self) -> tuple[MultiRunJobResult, ...]:
@@ -58,6 +63,10 @@ class CampaignResult:
     def samples(self, job: str, run: int) -> tuple[SampleSet, ...]:
         """Every sample of one run."""
         return self.read_samples(job, run)
+
+    def file(self, job: str, run: int, name: str) -> bytes | None:
+        """A file that a run left, such as `outputs.jsonl.gz`; None where it left none of that name."""
+        return self.read_file(job, run, name)
 
     def to_json(self) -> str:
         """The result document."""
@@ -128,13 +137,27 @@ def run(
         record = _Campaign(loaded, kept, view or SilentView(), clock).run(fresh=fresh)
     finally:
         kept.close()
-    return CampaignResult(record, str(place), lambda job, number: _samples(place, job, number))
+    return CampaignResult(
+        record,
+        str(place),
+        lambda job, number: _samples(place, job, number),
+        lambda job, number, name: _file(place, job, number, name),
+    )
 
 
 def _samples(folder: Path, job: str, run: int) -> tuple[SampleSet, ...]:
     store = Store(folder)
     try:
         return store.samples_of(job, run)
+    finally:
+        store.close()
+
+
+def _file(folder: Path, job: str, run: int, name: str) -> bytes | None:
+    store = Store(folder)
+    try:
+        path = store.file_of(job, run, name)
+        return None if path is None else path.read_bytes()
     finally:
         store.close()
 

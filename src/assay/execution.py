@@ -26,6 +26,7 @@ from assay.report.wording import job_label
 from assay.run.execute import execute_job
 from assay.run.records import RunOutcome, SingleRunResult
 from assay.run.scratch import held, sweep_abandoned
+from assay.store.artefacts import ArtefactFiles
 from assay.store.location import cache_folder
 from assay.store.samples import SampleFiles, write_whole
 
@@ -34,7 +35,7 @@ _NOT_KEPT = ("store", "samples", "disk")  # results cannot be kept: a record of 
 
 
 def execute_document(path: Path, out: Path, view: View, *, fresh: bool = False) -> MultiRunJobResult:
-    """Measure a job document; `out` gets `result.json`, whole or not at all, and `samples/` by content hash.
+    """Measure a job document; `out` gets `result.json`, whole or not at all, `samples/` and `files/` by content hash.
 
     Runs of the same job that an interrupted process left in `out` are kept. While another process measures
     into the same folder, this one waits for it.
@@ -70,8 +71,12 @@ class _Attempt:
     outcomes: dict[int, RunOutcome] = field(default_factory=dict)  # by run
 
     @property
-    def files(self) -> SampleFiles:
+    def samples(self) -> SampleFiles:
         return SampleFiles(self.out / "samples")
+
+    @property
+    def files(self) -> ArtefactFiles:
+        return ArtefactFiles(self.out / "files")
 
     def begin(self, *, fresh: bool) -> bool:
         """Make the folder this job's own; False when it was already, so that what lies there counts."""
@@ -83,7 +88,7 @@ class _Attempt:
             return False
         # Another job's result must never be taken for this one's.
         (self.out / RESULT).unlink(missing_ok=True)
-        for folder in ("runs", "samples"):
+        for folder in ("runs", "samples", "files"):
             shutil.rmtree(self.out / folder, ignore_errors=True)
         write_whole(mark, wanted)
         return True
@@ -126,7 +131,8 @@ class _Attempt:
         execute_job(job, cache=cache_folder(), clock=SYSTEM_CLOCK, watch=self.view, keep=self._keep, before=before)
 
     def _keep(self, outcome: RunOutcome) -> None:
-        kept = replace(outcome.result, samples=self.files.write(outcome.samples))
+        files = {name: self.files.take(path) for name, path in outcome.files.items()}
+        kept = replace(outcome.result, samples=self.samples.write(outcome.samples), files=files)
         write_whole(self.out / "runs" / f"{kept.run_id}.json", to_json(kept, indent=2).encode())
         self.outcomes[kept.run_id] = RunOutcome(kept, outcome.samples)
 
@@ -141,10 +147,10 @@ class _Attempt:
             path = self.out / "runs" / f"{run_id}.json"
             try:
                 result = from_json(SingleRunResult, path.read_bytes(), source=str(path))
-                samples = self.files.read(result.samples) if result.samples else ()
+                samples = self.samples.read(result.samples) if result.samples else ()
             except (OSError, AssayError):
                 continue
-            if result.run_id == run_id:
+            if result.run_id == run_id and all(map(self.files.is_whole, result.files.values())):
                 self.outcomes[run_id] = RunOutcome(result, samples)
 
 

@@ -82,7 +82,12 @@ def follow(
 def read(client: FleetClient, campaign: str) -> CampaignResult:
     """The results of a campaign as the server has them now."""
     record = from_json(CampaignRecord, client.text(f"/campaigns/{campaign}/result"), source=campaign)
-    return CampaignResult(record, client.url, lambda job, run: _samples(client, job, run))
+    return CampaignResult(
+        record,
+        client.url,
+        lambda job, run: _samples(client, job, run),
+        lambda job, run, name: read_file(client, job, run, name),
+    )
 
 
 def placement_lines(placement: Mapping[str, Any]) -> list[str]:
@@ -128,6 +133,13 @@ def _samples(client: FleetClient, job: str, run: int) -> tuple[SampleSet, ...]:
 
     content = client.content(f"/jobs/{job}/runs/{run}/samples", missing_ok=True)
     return decode(content) if content else ()
+
+
+def read_file(client: FleetClient, job: str, run: int, name: str) -> bytes | None:
+    """A file that a run left, by its name; None when there is none."""
+    result = from_json(MultiRunJobResult, client.text(f"/jobs/{job}/result"), source=job)
+    digest = next((one.files.get(name) for one in result.runs if one.run_id == run), None)
+    return client.content(f"/artefacts/{digest}", missing_ok=True) if digest else None
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from assay.place.engines.fleet.client import AwayError
 from assay.place.engines.fleet.protocol import Progress
 from assay.place.engines.fleet.transport import back_off_s
 from assay.plan.job import Job, JobFile
-from assay.spec.target import CommandTarget
+from assay.spec.paths import runs_programs
 
 _log = logging.getLogger("assay.agent")
 DISK_CODES = frozenset({"disk", "disk-full", "store", "samples", "cache"})
@@ -97,9 +97,9 @@ class Attempt:
         """Refuse what is not allowed, fetch the job's files, and write the document that the executor reads."""
         from assay.run.files import materialise
 
-        is_command = isinstance(self._job.definition.target, CommandTarget)
+        is_command = runs_programs(self._job.definition)
         if is_command and "command" not in self._tools.allow:
-            raise AssayError("this agent runs no commands", code="not-allowed",
+            raise AssayError("this agent runs no commands and starts no services", code="not-allowed",
                              try_="start the agent with --allow command, or choose another one")  # fmt: skip
         work = self._entry.work
         work.mkdir(parents=True, exist_ok=True)

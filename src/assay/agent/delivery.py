@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 
 from assay.agent.board import Board
 from assay.agent.progress import ProgressPost
@@ -125,9 +126,21 @@ class Delivery:
         else:
             for sample in entry.samples():
                 self._client.upload(sample, sample.stem, patience_s=0)
+            for file in entry.files():
+                self._upload(entry, file)
             answer = self._client.deliver(entry.job, entry.fence, entry.agent, entry.result)
             _log.info("delivered job=%s fence=%d answer=%s", entry.job, entry.fence, answer.delivery)
         self._spool.forget(entry)
+
+    def _upload(self, entry: Entry, file: Path) -> None:
+        """Send a file that a run left; one that is too large for the server is no reason to lose the result."""
+        try:
+            self._client.upload(file, file.name, patience_s=0)
+        except RefusedError as problem:
+            if problem.problem.code != "too-large":
+                raise
+            _log.warning("left out job=%s file=%s: %s", entry.job, file.name[:12], problem.problem.message)
+            entry.leave_out(file.name, f"the server did not take it: {problem.problem.message}")
 
     def _is_final(self, parcel: _Parcel, problem: RefusedError) -> bool:
         """Whether a result will never be taken; then it is put aside and the lease given back."""

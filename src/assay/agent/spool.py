@@ -1,7 +1,7 @@
 """What an agent holds, on disk: every attempt stays there until the server has acknowledged its end.
 
 attempts/<name>/lease.json      the lease, written before anything is started
-attempts/<name>/out/result.json the result, with its samples beside it
+attempts/<name>/out/result.json the result, with its samples and files beside it
 attempts/<name>/release.json    the lease is to be given back, and why
 refused/<name>/                 results that the server will never take, kept for people
 """
@@ -74,6 +74,20 @@ class Entry:
     def samples(self) -> Iterator[Path]:
         """Sample files, named by their content."""
         return (path for path in sorted((self.out / "samples").rglob("*.parquet")) if not path.name.startswith("."))
+
+    def files(self) -> Iterator[Path]:
+        """Further files that the runs left, named by their content."""
+        return (path for path in sorted((self.out / "files").glob("??/*")) if not path.name.startswith("."))
+
+    def leave_out(self, digest: str, reason: str) -> None:
+        """Take a file out of the result, which then says why it is not there."""
+        document = json.loads(self.result.read_bytes())
+        for run in document["runs"]:
+            names = [name for name, one in run.get("files", {}).items() if one == digest]
+            run["absent"] = {**run.get("absent", {}), **dict.fromkeys(names, reason)}
+            run["files"] = {name: one for name, one in run.get("files", {}).items() if one != digest}
+        write_whole(self.result, json.dumps(document).encode())
+        (self.out / "files" / digest[:2] / digest).unlink(missing_ok=True)
 
     def release(self) -> Release | None:
         """What is to be said when the lease is given back, if it is."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from assay.plan.job import Job
+from assay.spec.paths import runs_programs
 from assay.spec.target import CommandTarget, ModelTarget
 from assay.units import show_bytes
 
@@ -32,8 +33,9 @@ def missing(job: Job, profile: Profile) -> tuple[str, ...]:
     """What the machine lacks for a job; empty when it can take it."""
     needs = job.definition.needs
     found: list[str] = [*_runtime_missing(job, profile)]
-    if isinstance(job.definition.target, CommandTarget) and not profile.commands:
-        found.append(f"a command is to run, {profile.name} was not started with --allow command")
+    if runs_programs(job.definition) and not profile.commands:
+        what = "a command is" if isinstance(job.definition.target, CommandTarget) else "services are"
+        found.append(f"{what} to run, {profile.name} was not started with --allow command")
     found += _below("memory", needs.memory, profile.memory_bytes, show=True)
     found += _below("cpus", needs.cpus, profile.cpus)
     found += _below("gpus", needs.gpus, profile.gpus)
@@ -64,6 +66,7 @@ def needs_in_words(job: Job) -> str:
     needs, target = job.definition.needs, job.definition.target
     words = [target.runtime, target.device] if isinstance(target, ModelTarget) else []
     words += ["a command"] if isinstance(target, CommandTarget) else []
+    words += [f"to start {name}" for name in job.definition.services]
     words += [f"{needs.gpus} GPUs"] if needs.gpus else []
     words += [f"{needs.cpus} cpus"] if needs.cpus else []
     words += [f"{show_bytes(needs.memory)} memory"] if needs.memory else []

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.spec.benchmark import Definition
+from assay.spec.paths import FILE_KEYS
 
 # Part of every digest: raised when the meaning of the same definition changes.
 DIGEST_VERSION = 1
@@ -43,3 +44,10 @@ def _forget_paths(meaning: dict[str, Any], fingerprints: Mapping[str, str]) -> N
     for entry in meaning.get("workload", {}).get("inputs", {}).values():
         if isinstance(entry, dict) and entry.get("file") in fingerprints:
             entry["file"] = fingerprints[entry["file"]]
+    for key in FILE_KEYS:
+        *parts, last = key.split(".")
+        section: Any = meaning
+        for part in parts:
+            section = section.get(part, {})
+        if section.get(last) in fingerprints:
+            section[last] = fingerprints[section[last]]

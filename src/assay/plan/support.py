@@ -18,14 +18,8 @@ def refuse_unsupported(benchmark: Benchmark, engines: Collection[str] = ("local"
         engines: the engines that can place its jobs here.
 
     Raises:
-        MeasureError: for services, and for an engine that is not one of these.
+        MeasureError: for an engine that is not one of these.
     """
-    if benchmark.services:
-        raise MeasureError(
-            f"services ({', '.join(benchmark.services)}) are not started by this installation",
-            code="services",
-            try_="start them yourself and remove services from the file",
-        )
     if benchmark.place.engine not in engines:
         first = next(iter(engines))
         raise MeasureError(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +14,8 @@ from pydantic import JsonValue
 
 from assay.plan.job import Job
 from assay.run.records import DeviceProof, Phase, SampleSet, Window
+from assay.run.services.running import Running
+from assay.spec.benchmark import Definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,45 @@ class Order:
     scratch: str  # folder for temporary files, removed after the run
     model: str | None = None  # local path of the model, after prepare
     model_sha256: str | None = None
+    services: Mapping[str, Running] = field(default_factory=dict)  # those that all runs of the job share
+    cache: str = ""  # folder for what may be kept from run to run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProbeSeen:
+    """What was seen while one rate was tried."""
+
+    rate: float
+    duration_s: float
+    offered_per_s: float
+    delivered_per_s: float
+    values: Mapping[str, NDArray[np.float64]]  # metric → samples of requests that ended well, in the order of due times
+    failed_share: float
+    saturated: bool
+
+
+class Searching(Protocol):
+    """A search for the highest rate that meets the objective."""
+
+    def next(self) -> tuple[float, float] | None:
+        """Rate to try next and for how many seconds; None when the answer is known."""
+        ...
+
+    def tell(self, seen: ProbeSeen) -> None:
+        """Say what was seen."""
+        ...
+
+    def facts(self) -> Mapping[str, JsonValue]:
+        """The record of the search; `capacity` is its answer, None where there is none."""
+        ...
+
+
+def _never(_story: Sequence[tuple[float, int, int, int]]) -> bool:
+    return False
+
+
+def _no_search(_definition: Definition) -> Searching:
+    raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +74,9 @@ class Rules:
 
     steady: Callable[[NDArray[np.int64]], bool]  # durations so far (ns) → warm-up is over
     enough: Callable[[NDArray[np.int64], float], bool]  # durations so far (ns), relative width → stop
+    # (seconds, in flight, due so far, done so far) over time → the service will not catch up
+    falls_behind: Callable[[Sequence[tuple[float, int, int, int]]], bool] = _never
+    search: Callable[[Definition], Searching] = _no_search
 
 
 class Stage(Protocol):
@@ -56,6 +101,8 @@ class Measured:
     facts: Mapping[str, JsonValue] = field(default_factory=dict)
     device: DeviceProof | None = None
     window: Window | None = None
+    files: Mapping[str, Path] = field(default_factory=dict)
+    """Name → a file in the scratch folder that is kept with the result; see `run.kept`."""
 
 
 class Target(Protocol):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Protocol
@@ -15,11 +16,13 @@ from assay.errors import AssayError, Problem
 from assay.plan.job import Job
 from assay.run.contract import Order
 from assay.run.handover import ChildReport, take
+from assay.run.kept import gather
 from assay.run.launch import TAIL_LINES, Ended, Watch, launch, log_tail
 from assay.run.models.sources import LocalModel, resolve
 from assay.run.records import Failure, RunOutcome, SampleSet, SingleRunResult
 from assay.run.scratch import scratch_folder
-from assay.spec.secrets import redact, references
+from assay.run.services import Running, held
+from assay.spec.secrets import redact, redacted, references
 from assay.spec.target import ModelTarget
 
 # Failures that the next run would only repeat: nothing about them is chance.
@@ -40,6 +43,7 @@ CERTAIN = frozenset(
     }
     | {"input-type", "input-name", "input-shape", "input-dtype", "input-value", "input-file"}
     | {"session-option", "provider-option", "disk-full", "cache"}
+    | {"service-command", "service-reference", "container-runtime", "port-taken"}
 )
 # Lines of a run's output that whoever watches is given; a failed run keeps the last of them.
 LOG_LINES = 40
@@ -53,6 +57,9 @@ class Prepared:
 
     model: LocalModel | None
     seconds: float
+    services: Mapping[str, Running] = field(default_factory=dict)
+    """Those that all runs share."""
+    cache: str = ""
 
 
 class JobWatch(Watch, Protocol):
@@ -102,21 +109,40 @@ def execute_job(
     wanted = [run_id for run_id in range(job.definition.measure.runs) if run_id not in ended]
     if not wanted or is_hopeless(ended.values()):
         return
-    try:
-        prepared = prepare(job, cache, watch)
-    except AssayError as refused:
-        outcome = RunOutcome(_refused(job, wanted[0], refused.problem, clock))
-        keep(outcome)
-        watch.run_done(outcome.result)
-        return
-    for run_id in wanted:
-        watch.run(run_id, job.definition.measure.runs)
-        outcome = execute_run(job, run_id, prepared, clock=clock, watch=watch)
-        keep(outcome)
-        watch.run_done(outcome.result)
-        ended[run_id] = outcome.result
-        if is_hopeless(ended.values()):
+    with ExitStack() as until_done:
+        try:
+            prepared = prepare(job, cache, watch)
+            shared = until_done.enter_context(_shared_services(job, watch))
+        except AssayError as refused:
+            outcome = RunOutcome(_refused(job, wanted[0], refused.problem, clock))
+            keep(outcome)
+            watch.run_done(outcome.result)
             return
+        prepared = replace(prepared, services=shared, cache=str(cache))
+        for run_id in wanted:
+            watch.run(run_id, job.definition.measure.runs)
+            with scratch_folder() as scratch:
+                outcome = execute_run(job, run_id, prepared, scratch, clock=clock, watch=watch)
+                keep(outcome)  # before the folder goes: the files of the run lie in it
+            watch.run_done(outcome.result)
+            ended[run_id] = outcome.result
+            if is_hopeless(ended.values()):
+                return
+
+
+@contextmanager
+def _shared_services(job: Job, watch: Watch) -> Iterator[Mapping[str, Running]]:
+    """The services that all runs of the job share, for as long as it is measured."""
+    shared = {name: one for name, one in job.definition.services.items() if one.fresh == "job"}
+    if not shared:
+        yield {}
+        return
+    watch.phase("prepare")
+    with (
+        scratch_folder() as folder,
+        held(shared, Path(job.base), folder, tell=lambda note: watch.progress(0.0, note)) as running,
+    ):
+        yield running
 
 
 def is_hopeless(results: Iterable[SingleRunResult]) -> bool:
@@ -127,15 +153,18 @@ def is_hopeless(results: Iterable[SingleRunResult]) -> bool:
     return len(failures) >= HOPELESS and all(result.error is not None for result in results)
 
 
-def execute_run(job: Job, run_id: int, prepared: Prepared, *, clock: Clock, watch: JobWatch) -> RunOutcome:
-    """One fresh process, from its start to its record."""
+def execute_run(
+    job: Job, run_id: int, prepared: Prepared, scratch: Path, *, clock: Clock, watch: JobWatch
+) -> RunOutcome:
+    """One fresh process, from its start to its record; files that it left stay in the scratch folder."""
     started = clock.utc()
     start_s = clock.monotonic_s()
-    with scratch_folder() as scratch:
-        order = Order(job, run_id, str(scratch), *_model_of(prepared))
-        ended = launch(order, timeout_s=job.definition.measure.timeout, clock=clock, watch=watch)
-        left = take(scratch)
-        tail = _redacted(job, log_tail(scratch, LOG_LINES))
+    order = Order(job, run_id, str(scratch), *_model_of(prepared), services=prepared.services, cache=prepared.cache)
+    ended = launch(order, timeout_s=job.definition.measure.timeout, clock=clock, watch=watch)
+    left = take(scratch)
+    tail = _redacted(job, log_tail(scratch, LOG_LINES))
+    shared = [log for one in prepared.services.values() for log in (one.stdout, one.stderr)]
+    files, left_out = gather(scratch, left[0].files if left else {}, _secrets(job), shared=shared)
     if tail:
         watch.log(tail)
     result = SingleRunResult(
@@ -144,16 +173,23 @@ def execute_run(job: Job, run_id: int, prepared: Prepared, *, clock: Clock, watc
         started_at=iso(started),
         completed_at=iso(clock.utc()),
         duration_seconds=clock.monotonic_s() - start_s,
+        absent=left_out,
     )
     if left is None or left[0].refusal is not None or ended.timed_out:
-        return RunOutcome(replace(result, error=_failure(job, ended, left[0] if left else None, tail[-TAIL_LINES:])))
+        failure = _failure(job, ended, left[0] if left else None, tail[-TAIL_LINES:])
+        return RunOutcome(replace(result, error=failure), files=files)
     report, samples = left
-    return RunOutcome(_complete(result, report, samples, prepared, ended), samples)
+    return RunOutcome(_complete(result, report, samples, prepared, ended, _secrets(job)), samples, files)
 
 
 def _redacted(job: Job, lines: Iterable[str]) -> tuple[str, ...]:
-    names = tuple(references(job.definition.model_dump()))
+    names = _secrets(job)
     return tuple(redact(line, names) for line in lines)
+
+
+def _secrets(job: Job) -> tuple[str, ...]:
+    """The environment variables whose values nothing that is kept may show."""
+    return tuple(references(job.definition.model_dump()))
 
 
 def _model_of(prepared: Prepared) -> tuple[str | None, str | None]:
@@ -161,9 +197,15 @@ def _model_of(prepared: Prepared) -> tuple[str | None, str | None]:
 
 
 def _complete(
-    result: SingleRunResult, report: ChildReport, samples: tuple[SampleSet, ...], prepared: Prepared, ended: Ended
+    result: SingleRunResult,
+    report: ChildReport,
+    samples: tuple[SampleSet, ...],
+    prepared: Prepared,
+    ended: Ended,
+    secrets: tuple[str, ...],
 ) -> SingleRunResult:
-    facts = dict(report.facts)
+    # A server may say back what it was sent, a key among it.
+    facts = {name: redacted(fact, secrets) for name, fact in report.facts.items()}
     if prepared.model is not None:
         facts["model"] = {
             "file": prepared.model.path.name,
@@ -178,7 +220,7 @@ def _complete(
         result,
         phases={"prepare": prepared.seconds, **report.phases},
         metrics=report.metrics,
-        absent=report.absent,
+        absent={name: redact(why, secrets) for name, why in {**report.absent, **result.absent}.items()},
         sample_counts={one.metric: len(one.value) for one in samples if one.phase == "measure"},
         facts=facts,
         device=report.device,
@@ -215,7 +257,8 @@ def _failure(job: Job, ended: Ended, report: ChildReport | None, tail: tuple[str
         if said.code == "command" and "signal 9" in said.message and ended.oom_kills:
             return replace(evidence, code="out-of-memory", message=f"{said.message}; the kernel killed it for memory",
                            try_="give it less to do, or run it on a machine with more memory")  # fmt: skip
-        return replace(evidence, code=said.code, message=said.message, try_=said.try_)
+        message = redact(said.message, _secrets(job))
+        return replace(evidence, code=said.code, message=message, try_=said.try_)
     if ended.signal_name is None:
         return evidence
     peak = f" at {ended.memory_mb:.0f} MB" if ended.memory_mb is not None else ""

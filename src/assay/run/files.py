@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -14,6 +14,7 @@ from assay.plan.job import Job, JobFile
 from assay.run.models.builtin import BUILTIN_NAMES
 from assay.run.models.digest import file_digest
 from assay.spec.benchmark import Definition
+from assay.spec.paths import named_files, renamed, runs_programs, service_programs
 from assay.spec.target import CommandTarget, ModelTarget
 from assay.units import show_bytes
 
@@ -41,7 +42,7 @@ def local_paths(definition: Definition) -> tuple[str, ...]:
     target = definition.target
     model = [target.model] if isinstance(target, ModelTarget) and _is_path(target.model) else []
     inputs = [entry.file for entry in definition.workload.inputs.values() if entry.file]
-    return tuple(dict.fromkeys([*model, *inputs]))
+    return tuple(dict.fromkeys([*model, *inputs, *named_files(definition).values()]))
 
 
 def place_files(job: Job) -> Placed:
@@ -65,7 +66,33 @@ def place_files(job: Job) -> Placed:
             inputs[name] = entry.model_copy(update={"file": here[0][1]})
     workload = definition.workload.model_copy(update={"inputs": inputs})
     rewritten = definition.model_copy(update={"target": target, "workload": workload})
-    return Placed(rewritten, _distinct(places), folder)
+    names, data = _data(definition, files, slot=len(inputs) + 1)
+    return Placed(renamed(rewritten, names), _distinct([*places, *data, *_beside_services(job)]), folder)
+
+
+def _data(
+    definition: Definition, files: Mapping[str, tuple[JobFile, ...]], slot: int
+) -> tuple[dict[str, str], list[tuple[JobFile, str]]]:
+    """Where files of data go, and what the definition calls them there."""
+    names: dict[str, str] = {}
+    places: list[tuple[JobFile, str]] = []
+    for number, (key, name) in enumerate(named_files(definition).items(), start=slot):
+        if files.get(name):
+            here = [*_in_slot(number, files[name], key)]
+            places += here
+            names[key] = here[0][1]
+    return names, places
+
+
+def _beside_services(job: Job) -> list[tuple[JobFile, str]]:
+    """Scripts that services are started with stay where their commands look for them."""
+    data = named_files(job.definition).values()
+    return [
+        (job.files[word][0], _inside(_inside("", program.folder, program.at), word, program.at))
+        for program in service_programs(job.definition)
+        for word in program.words
+        if job.files.get(word) and word not in data
+    ]
 
 
 def materialise(job: Job, base: Path, fetch: Fetch) -> Job:
@@ -84,7 +111,7 @@ def materialise(job: Job, base: Path, fetch: Fetch) -> Job:
         MeasureError: when a file cannot be put there, or is not the one that was announced.
     """
     placed = place_files(job)
-    is_command = isinstance(job.definition.target, CommandTarget)
+    is_command = runs_programs(job.definition)
     with _told(placed.folder or "."):
         (base / placed.folder).mkdir(parents=True, exist_ok=True)
     for file, place in placed.places:

@@ -8,16 +8,21 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from assay.errors import MeasureError
 from assay.plan.job import JobFile
 from assay.run.models.builtin import BUILTIN_NAMES
 from assay.run.models.digest import whole_digest
+from assay.run.models.folder import digest_of, find_folder, parts_of
 from assay.run.models.graph import outline_or_none
+from assay.run.models.sources import is_folder
 from assay.run.targets.program import words_of
 from assay.spec.benchmark import Definition
+from assay.spec.paths import named_files, service_programs
 from assay.spec.target import CommandTarget, ModelTarget
 
 # A larger file on a command line is its data, not its code; hashing it would hold up every plan.
 MAX_COMMAND_FILE = 64 * 2**20
+TOKENIZER = "tokenizer.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +52,13 @@ def files_of(definition: Definition, base: Path) -> Files:
     found: Files = {name: (part,) for name in names if (part := _part(_below(base, name))) is not None}
     target = definition.target
     if isinstance(target, ModelTarget):
-        found |= _model_files(target.model, base)
+        found |= _folder_files(target, base) if is_folder(target, base) else _model_files(target.model, base)
     if isinstance(target, CommandTarget):
-        found |= _command_files(target, base / target.cwd if target.cwd else base)
+        found |= _command_files(words_of(target)[1 if not target.shell else 0 :], base / (target.cwd or ""))
+    for name in named_files(definition).values():
+        found |= _data_files(name, base)
+    for program in service_programs(definition):
+        found |= _command_files(program.words, base / program.folder)
     return found
 
 
@@ -78,11 +87,31 @@ def _model_files(name: str, base: Path) -> Files:
     return {name: (own, *(part for part in beside if part is not None))}
 
 
-def _command_files(target: CommandTarget, folder: Path) -> Files:
-    """Scripts and small files that the command names: `python train.py` depends on train.py."""
-    words = [word for word in words_of(target)[1 if not target.shell else 0 :] if not word.startswith("-")]
-    files = {word: folder / word for word in words}
+def _folder_files(target: ModelTarget, base: Path) -> Files:
+    """The files of a language model that lies in a folder, its configuration first; none for a name on the hub."""
+    folder = find_folder(target.model, base)
+    if folder is None:
+        return {}
+    try:
+        names = parts_of(folder, code=target.remote_code)
+        sizes = {name: (folder / name).stat().st_size for name in names}
+        return {target.model: tuple(LocalPart(name, folder / name, digest_of(folder / name), size)
+                                    for name, size in sizes.items())}  # fmt: skip
+    except (MeasureError, OSError):  # measuring it will say so
+        return {}
+
+
+def _command_files(words: Sequence[str], folder: Path) -> Files:
+    """Scripts and small files that a command names: `python train.py` depends on train.py."""
+    files = {word: folder / word for word in words if not word.startswith("-")}
     return {word: (part,) for word, path in files.items() if _is_small_file(path) and (part := _part(path)) is not None}
+
+
+def _data_files(name: str, base: Path) -> Files:
+    """A file of data, or a folder with a tokenizer in it."""
+    path = _below(base, name)
+    found = _part(path) or _part(path / TOKENIZER)
+    return {} if found is None else {name: (found,)}
 
 
 def _below(base: Path, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""What a child process leaves for its parent: one document and one file of samples, or a reason."""
+"""What a child process leaves for its parent: one document, one file of samples and files of its own, or a reason."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ class ChildReport:
     device: DeviceProof | None = None
     window: Window | None = None
     columns: tuple[tuple[str, SamplePhase], ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)  # name → path
     refusal: Refusal | None = None
 
 
@@ -57,6 +58,7 @@ def leave(folder: Path, measured: Measured, phases: Mapping[str, float]) -> None
             device=measured.device,
             window=measured.window,
             columns=tuple((one.metric, one.phase) for one in measured.samples),
+            files={name: str(path) for name, path in measured.files.items()},
         ),
     )
 

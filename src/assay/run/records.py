@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -105,11 +106,15 @@ class SingleRunResult:
     samples: str | None = None
     """Content hash of the sample file."""
     error: Failure | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Name → content hash (SHA-256) of each further file that the run left: answers, logs of services, telemetry."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunOutcome:
-    """A run's record together with its samples."""
+    """A run's record together with its samples and files."""
 
     result: SingleRunResult
     samples: tuple[SampleSet, ...] = ()
+    files: Mapping[str, Path] = field(default_factory=dict)
+    """Name → where the file lies until the run is kept."""

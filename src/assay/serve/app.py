@@ -25,6 +25,7 @@ from assay.serve.routes import (
     health,
     jobs,
     results,
+    scores,
     tokens,
 )
 from assay.serve.settings import ServerSettings
@@ -41,6 +42,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     benchmarks.router,
     campaigns.router,
     jobs.router,
+    scores.router,
     results.router,
     artefacts.router,
     events.router,

@@ -19,6 +19,7 @@ from assay.spec.workload import InputSpec, Workload, whole_input
 __all__ = ["Benchmark", "Definition", "InputSpec", "Load", "Workload", "whole_input"]
 
 _STATISTIC = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*\.(mean|median|min|max|p50|p90|p95|p99|p99_9|std)$")
+_SERVICE = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")
 _CRON = re.compile(r"^(@(hourly|daily|weekly|monthly|yearly|annually|midnight)|\S+(\s+\S+){4})$")
 
 
@@ -127,6 +128,19 @@ class Service(Section):
     fresh: Literal["run", "job"] = "run"
     """Whether each run starts it anew (its start is then part of what is measured) or all runs of a job share it."""
 
+    @model_validator(mode="after")
+    def _can_be_started(self) -> Service:
+        if self.image is None and not self.command:
+            raise ValueError("a service needs a command or an image")
+        alone = [
+            name for name in ("mounts", "container") if getattr(self, name) != type(self).model_fields[name].default
+        ]
+        if self.image is None and alone:
+            raise ValueError(f"{' and '.join(alone)} would do nothing without an image; remove it")
+        if self.image is not None and self.cwd is not None and not self.cwd.startswith("/"):
+            raise ValueError(f"cwd is {self.cwd!r}; inside a container it must be absolute")
+        return self
+
 
 class Slurm(Section):
     """Where and how a batch job runs on a Slurm cluster."""
@@ -212,6 +226,14 @@ class Definition(Section):
     """Statistic → limit, such as `{latency_ms.p99: 20}`; a result that misses one fails its gate."""
     needs: Needs = Needs()
     """What the machine must have."""
+
+    @field_validator("services")
+    @classmethod
+    def _names_services(cls, value: dict[str, Service]) -> dict[str, Service]:
+        for name in value:
+            if not _SERVICE.match(name):
+                raise ValueError(f"{name!r} is no name for a service: letters, digits, _ . - and no space")
+        return value
 
     @field_validator("objective")
     @classmethod

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from pydantic import JsonValue
 
 from assay.errors import MeasureError
 
@@ -52,3 +54,14 @@ def redact(text: str, names: Iterable[str], environ: Mapping[str, str] | None = 
         if len(secret := known.get(name, "")) >= 4:  # shorter ones would garble ordinary words
             text = text.replace(secret, HIDDEN)
     return text
+
+
+def redacted(value: JsonValue, names: Sequence[str], environ: Mapping[str, str] | None = None) -> JsonValue:
+    """The same tree of values with the values of the named variables hidden wherever they appear."""
+    if isinstance(value, str):
+        return redact(value, names, environ)
+    if isinstance(value, dict):
+        return {redact(key, names, environ): redacted(item, names, environ) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [redacted(item, names, environ) for item in value]
+    return value

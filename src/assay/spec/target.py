@@ -158,7 +158,7 @@ class Served(Section):
     options: dict[str, JsonValue] = {}
     """Further fields of every request body, such as `temperature`; they win over ours."""
     tokenizer: str | None = None
-    """The model's own tokenizer (a folder or a `tokenizer.json`), for counts that the server does not give."""
+    """The model's own tokenizer (a folder, a `tokenizer.json` or a GGUF file), for what the server does not count."""
     price: Price | None = None
     """What tokens cost here, and the budget of a job."""
     metrics: str | None = None

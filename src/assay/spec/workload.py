@@ -99,7 +99,7 @@ class Workload(Section):
     task: str | None = None
     """Named task: `synthetic`, `prompts`, `conversation`, `wikipedia-summary`, `embedding` or `knn`."""
     file: str | None = None
-    """JSONL file of `prompts` or `conversation`."""
+    """JSONL file of `prompts`, `conversation` or `embedding`."""
     prompt: str | None = None
     """Text around each item; `{text}` stands for the item's own."""
     input_tokens: Annotated[int, Field(ge=1)] | Tokens | None = None

@@ -15,17 +15,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeVar, cast
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from assay.clock import Clock
 from assay.errors import StoreError, UsageError
+from assay.run.records import SingleRunResult
 from assay.store.database import reading, writing
-from assay.store.tables import ArtefactRow, AttemptRow, JobArtefactRow
+from assay.store.tables import ArtefactRow, AttemptRow, JobArtefactRow, JobRow
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LONGEST_NAME = 255
+_BLOCK = 1 << 20
+# How the names of files begin that a run left, beside those that an agent attached.
+_OF_A_RUN = "run-"
+_LONGEST_OF_A_RUN = 200
 T = TypeVar("T")
 
 
@@ -135,6 +140,27 @@ class ArtefactFiles:
         """Begin to take a file in, of at most so many bytes; used in a `with`, it leaves nothing half-written."""
         return Upload(self, at_most)
 
+    def take(self, path: Path) -> str:
+        """Keep a copy of a file; return its content hash.
+
+        Raises:
+            StoreError: if it cannot be read or kept.
+        """
+        with self.begin() as upload:
+            source = _told(path, lambda: path.open("rb"))
+            with source:
+                while block := _told(path, lambda: source.read(_BLOCK)):
+                    upload.write(block)
+            return upload.keep()[0]
+
+    def is_whole(self, digest: str) -> bool:
+        """Whether a file is here with the content that its name says."""
+        try:
+            with self.path(digest).open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest() == digest
+        except OSError:
+            return False
+
     def missing(self, digests: Iterable[str]) -> tuple[str, ...]:
         """Those of some files that are not here."""
         return tuple(digest for digest in dict.fromkeys(digests) if not self.path(digest).is_file())
@@ -190,11 +216,7 @@ class Artefacts:
                 raise UsageError(f"{agent_id} has no attempt {fence} at {job_id}", code="unknown-attempt")
             if session.get(ArtefactRow, checked_digest(digest)) is None:
                 raise UsageError(f"the file {digest} is not here", code="missing-artefact", try_="upload it first")
-            values = {"job_id": job_id, "fence": fence, "name": plain_name(name), "sha256": digest}
-            statement = _insert(session, JobArtefactRow, values)
-            session.execute(
-                statement.on_conflict_do_update(index_elements=["job_id", "fence", "name"], set_={"sha256": digest})
-            )
+            _attach(session, job_id, fence, name, digest)
 
     def of_job(self, job_id: str) -> tuple[JobArtefact, ...]:
         """The files that a job's attempts left, the newest attempt first."""
@@ -206,6 +228,51 @@ class Artefacts:
                 .order_by(JobArtefactRow.fence.desc(), JobArtefactRow.name)
             )
             return tuple(JobArtefact(row.job_id, row.fence, row.name, row.sha256, size) for row, size in rows)
+
+
+def left_by(runs: Iterable[SingleRunResult]) -> dict[str, str]:
+    """The files that runs left, under names that tell the runs apart → content hash."""
+    return {
+        f"{_OF_A_RUN}{run.run_id}-{plain_name(name)[-_LONGEST_OF_A_RUN:]}": digest
+        for run in runs
+        for name, digest in run.files.items()
+    }
+
+
+def note_left(session: Session, files: ArtefactFiles, job_id: str, fence: int, left: Mapping[str, str]) -> None:
+    """Keep which files the runs of a job left; they must be here.
+
+    Args:
+        session: an open transaction.
+        files: where they lie.
+        job_id: the job.
+        fence: number of the attempt, 0 for a job that needs no lease.
+        left: as `left_by` gives them.
+    """
+    for name, digest in left.items():
+        facts = files.path(digest).stat()
+        known = {"sha256": digest, "name": plain_name(name), "size_bytes": facts.st_size, "created_at": facts.st_mtime}
+        session.execute(_insert(session, ArtefactRow, known).on_conflict_do_nothing())
+        _attach(session, job_id, fence, name, digest)
+
+
+def forget_left(session: Session, campaign: str) -> Callable[[], set[str]]:
+    """Find the files that the runs of a campaign left, before it goes.
+
+    Returns:
+        To be called once it is gone: forgets those that no other job has, and tells which may be deleted.
+    """
+    mine = select(JobArtefactRow.sha256).join(JobRow, JobRow.id == JobArtefactRow.job_id)
+    query = mine.where(JobRow.campaign_id == campaign, JobArtefactRow.name.startswith(_OF_A_RUN, autoescape=True))
+    digests = set(session.scalars(query))
+
+    def forget() -> set[str]:
+        shared = select(JobArtefactRow.sha256).where(JobArtefactRow.sha256.in_(digests))
+        gone = digests - set(session.scalars(shared))
+        session.execute(delete(ArtefactRow).where(ArtefactRow.sha256.in_(gone)))
+        return gone
+
+    return forget
 
 
 def checked_digest(digest: str) -> str:
@@ -232,6 +299,14 @@ def _insert(session: Session, table: type[ArtefactRow | JobArtefactRow], values:
     # Both kinds of database have the same words for "unless it is there".
     kind = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     return cast("sqlite.Insert", kind(table).values(**values))
+
+
+def _attach(session: Session, job_id: str, fence: int, name: str, digest: str) -> None:
+    values = {"job_id": job_id, "fence": fence, "name": plain_name(name), "sha256": digest}
+    statement = _insert(session, JobArtefactRow, values)
+    session.execute(
+        statement.on_conflict_do_update(index_elements=["job_id", "fence", "name"], set_={"sha256": digest})
+    )
 
 
 def _record(row: ArtefactRow) -> ArtefactRecord:

@@ -21,7 +21,7 @@ from assay.plan.lifecycle import Event, State, after
 from assay.plan.plan import Plan
 from assay.run.processes import own_start
 from assay.run.records import RunOutcome, SampleSet, SingleRunResult
-from assay.store.artefacts import ArtefactFiles
+from assay.store.artefacts import ArtefactFiles, forget_left, left_by, note_left
 from assay.store.database import open_database, reading, writing
 from assay.store.fleet.submit import new_id, submit
 from assay.store.listing import Listing, campaign_summary, has_owner
@@ -152,13 +152,15 @@ class Store:
             row.verdict, row.result, row.seconds = verdict, result, seconds
 
     def keep_run(self, job_id: str, outcome: RunOutcome) -> SingleRunResult:
-        """Keep a run the moment it ended: samples first, then the record that points to them."""
-        result = replace(outcome.result, samples=self.samples.write(outcome.samples))
+        """Keep a run the moment it ended: samples and files first, then the record that points to them."""
+        files = {name: self.artefacts.take(path) for name, path in outcome.files.items()}
+        result = replace(outcome.result, samples=self.samples.write(outcome.samples), files=files)
         with self._writing() as session:
             session.merge(
                 RunRow(job_id=job_id, run_id=result.run_id, started_at=result.started_at,
                        failed=result.error is not None, samples=result.samples, document=to_json(result))
             )  # fmt: skip
+            note_left(session, self.artefacts, job_id, 0, left_by([result]))
         return result
 
     def runs(self, job_id: str) -> tuple[SingleRunResult, ...]:
@@ -173,6 +175,13 @@ class Store:
             row = session.get(RunRow, (job_id, run_id))
             digest = row.samples if row else None
         return self.samples.read(digest) if digest else ()
+
+    def file_of(self, job_id: str, run_id: int, name: str) -> Path | None:
+        """A file that a run left, by its name; None when there is none."""
+        run = next((one for one in self.runs(job_id) if one.run_id == run_id), None)
+        digest = run.files.get(name) if run else None
+        path = self.artefacts.path(digest) if digest else None
+        return path if path is not None and path.is_file() else None
 
     def outcomes(self, job_id: str) -> tuple[RunOutcome, ...]:
         """The runs of a job with their samples."""
@@ -230,7 +239,7 @@ class Store:
         return reference if reference in found else found[0]
 
     def remove(self, campaign: str) -> None:
-        """Forget a campaign, its runs, and the samples that no other run has."""
+        """Forget a campaign, its runs, and the samples and files that no other run has."""
         with self._writing() as session:
             row = session.get(CampaignRow, campaign)
             if row is None:
@@ -246,10 +255,14 @@ class Store:
             )
             mine = select(RunRow.samples).join(JobRow).where(JobRow.campaign_id == campaign)
             digests = {digest for digest in session.scalars(mine) if digest}
+            forget = forget_left(session, campaign)
             session.execute(delete(CampaignRow).where(CampaignRow.id == campaign))
+            files = forget()
             shared = set(session.scalars(select(RunRow.samples).where(RunRow.samples.in_(digests))))
         for digest in digests - shared:
             self.samples.path(digest).unlink(missing_ok=True)
+        for digest in files:
+            self.artefacts.remove(digest)
 
     def _writing(self) -> AbstractContextManager[Session]:
         return writing(self.engine)

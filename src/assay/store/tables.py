@@ -251,3 +251,17 @@ class LogRow(Table):
     fence: Mapped[int]
     at: Mapped[float]
     text: Mapped[str] = mapped_column(Text)
+
+
+class ScoreRow(Table):
+    """What a scorer said about the answers of a job, some time after it was measured; it never changes."""
+
+    __tablename__ = "scores"
+    __table_args__ = (Index("ix_scores_job_id_id", "job_id", "id"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    scorer: Mapped[str] = mapped_column(String(100))
+    version: Mapped[str] = mapped_column(String(200))  # of the scorer, in words
+    computed_at: Mapped[float]
+    document: Mapped[str] = mapped_column(Text)  # statistics, and which answers they are of

@@ -1,6 +1,8 @@
 """Model sources: a path, a URL or a built-in name becomes a verified local file.
 
 sources.py   `resolve`, which decides what kind of source it is; local files
+folder.py    language models, which are folders
+hub.py       models of the Hugging Face hub
 fetch.py     URLs: try, verify, keep
 transfer.py  one HTTP transfer: redirects, ranges, limits
 policy.py    which addresses may be connected to

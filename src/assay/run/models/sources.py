@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from assay.spec.target import ModelTarget
 Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where known
 
 _SCHEMES = ("http", "https")
+# Their models are files; any other runtime may be given a folder, or the name of one on the Hugging Face hub.
+_FILE_RUNTIMES = ("onnxruntime", "torch")
+_HUB_NAME = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,10 @@ def resolve(target: ModelTarget, base: Path, *, cache: Path, on_progress: Progre
         UsageError: when the source makes no sense.
     """
     name = target.model
+    if is_folder(target, base):
+        from assay.run.models.folder import resolve_folder
+
+        return resolve_folder(target, base, on_progress)
     if "://" in name:
         _check_url(name)
         return _from_url(target, cache, on_progress)
@@ -54,6 +62,21 @@ def resolve(target: ModelTarget, base: Path, *, cache: Path, on_progress: Progre
         return _described(path, f"builtin:{name}", target.sha256)
     path = existing(name, base)
     return _described(path, str(path), target.sha256)
+
+
+def is_folder(target: ModelTarget, base: Path) -> bool:
+    """Whether a target names a folder with a language model, here or on the hub."""
+    name = target.model
+    if target.runtime in _FILE_RUNTIMES or "://" in name or name in BUILTIN_NAMES:
+        return False
+    try:
+        path = base / Path(name).expanduser()
+    except RuntimeError:  # the home folder of nobody
+        return False
+    if path.exists():
+        return path.is_dir() or path.name == "config.json"
+    # A slip in a path must not become a question to the network.
+    return bool(_HUB_NAME.match(name)) and not (base / name.partition("/")[0]).is_dir()
 
 
 def _check_url(url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from pydantic import ValidationError
@@ -13,8 +14,10 @@ from assay.plan.job import Job
 from assay.report.wording import failure_of, failure_sentence
 from assay.serve.intake.files import missing, take_as_samples
 from assay.serve.logs import tell
-from assay.serve.state import ServerState
+from assay.serve.state import Kept, ServerState
 from assay.serve.web.problems import RequestProblem
+from assay.store.artefacts import left_by, note_left
+from assay.store.database import writing
 
 _LONGEST_REASON = 1000
 
@@ -23,17 +26,20 @@ def deliver(state: ServerState, job_id: str, fence: int, agent: str, body: bytes
     """Take a result, once.
 
     Raises:
-        RequestProblem: 422 if it is no result document, 409 if samples that it names are not here; the lease stays.
+        RequestProblem: 422 if it is no result document, 409 if samples or files that it names are not here; the
+            lease stays.
         UsageError: `unknown-job` if there is no such job.
     """
     kept = state.kept
     job = kept.listing.job(job_id).job
     result = restored(parsed(body), job)
     samples = [run.samples for run in result.runs if run.samples]
-    lacking = missing(kept.store, samples)
-    if lacking:
-        raise missing_artefacts(dict.fromkeys(lacking, f"samples of {job_id}"))
+    _refuse_missing(kept, samples, f"samples of {job_id}")
+    left = left_by(result.runs)
+    _refuse_missing(kept, left.values(), f"a file that {job_id} left")
     take_as_samples(kept.store, samples)
+    for digest in kept.store.artefacts.missing(left.values()):
+        kept.store.artefacts.take(kept.store.samples.path(digest))  # the same content is a sample file too
     failure = failure_of(result) if result.state == "failed" else None
     word = kept.control.deliver(
         job_id,
@@ -45,10 +51,18 @@ def deliver(state: ServerState, job_id: str, fence: int, agent: str, body: bytes
         runs=result.runs,
         reason=failure_sentence(failure)[:_LONGEST_REASON] if failure else "",
     )
+    if word != "unknown" and left:
+        with writing(kept.store.engine) as session:
+            note_left(session, kept.store.artefacts, job_id, fence, left)
     state.metrics.deliveries.labels(word).inc()
     tell("result delivered", job=job_id, fence=fence, agent=agent, word=word, state=result.state)
     state.changed(jobs=False)
     return Delivered(word)
+
+
+def _refuse_missing(kept: Kept, digests: Iterable[str], what: str) -> None:
+    if lacking := missing(kept.store, digests):
+        raise missing_artefacts(dict.fromkeys(lacking, what))
 
 
 def parsed(body: bytes) -> MultiRunJobResult:

@@ -24,6 +24,7 @@ from assay.serve.intake.files import missing
 from assay.serve.state import Kept, ServerState
 from assay.spec.benchmark import Definition
 from assay.spec.load import Loaded, load
+from assay.spec.paths import Program, service_programs
 from assay.spec.target import CommandTarget, ModelTarget
 from assay.store.records import FleetSettings
 
@@ -146,7 +147,8 @@ def _check_paths(plan: Plan, files: Files) -> None:
 def _used(definition: Definition, files: Files) -> list[str]:
     """Texts of a definition that name uploaded files."""
     target = definition.target
-    words = _words(target) if isinstance(target, CommandTarget) else []
+    words = [*_words(target)] if isinstance(target, CommandTarget) else []
+    words += [word for program in _services(definition) for word in program.words]
     return [text for text in dict.fromkeys([*local_paths(definition), *words]) if text in files]
 
 
@@ -155,6 +157,13 @@ def _words(target: CommandTarget) -> list[str]:
         return words_of(target)
     except ValueError as problem:  # a quote that is never closed
         raise SpecError(f"target.command cannot be split into words: {problem}", code="value", at="benchmark") from None
+
+
+def _services(definition: Definition) -> tuple[Program, ...]:
+    try:
+        return service_programs(definition)
+    except ValueError as problem:  # a quote that is never closed
+        raise SpecError(f"a service's command cannot be split: {problem}", code="value", at="services") from None
 
 
 def _fingerprints(definition: Definition, files: Files) -> dict[str, str]:

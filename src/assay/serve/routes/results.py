@@ -12,14 +12,17 @@ from fastapi.responses import StreamingResponse
 
 from assay.documents import to_json
 from assay.report.reading import read_campaign
+from assay.run.records import SingleRunResult
 from assay.serve.state import Kept
 from assay.serve.web.access import readers
 from assay.serve.web.parameters import Answers, Cursor, Limit, State, Text, WantedJobs
 from assay.serve.web.reading import ComparisonMatrix, ResultView, comparison, result_view
 from assay.serve.web.records import Listed
+from assay.store.artefacts import plain_name
 
 router = APIRouter(prefix="/api/v1/results", tags=["results"])
 
+_PART = 1 << 20
 Campaigns = Annotated[list[str], Query(min_length=1, max_length=20, description="May be given several times.")]
 _FILES: Answers = {
     200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}},
@@ -51,7 +54,7 @@ def get_matrix(
 def export_results(
     campaign: Campaigns, state: State, form: Annotated[Literal["zip", "ndjson"], Query(alias="format")] = "zip"
 ) -> StreamingResponse:
-    """Export raw records: one result a line, or a ZIP of result documents with all samples as Parquet."""
+    """Export raw records: one result a line, or a ZIP of result documents with all samples and files of their runs."""
     kept = state.kept
     for one in campaign:
         kept.listing.campaign(one)
@@ -87,7 +90,20 @@ def _zipped(kept: Kept, campaigns: list[str]) -> Iterator[bytes]:
                         name = f"{record.campaign}/samples/job-{job.index}-run-{run.run_id}.parquet"
                         archive.writestr(zipfile.ZipInfo(name), path.read_bytes())  # packed already
                         yield sink.taken()
+                    yield from _files(kept, archive, sink, f"{record.campaign}/files/job-{job.index}-run-", run)
     yield sink.taken()
+
+
+def _files(kept: Kept, archive: zipfile.ZipFile, sink: _Sink, place: str, run: SingleRunResult) -> Iterator[bytes]:
+    """The files that a run left, each in parts: they may be large."""
+    for name, digest in run.files.items():
+        path = kept.store.artefacts.path(digest)
+        if path.is_file():
+            entry = zipfile.ZipInfo(f"{place}{run.run_id}-{plain_name(name)}")
+            with path.open("rb") as source, archive.open(entry, "w") as target:
+                while block := source.read(_PART):
+                    target.write(block)
+                    yield sink.taken()
 
 
 class _Sink(io.RawIOBase):

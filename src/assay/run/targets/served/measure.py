@@ -277,6 +277,7 @@ def _outputs(recording: Recording, rows: Rows, api: Api, work: Workset) -> Seque
                 text=str(own["text"]),
                 reference=item.reference if last else None,
                 data=dict(item.data),
+                outcome=str(row.pop("outcome")),
                 more=row,
             )
         )

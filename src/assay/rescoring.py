@@ -1,0 +1,126 @@
+"""Kept answers, judged again without measuring again; the result stays as it is, and scores are added to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from assay.analyse.records import MultiRunJobResult
+from assay.analyse.scores import ScoreRecord, qualities
+from assay.clock import Clock, iso
+from assay.documents import from_json, to_json
+from assay.errors import MeasureError, UsageError
+from assay.run.scoring import OUTPUTS, Scored, read_outputs, scored, scorer_version
+from assay.store.scores import keep_score, scores_of
+from assay.store.store import Store
+
+Find = Callable[[str], Path]
+
+
+def scorers_of(result: MultiRunJobResult, asked: Sequence[str] = ()) -> tuple[str, ...]:
+    """Who judges: those asked for, else those of the benchmark, else those that judged after the run.
+
+    Raises:
+        UsageError: if nobody ever did and nobody is asked for.
+    """
+    workload = result.definition.get("workload")
+    named = workload.get("scorers") if isinstance(workload, dict) else None
+    listed = [str(one) for one in named] if isinstance(named, list) else []
+    facts = [run.facts.get("scores") for run in result.runs]
+    before = [name for one in facts if isinstance(one, dict) for name in one]
+    chosen = tuple(dict.fromkeys(list(asked) or listed or before))
+    if not chosen:
+        raise UsageError(f"{result.job} names no scorer", code="no-scorer", try_="give one: --scorer rouge")
+    return chosen
+
+
+def has_outputs(result: MultiRunJobResult) -> bool:
+    """Whether answers were kept that can be judged."""
+    return any(OUTPUTS in run.files for run in result.runs if run.error is None)
+
+
+def rescore(result: MultiRunJobResult, find: Find, scorers: Sequence[str], clock: Clock) -> tuple[ScoreRecord, ...]:
+    """Judge the kept answers of a job, one record per scorer.
+
+    Args:
+        result: the job.
+        find: content hash → the file that has it.
+        scorers: names of scorers.
+        clock: tells the time.
+
+    Raises:
+        UsageError: `no-outputs` if no answers were kept.
+        MeasureError: if a scorer cannot judge, or the answers cannot be read.
+    """
+    if not has_outputs(result):
+        raise UsageError(f"{result.job} kept no answers", code="no-outputs",
+                         try_="set workload.keep_outputs: true and measure again")  # fmt: skip
+    runs = {run.run_id: run.files[OUTPUTS] for run in result.runs if run.error is None and OUTPUTS in run.files}
+    judged: dict[int, dict[str, Scored]] = {}
+    for run, digest in runs.items():
+        outputs = tuple(read_outputs(find(digest)))
+        judged[run] = {name: scored(outputs, [name]) for name in scorers}
+    now = iso(clock.utc())
+    return tuple(
+        _record(result.job, name, now, {run: found[name] for run, found in judged.items()}, runs) for name in scorers
+    )
+
+
+def keep_scores(store: Store, records: Iterable[ScoreRecord]) -> None:
+    """Add scores to the results that they are of."""
+    for one in records:
+        at = datetime.fromisoformat(one.computed_at).timestamp()
+        keep_score(store.engine, one.job, scorer=one.scorer, version=one.version, computed_at=at, document=to_json(one))
+
+
+def kept_scores(store: Store, results: Iterable[MultiRunJobResult]) -> dict[str, tuple[ScoreRecord, ...]]:
+    """Job → its scores, oldest first; those of answers that were replaced since are left out."""
+    known = {result.job: {run.run_id: run.files.get(OUTPUTS) for run in result.runs} for result in results}
+    found: dict[str, tuple[ScoreRecord, ...]] = {}
+    for job, documents in scores_of(store.engine, tuple(known)).items():
+        records = (from_json(ScoreRecord, one, source=job) for one in documents)
+        current = tuple(one for one in records if all(known[job].get(run) == sha for run, sha in one.outputs.items()))
+        found |= {job: current} if current else {}
+    return found
+
+
+def in_store(store: Store) -> Find:
+    """Finds the files of runs in a store; a damaged one is refused."""
+
+    def find(digest: str) -> Path:
+        if not store.artefacts.is_whole(digest):
+            raise MeasureError("the kept answers are missing or damaged", code="outputs",
+                               at=str(store.artefacts.path(digest)), try_="restore the file from a copy")  # fmt: skip
+        return store.artefacts.path(digest)
+
+    return find
+
+
+def newest(records: Iterable[ScoreRecord]) -> tuple[ScoreRecord, ...]:
+    """The last word of each scorer."""
+    return tuple({one.scorer: one for one in records}.values())
+
+
+def scores_json(results: Sequence[MultiRunJobResult], scores: dict[str, tuple[ScoreRecord, ...]]) -> str:
+    """Scores beside the metrics of the results, as one JSON document."""
+    from assay.documents import to_plain
+
+    jobs = [
+        {
+            "job": result.job,
+            "scores": [to_plain(one) for one in scores.get(result.job, ())],
+            "metrics": {name: to_plain(stats) for name, stats in result.metrics.items()},
+        }
+        for result in results
+    ]
+    return json.dumps({"schema": "assay.scores/1", "jobs": jobs}, indent=2)
+
+
+def _record(job: str, scorer: str, now: str, judged: dict[int, Scored], runs: dict[int, str]) -> ScoreRecord:
+    values = {run: one.values for run, one in judged.items() if one.values}
+    absent = {run: one.absent[scorer] for run, one in judged.items() if scorer in one.absent}
+    if not values:
+        raise MeasureError(next(iter(absent.values()), f"the scorer {scorer!r} gave no score"), code="scorer", at=job)
+    return ScoreRecord(job, scorer, scorer_version(scorer), now, qualities(values), absent, runs)

@@ -1,0 +1,47 @@
+"""The PyTorch target: exported programs and TorchScript, on the device that was asked for, with proof.
+
+available.py   whether PyTorch is here, without importing it
+devices.py     devices, threads, memory and the proof of device; also for the transformers target
+keys.py        keys of the file that a runtime would ignore
+archive.py     what a file holds, told before it is loaded
+inputs.py      values of all inputs
+programs.py    exported programs and TorchScript, loaded
+model.py       TorchProgram, which puts them together
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from assay.errors import UsageError
+from assay.run.contract import Measured, Order, Rules, Stage
+from assay.run.targets.torch.keys import refuse_idle
+from assay.spec.target import ModelTarget
+
+__all__ = ["measure"]
+
+_IDLE = ("execution", "optimization", "provider_options", "session_options", "use", "dtype", "remote_code")
+
+
+def measure(order: Order, stage: Stage, rules: Rules) -> Measured:
+    """Measure one run of a program of PyTorch.
+
+    Raises:
+        MeasureError: when the device, the program or its inputs do not allow it.
+    """
+    from assay.run.load.in_process import drive
+    from assay.run.targets.torch.model import TorchProgram
+    from assay.run.targets.torch.programs import explained
+
+    target = order.job.definition.target
+    if not isinstance(target, ModelTarget) or order.model is None:
+        raise UsageError("the torch target needs a model file", code="target", at="target.model")
+    refuse_idle(target, _IDLE)
+    model = TorchProgram(order, target, Path(order.model))
+    try:
+        measured = drive(model, order, stage, rules)
+    except (RuntimeError, AssertionError, ValueError) as problem:  # what a program raises on inputs that do not fit
+        raise explained(problem, "the program cannot be run") from problem
+    on_device, not_on_device = model.device_memory
+    return replace(measured, metrics={**measured.metrics, **on_device}, absent={**measured.absent, **not_on_device})

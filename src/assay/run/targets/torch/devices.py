@@ -1,0 +1,177 @@
+"""Devices of PyTorch: where a job must run, what waits for the work there, and the proof that it ran there."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import JsonValue
+
+from assay.errors import MeasureError
+from assay.run.records import DeviceProof
+from assay.spec.devices import split_index
+from assay.spec.target import ModelTarget
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+DEVICES = ("cpu", "cuda", "mps")
+_DRIVER = Path("/proc/driver/nvidia/version")
+_HOW_TO_GET = {
+    "cuda": "install a build of PyTorch for CUDA, and an NVIDIA driver",
+    "mps": "run it on a Mac with Apple silicon",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A device as the file names it, and as PyTorch does."""
+
+    asked: str  # `cuda`
+    name: str  # `cuda:0`
+
+    @property
+    def kind(self) -> str:
+        """The kind of device, without its number."""
+        return self.name.partition(":")[0]
+
+
+def library() -> Any:  # noqa: ANN401  (a module)
+    """PyTorch, or an error that says how to install it."""
+    try:
+        import torch
+    except ImportError as problem:
+        raise MeasureError(
+            f"PyTorch cannot be imported: {problem}", code="runtime", try_="pip install 'assay[torch]'"
+        ) from None
+    return torch
+
+
+def place(device: str) -> Placement:
+    """Decide where PyTorch must run.
+
+    Raises:
+        MeasureError: when this machine's PyTorch cannot run there.
+    """
+    torch = library()
+    kind, index = split_index(device)
+    if kind not in DEVICES:
+        raise MeasureError(
+            f"PyTorch does not run on {device}", code="device", at="target.device", try_=f"use {', '.join(DEVICES)}"
+        )
+    count = {"cuda": torch.cuda.device_count, "mps": lambda: int(torch.backends.mps.is_available())}
+    there = count[kind]() if kind in count else 1
+    if there == 0:
+        raise MeasureError(
+            f"device {device} is asked for, but PyTorch {torch.__version__} finds no such device here",
+            code="device",
+            at="target.device",
+            try_=_HOW_TO_GET[kind],
+        )
+    if index >= there:
+        raise MeasureError(
+            f"device {device} asks for number {index}, but there {'is' if there == 1 else 'are'} {there} {kind} here",
+            code="device",
+            at="target.device",
+            try_=f"write target.device: {kind}, or a number below {there}",
+        )
+    return Placement(device, f"cuda:{index}" if kind == "cuda" else kind)
+
+
+def wait_for(placement: Placement) -> Callable[[], object] | None:
+    """What blocks until the device has done all its work; None where calls return when they are done."""
+    torch = library()
+    if placement.kind == "cuda":
+        device = torch.device(placement.name)
+        return lambda: torch.cuda.synchronize(device)
+    if placement.kind == "mps":
+        synchronize: Callable[[], object] = torch.mps.synchronize
+        return synchronize
+    return None
+
+
+def set_threads(target: ModelTarget) -> None:
+    """Set the threads that the file asks for; PyTorch decides where it does not."""
+    torch = library()
+    if target.threads is not None:
+        torch.set_num_threads(target.threads)
+    if target.inter_threads is not None:
+        torch.set_num_interop_threads(target.inter_threads)
+
+
+def prove(placement: Placement, weights: Iterable[Tensor], outputs: Iterable[Tensor], when: str) -> DeviceProof:
+    """Read back where the weights lie and where the outputs came out; one tensor elsewhere is enough to fail.
+
+    Args:
+        placement: what was asked for.
+        weights: every parameter and buffer.
+        outputs: what the last call gave.
+        when: at what moment the tensors were looked at.
+    """
+    lie, came = _counted(weights), _counted(outputs)
+    # Weights that were never moved decide more than the answer, so they are named first.
+    elsewhere = next((name for name in (*lie, *came) if name != placement.name), None)
+    used = placement.asked if elsewhere is None and (lie or came) else elsewhere or "nothing"
+    evidence = f"devices of {sum(lie.values())} weight and {sum(came.values())} output tensors, read {when}"
+    return DeviceProof(placement.asked, used, dict(lie + came), evidence)
+
+
+def facts(placement: Placement) -> dict[str, JsonValue]:
+    """The device as PyTorch and the system describe it, and how PyTorch was set."""
+    torch = library()
+    found: dict[str, JsonValue] = {
+        "torch_version": str(torch.__version__),
+        "threads": torch.get_num_threads(),
+        "inter_threads": torch.get_num_interop_threads(),
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+    }
+    if placement.kind == "cuda":
+        properties = torch.cuda.get_device_properties(placement.name)
+        found["gpu"] = {
+            "name": properties.name,
+            "memory_bytes": properties.total_memory,
+            "capability": f"{properties.major}.{properties.minor}",
+            "cuda": torch.version.cuda or "",
+            "driver": driver_version(),
+        }
+    return found
+
+
+def start_memory(placement: Placement) -> None:
+    """Begin the high-water mark of the device's memory anew."""
+    if placement.kind == "cuda":
+        library().cuda.reset_peak_memory_stats(placement.name)
+
+
+def peak_memory(placement: Placement) -> tuple[dict[str, float], dict[str, str]]:
+    """The most memory that PyTorch held on the device since `start_memory`: as a metric, or why there is none."""
+    if placement.kind == "cuda":
+        return {"gpu_mem_mb": library().cuda.max_memory_allocated(placement.name) / 1e6}, {}
+    if placement.kind == "mps":
+        return {}, {"gpu_mem_mb": "PyTorch keeps no high-water mark of the memory of this device"}
+    return {}, {}
+
+
+def driver_version() -> str | None:
+    """Version of NVIDIA's driver; None where nobody tells."""
+    with suppress(OSError, IndexError):
+        return _DRIVER.read_text().split("Kernel Module")[1].split()[0]
+    with suppress(OSError, subprocess.SubprocessError, IndexError):
+        command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        told = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        return told.stdout.split()[0]
+    return None
+
+
+def _counted(tensors: Iterable[Tensor]) -> Counter[str]:
+    return Counter(_named(tensor.device) for tensor in tensors)
+
+
+def _named(device: Any) -> str:  # noqa: ANN401  (a torch.device)
+    # PyTorch numbers a lone Apple GPU and leaves out the number of others.
+    return f"cuda:{device.index or 0}" if device.type == "cuda" else str(device.type)

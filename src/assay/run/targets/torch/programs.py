@@ -1,0 +1,196 @@
+"""The two kinds of program, loaded onto a device: exported ones, which know their inputs, and TorchScript."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from assay.errors import MeasureError, UsageError
+from assay.run.targets.torch.archive import Kind, kind_of
+from assay.run.targets.torch.devices import Placement, library
+from assay.run.targets.torch.inputs import Bounds, Declared, Fed, by_file, by_signature, element_of
+from assay.spec.benchmark import Workload
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_MEMORY = re.compile(r"out of memory|not enough memory|can't allocate", re.IGNORECASE)
+_SCALARS = {"int": int, "float": float, "bool": bool, "str": str}
+
+
+class Program(Protocol):
+    """A loaded program."""
+
+    kind: Kind
+
+    def fed(self, workload: Workload, base: Path) -> Fed:
+        """Values for its inputs."""
+        ...
+
+    def bound(self, fed: Fed, device: str) -> Callable[[], object]:
+        """One call with these values, ready to be made."""
+        ...
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Every parameter, buffer and constant."""
+        ...
+
+
+def open_program(path: Path, kind: Kind, placement: Placement) -> Program:
+    """Load a program onto its device.
+
+    Raises:
+        MeasureError: when PyTorch cannot load it, or not there.
+    """
+    try:
+        return (_Exported if kind == "exported program" else _Script)(path, placement)
+    except (UsageError, MeasureError):
+        raise
+    except Exception as problem:  # PyTorch raises many kinds
+        raise explained(problem, f"PyTorch cannot load {path.name}") from problem
+
+
+class _Exported:
+    kind: Kind = "exported program"
+
+    def __init__(self, path: Path, placement: Placement) -> None:
+        torch = library()
+        program = torch.export.load(path)
+        if any(tensor.device != torch.device(placement.name) for tensor in _of(program)) or placement.kind != "cpu":
+            from torch.export.passes import move_to_device_pass
+
+            program = move_to_device_pass(program, placement.name)
+        self._program, self._module = program, program.module()
+
+    def fed(self, workload: Workload, base: Path) -> Fed:
+        return by_signature(self._declared(), self._bounds(), workload, base)
+
+    def bound(self, fed: Fed, device: str) -> Callable[[], object]:
+        from torch.utils import _pytree as pytree
+
+        leaves = [
+            fed.tensor(spec.arg.name, device) if _is_tensor(spec.arg) else _value(spec.arg, example)
+            for spec, example in self._inputs()
+        ]
+        arguments, named = pytree.tree_unflatten(leaves, self._program.call_spec.in_spec)
+        return _inferring(self._module, arguments, named)
+
+    def tensors(self) -> Iterator[Tensor]:
+        return _of(self._program)
+
+    def _inputs(self) -> list[tuple[Any, Any]]:
+        """The user's inputs in order, each with the value that the program was exported with."""
+        from torch.utils import _pytree as pytree
+
+        specs = [one for one in self._program.graph_signature.input_specs if one.kind.name == "USER_INPUT"]
+        examples = pytree.tree_leaves(self._program.example_inputs)
+        return list(zip(specs, examples if len(examples) == len(specs) else [None] * len(specs), strict=True))
+
+    def _declared(self) -> dict[str, Declared]:
+        nodes = {node.name: node for node in self._program.graph.nodes if node.op == "placeholder"}
+        rows = self._tables()
+        found = {}
+        for spec, example in self._inputs():
+            name = spec.arg.name
+            if not _is_tensor(spec.arg):
+                continue
+            fake = nodes[name].meta["val"]
+            shape = tuple(size if isinstance(size, int) else str(size) for size in fake.shape)
+            was = tuple(example.shape) if example is not None else None
+            found[name] = Declared(element_of(fake.dtype, name), shape, was, rows.get(name))
+        return found
+
+    def _bounds(self) -> dict[str, Bounds]:
+        return {
+            str(symbol): Bounds(int(allowed.lower), int(allowed.upper) if bool(allowed.upper < 2**31) else None)
+            for symbol, allowed in self._program.range_constraints.items()
+        }
+
+    def _tables(self) -> dict[str, int]:
+        """Input → rows of the table that it looks up directly."""
+        found: dict[str, int] = {}
+        for node in self._program.graph.nodes:
+            if node.op == "call_function" and str(node.target).startswith("aten.embedding.") and len(node.args) > 1:
+                table, index = node.args[:2]
+                size = int(table.meta["val"].shape[0])
+                found[index.name] = min(size, found.get(index.name, size))
+        return found
+
+
+class _Script:
+    kind: Kind = "TorchScript"
+
+    def __init__(self, path: Path, placement: Placement) -> None:
+        torch = library()
+        self._module = torch.jit.load(str(path), map_location=torch.device(placement.name)).eval()
+        arguments = self._module.forward.schema.arguments[1:]
+        self._types = {one.name: str(one.type) for one in arguments}
+        self._optional = {one.name for one in arguments if one.has_default_value()}
+
+    def fed(self, workload: Workload, base: Path) -> Fed:
+        specs = workload.inputs
+        wanted = [name for name in self._types if name not in self._optional or name in specs]
+        for name in wanted:
+            kind = self._types[name].removeprefix("Optional[").removesuffix("]")
+            if kind != "Tensor" and (kind not in _SCALARS or name not in specs or specs[name].value is None):
+                raise UsageError(
+                    f"input {name!r} of the program is {self._types[name]}, which nobody gave a value",
+                    code="input-type",
+                    at=f"workload.inputs.{name}",
+                    try_="give its value" if kind in _SCALARS else "script the program with tensors as inputs",
+                )
+        values = {name: spec.value for name, spec in specs.items() if self._types.get(name) in _SCALARS}
+        self._scalars = {name: _SCALARS[self._types[name]](value) for name, value in values.items()}
+        tensors = [name for name in wanted if name not in self._scalars]
+        others = {name: spec for name, spec in specs.items() if name not in self._scalars}
+        return by_file(tensors, workload.model_copy(update={"inputs": others}), base)
+
+    def bound(self, fed: Fed, device: str) -> Callable[[], object]:
+        tensors = {name: fed.tensor(name, device) for name in fed.values}
+        return _inferring(self._module, (), {**tensors, **self._scalars})
+
+    def tensors(self) -> Iterator[Tensor]:
+        yield from self._module.parameters()
+        yield from self._module.buffers()
+
+
+def explained(problem: BaseException, what: str) -> MeasureError:
+    """Say why a program could not be loaded or run."""
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    reason = f"{type(problem).__name__}: {lines[-1] if lines else 'no message'}"
+    if _MEMORY.search(str(problem)):
+        return MeasureError(f"memory ran out: {reason}", code="out-of-memory", at="target.model",
+                            try_="lower workload.batch")  # fmt: skip
+    return MeasureError(f"{what}: {reason}", code="model", at="target.model",
+                        try_="check the file with this version of PyTorch, and the shapes of its inputs")  # fmt: skip
+
+
+def _inferring(module: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Callable[[], object]:  # noqa: ANN401
+    torch = library()
+
+    def call() -> object:
+        with torch.inference_mode():  # counts for one thread only, so each call enters it
+            return module(*arguments, **named)
+
+    return call
+
+
+def _of(program: Any) -> Iterator[Tensor]:  # noqa: ANN401  (an ExportedProgram)
+    torch = library()
+    yield from (
+        one for one in (*program.state_dict.values(), *program.constants.values()) if isinstance(one, torch.Tensor)
+    )
+
+
+def _is_tensor(argument: Any) -> bool:  # noqa: ANN401  (one of several records of torch.export)
+    return type(argument).__name__ == "TensorArgument"
+
+
+def _value(argument: Any, example: Any) -> Any:  # noqa: ANN401  (whatever the program was exported with)
+    """A plain value that the program was made for: it takes no other."""
+    return getattr(argument, "value", example)
+
+
+__all__ = ["Program", "explained", "kind_of", "open_program"]

@@ -1,0 +1,155 @@
+"""Text embedding in our process, behind the seam that the load loop drives."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter, perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from pydantic import JsonValue
+
+from assay.errors import UsageError
+from assay.run.contract import Measured, Order, Stage
+from assay.run.records import DeviceProof, Phase
+from assay.run.targets.torch import devices
+from assay.run.targets.transformers.describing import model_facts, tensors_of
+from assay.run.targets.transformers.loading import Source
+from assay.run.targets.transformers.pooling import read_pooling
+from assay.run.targets.transformers.prompts import OwnTokenizer
+from assay.run.workloads import Workset, make_workset
+from assay.spec.benchmark import Definition
+from assay.spec.target import ModelTarget
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Embedded:
+    """One call."""
+
+    phase: Phase
+    taken_ns: int
+    tokens: int
+
+
+class Embedder:
+    """A model that turns texts into vectors, the texts of one item in each call."""
+
+    def __init__(self, order: Order, target: ModelTarget, folder: Path) -> None:
+        self._order, self._target, self._folder = order, target, folder
+        self._placement = devices.place(target.device)
+        devices.set_threads(target)
+        self._source = Source(folder, target, self._placement)
+        begun = perf_counter()
+        self._tokenizer = self._source.tokenizer()
+        self._tokenizer_s = perf_counter() - begun
+        self._pooling = read_pooling(folder)
+        self._workset = self._made(order.job.definition)
+        self.items_per_call = len(self._workset.items[0].turns)
+        self._longest = self._room()
+        self._cut = self._prepare()
+        self._model: Any = None
+        self._last: tuple[Tensor, Tensor] | None = None  # on the device, on the host
+        self._phase: Phase = "load"
+        self._next = 0
+        self._calls: list[_Embedded] = []
+        self._device_memory: tuple[dict[str, float], dict[str, str]] = ({}, {})
+
+    def begin(self, phase: Phase) -> None:
+        """Hear which phase begins; each starts from the first item."""
+        self._phase, self._next = phase, 0
+
+    def load(self) -> None:
+        """Read the weights and put them on the device."""
+        self._model = self._source.load("AutoModel")
+
+    def call(self) -> Callable[[], object]:
+        """Turn the texts of the next item into vectors in host memory."""
+        import torch
+
+        torch.manual_seed(self._order.job.definition.workload.seed)
+        devices.start_memory(self._placement)
+        return self._embed
+
+    def _embed(self) -> None:
+        import torch
+
+        begun = perf_counter_ns()
+        texts = self._workset.items[self._next % len(self._workset.items)].turns
+        read = self._tokenizer(list(texts), padding=True, truncation=self._longest is not None,
+                               max_length=self._longest, return_tensors="pt")  # fmt: skip
+        fed = {name: value.to(self._placement.name) for name, value in read.items()}
+        with torch.inference_mode():
+            vectors = self._pooling(self._model(**fed).last_hidden_state, fed["attention_mask"])
+            host = vectors.cpu()  # waits for the device
+        self._calls.append(_Embedded(self._phase, perf_counter_ns() - begun, int(read["attention_mask"].sum())))
+        self._last, self._next = (vectors, host), self._next + 1
+
+    def proof(self) -> DeviceProof:
+        """Where the weights lie and the last vectors were computed."""
+        self._device_memory = devices.peak_memory(self._placement)
+        outputs = [self._last[0]] if self._last else []
+        return devices.prove(self._placement, tensors_of(self._model), outputs, "after the last call")
+
+    def facts(self) -> Mapping[str, JsonValue]:
+        """What was really used, read back from the model."""
+        self.begin("score")
+        self._embed()  # the first item once more, so that runs can be compared
+        host = self._last[1] if self._last else None
+        workset: dict[str, JsonValue] = {**self._workset.facts}
+        output: JsonValue = None
+        if host is not None:
+            content = host.float().contiguous().numpy().tobytes()
+            output = {"shape": list(host.shape), "dtype": str(host.dtype).removeprefix("torch."),
+                      "sha256": hashlib.sha256(content).hexdigest()}  # fmt: skip
+        return {
+            **model_facts(self._model, self._folder, self._order, self._placement),
+            "use": "embed",
+            "tokenizer": {"class": type(self._tokenizer).__name__, "load_ms": self._tokenizer_s * 1e3},
+            "pooling": self._pooling.facts(),
+            "texts_cut": self._cut,
+            "workset": workset,
+            "output_of_first_item": output,
+        }
+
+    def close(self) -> None:
+        """Free the weights."""
+        self._model = self._last = None
+
+    def complete(self, measured: Measured, stage: Stage) -> Measured:  # noqa: ARG002  (nothing is scored)
+        """Add what only the calls tell: tokens."""
+        own = [call for call in self._calls if call.phase == "measure"]
+        tokens, taken_s = sum(call.tokens for call in own), sum(call.taken_ns for call in own) / 1e9
+        on_device, not_on_device = self._device_memory
+        texts = len(own) * self.items_per_call
+        metrics = {"input_tokens": tokens / texts, "input_tokens_per_s": tokens / taken_s, **on_device}
+        return replace(measured, metrics={**measured.metrics, **metrics}, absent={**measured.absent, **not_on_device})
+
+    def _made(self, definition: Definition) -> Workset:
+        workload = definition.workload
+        if workload.task not in (None, "embedding"):
+            raise UsageError(f"task {workload.task} asks for answers, and use: embed gives vectors", code="usage",
+                             at="workload.task", try_="set workload.task: embedding")  # fmt: skip
+        as_task = workload.model_copy(update={"task": "embedding"})
+        return make_workset(definition.model_copy(update={"workload": as_task}), Path(self._order.job.base),
+                            OwnTokenizer(self._tokenizer, self._folder))  # fmt: skip
+
+    def _room(self) -> int | None:
+        """The longest text that the model takes, with its special tokens."""
+        told = [self._pooling.max_tokens, getattr(self._source.config, "max_position_embeddings", None),
+                self._tokenizer.model_max_length]  # fmt: skip
+        known = [limit for limit in told if isinstance(limit, int) and 0 < limit < 10**9]
+        return min(known, default=None)
+
+    def _prepare(self) -> int:
+        """Let batches be filled, and count the texts that are too long and will be cut."""
+        if self._tokenizer.pad_token_id is None:
+            self._tokenizer.pad_token = self._tokenizer.eos_token or self._tokenizer.convert_ids_to_tokens(0)
+        if self._longest is None:
+            return 0
+        texts = [text for item in self._workset.items for text in item.turns]
+        return sum(len(ids) > self._longest for ids in self._tokenizer(texts)["input_ids"])

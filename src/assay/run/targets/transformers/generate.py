@@ -1,0 +1,220 @@
+"""Text generation in our process, behind the seam that the load loop drives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter, perf_counter_ns
+from typing import Any
+
+from pydantic import JsonValue
+
+from assay.errors import MeasureError, UsageError
+from assay.run.contract import Measured, Order, Stage
+from assay.run.records import DeviceProof, Phase
+from assay.run.targets.torch import devices
+from assay.run.targets.transformers import figures, quality
+from assay.run.targets.transformers.describing import model_facts, stop_tokens, tensors_of
+from assay.run.targets.transformers.figures import Generated
+from assay.run.targets.transformers.loading import Source
+from assay.run.targets.transformers.prompts import Ask, OwnTokenizer, Prompter
+from assay.run.targets.transformers.sessions import Sessions
+from assay.run.targets.transformers.stepping import Stepper
+from assay.run.workloads import make_workset
+from assay.spec.benchmark import Definition
+from assay.spec.target import ModelTarget
+
+# Answers that nobody gave a length end at a stop token, or here.
+MOST_TOKENS = 128
+# Prompts that are tokenised before the load, to find those that do not fit.
+_LOOKED_AT = 10_000
+
+
+class Generator:
+    """A causal language model that answers prompts greedily, a batch at a time.
+
+    Making one reads configuration and tokenizer and makes the prompts; `load` reads the weights; `call` gives the
+    unit of work, which keeps the times of its steps. So each is timed apart.
+    """
+
+    def __init__(self, order: Order, target: ModelTarget, folder: Path) -> None:
+        definition = order.job.definition
+        self.items_per_call = definition.workload.batch or 1
+        self._order, self._target, self._folder = order, target, folder
+        self._placement = devices.place(target.device)
+        devices.set_threads(target)
+        self._source = Source(folder, target, self._placement)
+        _refuse_encoder(self._source.config)
+        begun = perf_counter()
+        self._tokenizer = self._source.tokenizer()
+        self._tokenizer_s = perf_counter() - begun
+        self._workset = make_workset(
+            _unbatched(definition), Path(order.job.base), OwnTokenizer(self._tokenizer, folder)
+        )
+        self._prompter = Prompter(self._tokenizer, self._workset)
+        self._sessions = Sessions(self._workset.items, self.items_per_call)
+        # A length that was asked for is delivered exactly: other machines must do the same work.
+        self._exact = definition.workload.output_tokens is not None
+        self._room = _room(self._source.config)
+        self._check_room()
+        self._model: Any = None
+        self._stepper: Stepper | None = None
+        self._stops: frozenset[int] = frozenset()
+        self._phase: Phase = "load"
+        self._calls: list[Generated] = []
+        self._device_memory: tuple[dict[str, float], dict[str, str]] = ({}, {})
+
+    def begin(self, phase: Phase) -> None:
+        """Hear which phase begins; each starts from the first item."""
+        self._phase = phase
+        self._sessions.begin()
+
+    def load(self) -> None:
+        """Read the weights and put them on the device."""
+        self._model = self._source.load("AutoModelForCausalLM")
+
+    def call(self) -> Callable[[], object]:
+        """Answer the next prompts, from text to the last token."""
+        import torch
+
+        torch.manual_seed(self._order.job.definition.workload.seed)
+        self._stops = stop_tokens(self._model, self._tokenizer)
+        stepper = Stepper(self._model, self._placement.name, frozenset() if self._exact else self._stops)
+        self._stepper = stepper
+        devices.start_memory(self._placement)
+        return lambda: self._generate(stepper)
+
+    def _generate(self, stepper: Stepper) -> None:
+        begun = perf_counter_ns()
+        asks = tuple(self._sessions.asks)
+        batch = self._prompter.batch([self._prompter.text(ask) for ask in asks])
+        limits = [_limit(ask) for ask in asks]
+        self._refuse_overflow(max(batch.lengths), max(limits))
+        steps = stepper.run(batch, max(limits))
+        counted = figures.answer_lengths(steps.tokens, limits, frozenset() if self._exact else self._stops)
+        call = Generated(self._phase, begun, asks, batch.lengths, counted, steps)
+        self._calls.append(call)
+        self._sessions.advance(lambda row: self._text(call, row))
+
+    def proof(self) -> DeviceProof:
+        """Where the weights lie and the last logits were computed."""
+        self._device_memory = devices.peak_memory(self._placement)
+        last = self._stepper.last if self._stepper else None
+        outputs = [last] if last is not None else []
+        return devices.prove(self._placement, tensors_of(self._model), outputs, "after the last call")
+
+    def facts(self) -> Mapping[str, JsonValue]:
+        """What was really used, read back from the model."""
+        first = next(call for call in self._calls if call.phase == "first")
+        workset: dict[str, JsonValue] = {**self._workset.facts}
+        return {
+            **model_facts(self._model, self._folder, self._order, self._placement),
+            "use": "generate",
+            "kv_cache": self._stepper.memory if self._stepper else None,
+            "tokenizer": {"class": type(self._tokenizer).__name__, "load_ms": self._tokenizer_s * 1e3},
+            "prompts": self._prompter.facts(),
+            "workset": workset,
+            "generation": {
+                "how": "greedy: the most likely token of each step; the model's own sampling settings are not used",
+                "stop_tokens": [*sorted(self._stops)],
+                "stops": "no: every answer has the length asked for" if self._exact
+                else f"at a stop token, or after {MOST_TOKENS} tokens where the task gives no length",
+            },
+            "first": {
+                "ttft_ms": (int(first.steps.ends_ns[0]) - first.begun_ns) / 1e6,
+                "e2e_ms": (first.ended_ns - first.begun_ns) / 1e6,
+            },
+        }  # fmt: skip
+
+    def close(self) -> None:
+        """Free the weights and what was remembered."""
+        self._model = self._stepper = None
+
+    def complete(self, measured: Measured, stage: Stage) -> Measured:
+        """Add what only the steps tell: prefill and decode, tokens, answers and their quality."""
+        metrics, absent = figures.numbers(self._calls)
+        samples = [*figures.sample_sets(self._calls, "warmup"), *figures.sample_sets(self._calls, "measure")]
+        with stage.phase("score"):
+            answers = quality.first_answers(self._calls, self._text)
+            judged = quality.judge(answers, self._workset.scorers, self._order)
+        on_device, not_on_device = self._device_memory
+        return replace(
+            measured,
+            metrics={**measured.metrics, **metrics, **on_device},
+            absent={**measured.absent, **absent, **not_on_device, **judged.absent},
+            samples=(*measured.samples, *samples, *judged.samples),
+            facts={**measured.facts, "answers": judged.facts},
+            files={**measured.files, **judged.files},
+        )
+
+    def _text(self, call: Generated, row: int) -> str:
+        """The answer of one row as text, up to its first stop token."""
+        ids = [step[row] for step in call.steps.tokens[: call.output_tokens[row]]]
+        stop = next((index for index, token in enumerate(ids) if token in self._stops), len(ids))
+        text: str = self._tokenizer.decode(ids[:stop], skip_special_tokens=True)
+        return text
+
+    def _check_room(self) -> None:
+        """Refuse prompts that cannot fit before gigabytes are loaded for them."""
+        for start in range(0, min(len(self._workset.items), _LOOKED_AT), 256):
+            asks = [Ask(item, 0) for item in self._workset.items[start : start + 256]]
+            rows = self._prompter.tokens([self._prompter.text(ask) for ask in asks])
+            for ask, row in zip(asks, rows, strict=True):
+                if not row:
+                    raise UsageError(f"item {ask.item.id} has no tokens", code="usage", at="workload",
+                                     try_="give a text that is not empty")  # fmt: skip
+                self._refuse_overflow(len(row), _limit(ask), ask.item.id)
+
+    def _refuse_overflow(self, prompt: int, answer: int, item: str = "") -> None:
+        if self._room is not None and prompt + answer > self._room:
+            named = f"item {item}: " if item else ""
+            raise UsageError(
+                f"{named}{prompt} tokens of prompt and {answer} of answer are more than the {self._room} that the "
+                "model can hold",
+                code="usage",
+                at="workload",
+                try_="lower workload.input_tokens or workload.output_tokens",
+            )
+
+
+class PhaseStage:
+    """A stage that also tells the model which phase begins."""
+
+    def __init__(self, stage: Stage, begin: Callable[[Phase], None]) -> None:
+        self._stage, self._begin = stage, begin
+
+    def phase(self, name: Phase) -> AbstractContextManager[None]:
+        """Time a phase."""
+        self._begin(name)
+        return self._stage.phase(name)
+
+    def progress(self, share: float, note: str = "") -> None:
+        """Tell how much of the current phase is done."""
+        self._stage.progress(share, note)
+
+
+def _limit(ask: Ask) -> int:
+    return ask.item.output_tokens or MOST_TOKENS
+
+
+def _unbatched(definition: Definition) -> Definition:
+    """The definition without its batch, which is ours to make: tasks give one prompt per item."""
+    return definition.model_copy(update={"workload": definition.workload.model_copy(update={"batch": None})})
+
+
+def _room(config: Any) -> int | None:  # noqa: ANN401  (a configuration of Transformers)
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    room = getattr(text, "max_position_embeddings", None)
+    return room if isinstance(room, int) and room > 0 else None
+
+
+def _refuse_encoder(config: Any) -> None:  # noqa: ANN401  (a configuration of Transformers)
+    if getattr(config, "is_encoder_decoder", False):
+        raise MeasureError(
+            f"{config.model_type} has an encoder and a decoder; prefill and decode mean something else there",
+            code="model",
+            at="target.model",
+            try_="measure a decoder-only model, or serve this one and measure the service",
+        )

@@ -1,0 +1,137 @@
+"""What every vector database is asked to do here, and how its options are named."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from assay.errors import MeasureError
+from assay.run.workloads.corpus import Block, Floats
+from assay.spec.workload import Corpus
+
+Options = Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What an engine must hold and find."""
+
+    corpus: Corpus
+    k: int
+    filtered: bool
+    """Whether a search may only return vectors whose tag is 1."""
+    index: Options
+    search: Options
+
+
+class Engine(Protocol):
+    """One collection of one vector database, made for one run. It is the run's own: nobody else's is ever touched."""
+
+    name: str
+
+    def create(self) -> None:
+        """Make the collection; an option that the engine does not know is an error in the engine's own words."""
+
+    def insert(self, block: Block) -> float | None:
+        """Load some vectors; return the seconds that the engine took, None where nothing is sent to it."""
+
+    def finish(self) -> float:
+        """Wait until all vectors are indexed; return the seconds from the last insert until then."""
+
+    def index_mb(self) -> float | str:
+        """Memory that the index takes, or why that is not known."""
+
+    def facts(self) -> dict[str, JsonValue]:
+        """Version and settings, read back from the engine."""
+
+    def close(self) -> None:
+        """Remove the collection and let go of the engine, also after a failure."""
+
+
+class HttpEngine(Engine, Protocol):
+    """An engine that is searched over HTTP; the load loop sends its requests."""
+
+    def search_request(self, query: Floats) -> tuple[str, str, bytes]:
+        """Method, path and body of one search."""
+
+    def read_ids(self, body: bytes) -> Sequence[int]:
+        """The vectors that an answer names; ValueError when it is not an answer."""
+
+    def headers(self) -> Mapping[str, str]:
+        """Headers of a search."""
+
+
+Search = Callable[[int], NDArray[np.int64]]
+"""Number of a query → numbers of the vectors found."""
+
+
+class Searcher(Protocol):
+    """One thread's own way to search: its connection, its settings."""
+
+    search: Search
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class ThreadEngine(Engine, Protocol):
+    """An engine that is searched by calls from threads of this process."""
+
+    failures: tuple[type[Exception], ...]
+    """What a failed search raises; the load goes on and counts it."""
+
+    def searcher(self, queries: Floats) -> Searcher:
+        """A way to search for the thread that calls this."""
+
+
+def own_name(separator: str = "_") -> str:
+    """A name that no collection has yet."""
+    return f"assay{separator}{uuid.uuid4().hex[:20]}"
+
+
+def renamed(options: Options, names: Mapping[str, str]) -> dict[str, JsonValue]:
+    """Options with the common short names put into the engine's own; all others stay as they are.
+
+    Raises:
+        MeasureError: if an option is given under both names.
+    """
+    found: dict[str, JsonValue] = {}
+    for key, value in options.items():
+        name = names.get(key, key)
+        if name in found:
+            raise MeasureError(f"{name} is given twice, under two names", code="index-option", try_="keep one of them")
+        found[name] = value
+    return found
+
+
+def refuse_ignored(engine: str, asked: Mapping[str, JsonValue], effective: Mapping[str, JsonValue], at: str) -> None:
+    """Make sure that what was asked for is what the engine has.
+
+    Raises:
+        MeasureError: if an option was dropped or changed; a setting that does nothing makes wrong numbers.
+    """
+    for name, value in asked.items():
+        if value is None:
+            continue
+        if name not in effective:
+            known = ", ".join(sorted(effective)) or "none"
+            raise MeasureError(f"{engine} took no notice of {name!r}; it has {known}", code="index-option", at=at,
+                               try_=f"use the engine's own names under {at}")  # fmt: skip
+        if effective[name] != value and not (
+            isinstance(value, dict) and isinstance(effective[name], dict) and _within(value, effective[name])
+        ):
+            raise MeasureError(f"{engine} made {name} {effective[name]!r} where {value!r} was asked for",
+                               code="index-option", at=at, try_="ask for a value that it accepts")  # fmt: skip
+
+
+def _within(asked: Mapping[str, JsonValue], effective: JsonValue) -> bool:
+    return isinstance(effective, dict) and all(
+        _within(value, effective.get(name)) if isinstance(value, dict) else effective.get(name) == value
+        for name, value in asked.items()
+    )

@@ -1,0 +1,319 @@
+"""PostgreSQL with the pgvector extension."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from assay.errors import MeasureError
+from assay.run.targets.vector.engine import Options, Search, Task, own_name, renamed
+from assay.run.workloads.corpus import Block, Floats
+
+if TYPE_CHECKING:
+    import psycopg
+
+_OPERATOR = {"cosine": "<=>", "euclid": "<->", "dot": "<#>"}
+_CLASS = {"cosine": "vector_cosine_ops", "euclid": "vector_l2_ops", "dot": "vector_ip_ops"}
+KINDS = ("hnsw", "ivfflat", "none")
+_WORD = re.compile(r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?$")
+# Search settings that belong to a kind of index and are written without it.
+_OF_AN_INDEX = {"ef_search": "hnsw", "probes": "ivfflat"}
+_OF_EITHER = frozenset({"iterative_scan", "max_scan_tuples", "max_probes", "scan_mem_multiplier"})
+_COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_COPY_TAIL = b"\xff\xff"
+
+
+class Pgvector:
+    """One table of a PostgreSQL database, with one index on it."""
+
+    name = "pgvector"
+
+    def __init__(self, url: str, task: Task, timeout_s: float) -> None:
+        self._psycopg = _library()
+        self.failures: tuple[type[Exception], ...] = (self._psycopg.Error,)
+        self._url, self._task, self._timeout_s = url, task, timeout_s
+        self._table = own_name()
+        self._created = False
+        self._inserted = 0
+        options = renamed(task.index, {"ef_construct": "ef_construction"})
+        self._kind = str(options.pop("kind", "hnsw"))
+        self._options = options
+        self._settings = settings(task.search, self._kind)
+        self._facts: dict[str, JsonValue] = {}
+        self._asked: list[VectorBytes] | None = None
+        self._connection = self._connect()
+
+    def create(self) -> None:
+        """Make the table."""
+        if self._kind not in KINDS:
+            raise MeasureError(f"index.kind is {self._kind!r}", code="index-option", at="target.index",
+                               try_=f"use one of {', '.join(KINDS)}")  # fmt: skip
+        extension = self._one("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+        if extension is None:
+            raise MeasureError(
+                "the extension pgvector is not in this database",
+                code="extension",
+                at="target.endpoint",
+                try_="run CREATE EXTENSION vector; in it, as a user who may",
+            )
+        version = self._one("SHOW server_version")
+        self._facts = {"version": f"pgvector {extension} in PostgreSQL {version}"}
+        dims = self._task.corpus.dims
+        self._do(f"CREATE TABLE {self._table} (id int4 NOT NULL, tag int4 NOT NULL, embedding vector({dims}))",
+                 code="vector-dims", at="workload.corpus.dims")  # fmt: skip
+        self._created = True
+        # Settings first: one that the server refuses should not cost the time of an index.
+        self._set(self._connection)
+
+    def insert(self, block: Block) -> float:
+        """Load some vectors by a binary COPY."""
+        wire = _COPY_HEAD + copy_rows(block) + _COPY_TAIL
+        start = perf_counter_ns()
+        try:
+            with self._connection.cursor().copy(
+                f"COPY {self._table} (id, tag, embedding) FROM STDIN WITH (FORMAT BINARY)"
+            ) as copy:
+                copy.write(wire)
+        except self._psycopg.Error as problem:
+            raise _refusal(problem, code="insert", at="workload.corpus") from None
+        self._inserted += len(block)
+        return (perf_counter_ns() - start) / 1e9
+
+    def finish(self) -> float:
+        """Build the index, then let the planner know what is in the table."""
+        start = perf_counter_ns()
+        if self._kind != "none":
+            given = ", ".join(f"{_word(name)} = {_value(value)}" for name, value in self._options.items())
+            self._do(
+                f"CREATE INDEX {self._table}_index ON {self._table} USING {self._kind} "
+                f"(embedding {_CLASS[self._task.corpus.metric]})" + (f" WITH ({given})" if given else ""),
+                code="index-option", at="target.index",
+            )  # fmt: skip
+        elif self._options:
+            raise MeasureError(f"an index of kind none has no {next(iter(self._options))}", code="index-option",
+                               at="target.index", try_="remove the option or choose another kind")  # fmt: skip
+        seconds = (perf_counter_ns() - start) / 1e9
+        if self._task.filtered:
+            self._do(f"CREATE INDEX ON {self._table} (tag)")
+        self._do(f"ANALYZE {self._table}")
+        count = self._one(f"SELECT count(*) FROM {self._table}")  # noqa: S608 - our own name
+        if count != self._inserted:
+            raise MeasureError(f"the table holds {count} of the {self._inserted} vectors sent", code="insert")
+        self._describe()
+        return seconds
+
+    def local_pid(self) -> int | None:
+        """The server's first process, where it runs on this machine."""
+        host = self._connection.info.host
+        if not (host.startswith(("/", "127.")) or host in ("localhost", "::1")):
+            return None
+        try:
+            parent = psutil.Process(self._connection.info.backend_pid).parent()
+            return parent.pid if parent is not None and parent.name().startswith("postgres") else None
+        except psutil.Error:  # in a container, say, whose processes have other numbers
+            return None
+
+    def searcher(self, queries: Floats) -> PgSearcher:
+        """A connection of its own for the calling thread."""
+        connection = self._connect()
+        self._set(connection)
+        if self._asked is None:  # made once; the threads share it
+            self._asked = [vector_bytes(one) for one in queries]
+        return PgSearcher(connection, self._statement(), self._asked)
+
+    def index_mb(self) -> float | str:
+        """Pages of the index."""
+        if self._kind == "none":
+            return "there is no index"
+        return float(self._one(f"SELECT pg_relation_size('{self._table}_index')")) / 1e6
+
+    def facts(self) -> dict[str, JsonValue]:
+        """Versions, and settings as the server has them."""
+        return self._facts
+
+    def close(self) -> None:
+        """Remove the table."""
+        if self._created:
+            # A failed statement may have left the connection unusable, so this one is new.
+            with suppress(self._psycopg.Error, MeasureError):
+                self._connection.close()
+                self._connection = self._connect()
+                self._connection.execute(f"DROP TABLE IF EXISTS {self._table}")
+        self._connection.close()
+
+    def _describe(self) -> None:
+        """Read back what is in force, and how a search will really be done."""
+        index = self._one(f"SELECT indexdef FROM pg_indexes WHERE indexname = '{self._table}_index'")  # noqa: S608
+        with self._connection.cursor() as cursor:
+            _register(self._psycopg, self._connection)
+            query = VectorBytes(vector_bytes(np.ones(self._task.corpus.dims, dtype=np.float32)))
+            cursor.execute("EXPLAIN (COSTS OFF) " + self._statement(), (query,))
+            plan = [str(row[0]).strip() for row in cursor.fetchall()]
+        scan = next((line for line in plan if "Scan" in line), plan[0])
+        self._facts |= {
+            "index": str(index).replace(self._table, "vectors") if index else "none",
+            "index_kind": self._kind,
+            "search": {name: self._one(f"SHOW {name}") for name, _ in self._settings},
+            "searched_by": scan.removeprefix("->").strip().replace(self._table, "vectors"),
+            "maintenance_work_mem": self._one("SHOW maintenance_work_mem"),
+            "shared_buffers": self._one("SHOW shared_buffers"),
+            "index_mb_is": "pages of the index, in memory as far as shared_buffers reach",
+        }
+
+    def _statement(self) -> str:
+        where = "WHERE tag = 1 " if self._task.filtered else ""
+        order = _OPERATOR[self._task.corpus.metric]
+        return f"SELECT id FROM {self._table} {where}ORDER BY embedding {order} %s LIMIT {self._task.k}"  # noqa: S608
+
+    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        try:
+            connection: psycopg.Connection[tuple[Any, ...]] = self._psycopg.connect(
+                self._url, autocommit=True, connect_timeout=max(1, int(self._timeout_s))
+            )
+        except (self._psycopg.Error, ValueError) as problem:
+            message = _first_line(problem)
+            raise MeasureError(f"PostgreSQL cannot be reached: {message}", code="unreachable", at="target.endpoint",
+                               try_="check the URL: postgresql://user@host:5432/database") from None  # fmt: skip
+        with suppress(self._psycopg.Error):  # not there yet: `create` says so with what to do
+            _register(self._psycopg, connection)
+        return connection
+
+    def _set(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        for name, value in self._settings:
+            try:
+                # Until a vector was used, the extension is not loaded and any name would pass.
+                connection.execute("SELECT '[1]'::vector")
+                connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+            except self._psycopg.Error as problem:
+                raise _refusal(problem, code="search-option", at="target.search") from None
+        limit_ms = str(int(self._timeout_s * 1000))
+        connection.execute("SELECT set_config('statement_timeout', %s, false)", (limit_ms if self._inserted else "0",))
+
+    def _one(self, statement: str) -> Any:  # noqa: ANN401
+        try:
+            row = self._connection.execute(statement).fetchone()
+        except self._psycopg.Error as problem:
+            raise _refusal(problem, code="vector-engine", at="target.endpoint") from None
+        return None if row is None else row[0]
+
+    def _do(self, statement: str, *, code: str = "vector-engine", at: str = "target.endpoint") -> None:
+        try:
+            self._connection.execute(statement)
+        except self._psycopg.Error as problem:
+            raise _refusal(problem, code=code, at=at) from None
+
+
+class VectorBytes(bytes):
+    """A vector as PostgreSQL sends and takes it in binary."""
+
+
+class PgSearcher:
+    """One connection and its prepared statement."""
+
+    def __init__(
+        self, connection: psycopg.Connection[tuple[Any, ...]], statement: str, queries: list[VectorBytes]
+    ) -> None:
+        self._connection = connection
+        cursor = connection.cursor(binary=True)
+
+        def search(query: int) -> NDArray[np.int64]:
+            cursor.execute(statement, (queries[query],), prepare=True)
+            return np.array([row[0] for row in cursor.fetchall()], dtype=np.int64)
+
+        self.search: Search = search
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def settings(search: Options, kind: str) -> list[tuple[str, str]]:
+    """Server settings for a search: `ef` and `probes` of the index, anything else by its own name."""
+    found = []
+    for name, value in renamed(search, {"ef": "ef_search"}).items():
+        owner = _OF_AN_INDEX.get(name) or (kind if name in _OF_EITHER else None)
+        if owner is not None and owner != kind:
+            raise MeasureError(f"{name} belongs to an index of kind {owner}, not {kind}", code="search-option",
+                               at="target.search", try_="remove it or change index.kind")  # fmt: skip
+        found.append((_word(f"{owner}.{name}" if owner else name), _text(value)))
+    return found
+
+
+def vector_bytes(vector: Floats) -> VectorBytes:
+    """A vector in the extension's binary form: dimensions, a reserved field, big-endian values."""
+    return VectorBytes(np.array([len(vector), 0], dtype=">i2").tobytes() + vector.astype(">f4").tobytes())
+
+
+def copy_rows(block: Block) -> bytes:
+    """Rows of a binary COPY: number of fields, then length and value of each."""
+    count, dims = block.vectors.shape
+    row = np.dtype([
+        ("fields", ">i2"), ("id_length", ">i4"), ("id", ">i4"), ("tag_length", ">i4"), ("tag", ">i4"),
+        ("length", ">i4"), ("dims", ">i2"), ("unused", ">i2"), ("values", ">f4", (dims,)),
+    ])  # fmt: skip
+    rows = np.zeros(count, dtype=row)
+    rows["fields"], rows["id_length"], rows["tag_length"] = 3, 4, 4
+    rows["id"] = np.arange(block.first, block.first + count)
+    rows["tag"], rows["length"], rows["dims"], rows["values"] = block.tags, 4 + 4 * dims, dims, block.vectors
+    return rows.tobytes()
+
+
+def _library() -> Any:  # noqa: ANN401
+    try:
+        import psycopg
+    except ImportError:
+        raise MeasureError("pgvector is reached through psycopg, which is not installed", code="runtime",
+                           try_="pip install 'assay[vector]'") from None  # fmt: skip
+    return psycopg
+
+
+def _register(library: Any, connection: psycopg.Connection[tuple[Any, ...]]) -> None:  # noqa: ANN401
+    """Teach a connection to send vectors as they are."""
+    found = library.types.TypeInfo.fetch(connection, "vector")
+    if found is None:
+        return
+
+    class AsItIs(library.adapt.Dumper):  # type: ignore[misc]
+        format = library.pq.Format.BINARY
+        oid = found.oid
+
+        def dump(self, value: VectorBytes) -> bytes:
+            """The bytes themselves."""
+            return bytes(value)
+
+    connection.adapters.register_dumper(VectorBytes, AsItIs)
+
+
+def _refusal(problem: Exception, *, code: str, at: str) -> MeasureError:
+    """PostgreSQL's own words."""
+    return MeasureError(f"PostgreSQL refuses: {_first_line(problem)}", code=code, at=at)
+
+
+def _first_line(problem: Exception) -> str:
+    return next(iter(str(problem).strip().splitlines()), type(problem).__name__)
+
+
+def _word(name: str) -> str:
+    """A name that is safe inside a statement."""
+    if not _WORD.match(name):
+        raise MeasureError(f"{name!r} is not the name of a PostgreSQL option", code="index-option", at="target")
+    return name
+
+
+def _value(value: JsonValue) -> str:
+    """A number or word that is safe inside a statement."""
+    text = _text(value)
+    if not re.fullmatch(r"-?[A-Za-z0-9_.]+", text):
+        raise MeasureError(f"{value!r} is not a value of an index option", code="index-option", at="target.index")
+    return text
+
+
+def _text(value: JsonValue) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)

@@ -1,0 +1,174 @@
+"""Qdrant, over its REST API."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from time import perf_counter_ns
+from typing import Any
+
+from pydantic import JsonValue
+
+from assay.errors import MeasureError
+from assay.run.targets.vector.engine import Task, own_name, refuse_ignored, renamed
+from assay.run.targets.vector.rest import Rest
+from assay.run.workloads.corpus import Block, Floats
+
+_DISTANCE = {"cosine": "Cosine", "euclid": "Euclid", "dot": "Dot"}
+# What belongs to the collection as a whole; every other option is one of its HNSW index.
+_OF_THE_COLLECTION = frozenset({
+    "shard_number", "sharding_method", "replication_factor", "write_consistency_factor", "on_disk_payload",
+    "hnsw_config", "wal_config", "optimizers_config", "quantization_config", "strict_mode_config",
+})  # fmt: skip
+_OF_THE_VECTORS = frozenset({"on_disk", "datatype"})
+_BATCH = 500
+# The optimizer may start a moment after the last insert, so one green light is not enough.
+_LOOKS, _BETWEEN_S = 4, 0.15
+
+
+class Qdrant:
+    """One collection of a Qdrant server."""
+
+    name = "Qdrant"
+
+    def __init__(self, rest: Rest, task: Task, patience_s: float) -> None:
+        self._rest, self._task, self._patience_s = rest, task, patience_s
+        self._collection = own_name()
+        self._path = f"/collections/{self._collection}"
+        self._created = False
+        self._inserted = 0
+        self._last_ns = 0
+        self._info: dict[str, Any] = {}
+        params = renamed(task.search, {"ef": "hnsw_ef"})
+        self._query: dict[str, JsonValue] = {"limit": task.k, "with_payload": False, "with_vector": False}
+        if params:
+            self._query["params"] = params
+        if task.filtered:
+            self._query["filter"] = {"must": [{"key": "tag", "match": {"value": 1}}]}
+
+    def create(self) -> None:
+        """Make the collection, and its payload index where a filter will need one."""
+        self._version = self._rest.ask("GET", "/")
+        options = renamed(self._task.index, {"ef_construction": "ef_construct"})
+        whole = {name: value for name, value in options.items() if name in _OF_THE_COLLECTION}
+        params = {name: value for name, value in options.items() if name in _OF_THE_VECTORS}
+        graph = {k: v for k, v in options.items() if k not in _OF_THE_COLLECTION | _OF_THE_VECTORS}
+        given = whole.pop("hnsw_config", None)
+        graph |= given if isinstance(given, dict) else {}
+        corpus = self._task.corpus
+        body = {"vectors": {"size": corpus.dims, "distance": _DISTANCE[corpus.metric], **params}, **whole}
+        if graph:
+            body["hnsw_config"] = graph
+        self._rest.ask("PUT", self._path, body, code="index-option", at="target.index")
+        self._created = True
+        config = self._look()["config"]
+        refuse_ignored(self.name, graph, config["hnsw_config"], "target.index")
+        refuse_ignored(self.name, params, config["params"]["vectors"], "target.index")
+        known = {**config, **config["params"], "optimizers_config": config["optimizer_config"]}
+        refuse_ignored(self.name, whole, known, "target.index")
+        if self._task.filtered:
+            field = {"field_name": "tag", "field_schema": "integer"}
+            self._rest.ask("PUT", f"{self._path}/index?wait=true", field)
+
+    def insert(self, block: Block) -> float:
+        """Load some vectors, some hundred at a time."""
+        taken = 0.0
+        for begin in range(0, len(block), _BATCH):
+            part = slice(begin, begin + _BATCH)
+            first = block.first + begin
+            batch: dict[str, object] = {
+                "ids": list(range(first, first + len(block.vectors[part]))),
+                "vectors": block.vectors[part].tolist(),
+            }
+            if self._task.filtered:
+                batch["payloads"] = [{"tag": tag} for tag in block.tags[part].tolist()]
+            body = json.dumps({"batch": batch}, separators=(",", ":")).encode()
+            taken += self._rest.timed(
+                "PUT", f"{self._path}/points?wait=true", body, code="insert", at="workload.corpus"
+            )
+        self._inserted += len(block)
+        self._last_ns = perf_counter_ns()
+        return taken
+
+    def finish(self) -> float:
+        """Wait until the collection is green and stays so."""
+        greens, green_ns = 0, 0
+        while greens < _LOOKS:
+            info = self._look()
+            now = perf_counter_ns()
+            if info["status"] == "red" or isinstance(info.get("optimizer_status"), dict):
+                raise MeasureError(f"Qdrant could not index: {info.get('optimizer_status')}", code="index")
+            if info["status"] in ("green", "grey"):
+                green_ns = green_ns or now
+                greens += 1
+            else:
+                greens, green_ns = 0, 0
+            if (now - self._last_ns) / 1e9 > self._patience_s:
+                raise MeasureError(f"Qdrant is still {info['status']} after {self._patience_s:g} s", code="index",
+                                   try_="raise target.timeout")  # fmt: skip
+            time.sleep(_BETWEEN_S)
+        count = self._rest.ask("POST", f"{self._path}/points/count", {"exact": True})["result"]["count"]
+        if count != self._inserted:
+            raise MeasureError(f"Qdrant holds {count} of the {self._inserted} vectors that it took", code="insert")
+        self._info = self._look()
+        return (green_ns - self._last_ns) / 1e9
+
+    def search_request(self, query: Floats) -> tuple[str, str, bytes]:
+        """One search."""
+        rest = json.dumps(self._query, separators=(",", ":"))[1:]
+        # The shortest text that reads back to the same single-precision number.
+        vector = ",".join(map(str, query))
+        return "POST", f"{self._path}/points/query", f'{{"query":[{vector}],{rest}'.encode()
+
+    def read_ids(self, body: bytes) -> Sequence[int]:
+        """The points of an answer."""
+        try:
+            return [int(point["id"]) for point in json.loads(body)["result"]["points"]]
+        except (KeyError, TypeError) as problem:
+            raise ValueError(f"not an answer to a query: {problem}") from None
+
+    def headers(self) -> Mapping[str, str]:
+        """Headers of a search."""
+        return {**self._rest.headers, "Content-Type": "application/json"}
+
+    def index_mb(self) -> str:
+        """Qdrant tells the memory of its process, not of a collection."""
+        return "Qdrant does not tell the memory of one collection; the memory of its process is under probes"
+
+    def facts(self) -> dict[str, JsonValue]:
+        """Version, effective configuration, and how many vectors are in the index."""
+        config = self._info.get("config", {})
+        indexed, held = self._info.get("indexed_vectors_count"), self._info.get("points_count")
+        return {
+            "version": self._version.get("version") if isinstance(self._version, dict) else None,
+            "index": config.get("hnsw_config"),
+            "vectors": config.get("params", {}).get("vectors"),
+            "optimizer": config.get("optimizer_config"),
+            "quantization": config.get("quantization_config"),
+            "search": self._query.get("params"),
+            "segments": self._info.get("segments_count"),
+            "indexed_vectors": indexed,
+            "searched_by": _way(indexed, held),
+        }
+
+    def close(self) -> None:
+        """Remove the collection."""
+        if self._created:
+            with suppress(MeasureError):
+                self._rest.ask("DELETE", self._path)
+        self._rest.close()
+
+    def _look(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._rest.ask("GET", self._path)["result"]
+        return found
+
+
+def _way(indexed: int | None, held: int | None) -> str:
+    """Whether searches use the index: Qdrant scans small segments, which `indexing_threshold` (in KB) decides."""
+    if not indexed:
+        return "a scan of all vectors: its segments are below optimizers_config.indexing_threshold"
+    if held is not None and indexed < held:
+        return f"the index for {indexed} of {held} vectors, a scan for the others"
+    return "the index"

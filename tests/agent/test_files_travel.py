@@ -1,0 +1,123 @@
+"""Files from a run on an agent to the server and back to whoever asked; and their answers judged by the server."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+from tests.leaving import document, install
+from tests.running_server import wait_for
+from tests.serve.setups import is_problem
+
+import assay
+from assay.place.engines.fleet.client import FleetClient
+from assay.remote import read_file
+from assay.run.scoring import OUTPUTS, read_outputs
+
+pytestmark = pytest.mark.live
+
+KEY = "a-key-that-must-not-travel"
+
+
+@pytest.fixture
+def with_agent(tmp_path, monkeypatch, serve):
+    """A function that starts a server with one agent that has the package of the test."""
+    install(tmp_path / "site", monkeypatch)
+    monkeypatch.setenv("LEAVER_KEY", KEY)
+    started = []
+
+    def start(**settings):
+        server = serve(**settings)
+        with (tmp_path / "agent.log").open("wb") as log:
+            words = ["agent", "start", "--host", server.url, "--state", str(tmp_path / "agent"), "--min-free", "1MB"]
+            started.append(subprocess.Popen([sys.executable, "-m", "assay", *words], stdout=log, stderr=log,
+                                            env={**os.environ, "ASSAY_STORE": str(tmp_path / "own")}))  # fmt: skip
+        wait_for(lambda: server.client.get("/agents").json()["items"], what="the agent")
+        return server
+
+    yield start
+    for one in started:
+        one.terminate()
+        one.wait(30)
+
+
+def on_fleet(**more):
+    return {**document(**more), "place": {"engine": "fleet"}}
+
+
+def test_answers_and_logs_come_back_through_a_fleet(with_agent, tmp_path):
+    server = with_agent()
+    result = assay.run(on_fleet(echo=True), server=server.url)
+    (job,) = result.jobs
+    assert job.state == "done", job.error
+    client = FleetClient(server.url)
+    content = read_file(client, job.job, 1, OUTPUTS)
+    (tmp_path / "answers.gz").write_bytes(content)
+    assert [one.text for one in read_outputs(tmp_path / "answers.gz")] == [
+        "a cat sat on the mat ***", " ***", "dogs bark ***"
+    ]  # fmt: skip
+    assert read_file(client, job.job, 0, "service-llm.err") == b"run 0 is up with ***\n"
+    assert read_file(client, job.job, 0, "nothing") is None
+    listed = server.client.get(f"/jobs/{job.job}/artefacts").json()["items"]
+    assert [one["name"] for one in listed] == [
+        "run-0-outputs.jsonl.gz", "run-0-service-llm.err", "run-1-outputs.jsonl.gz", "run-1-service-llm.err"
+    ]  # fmt: skip
+    assert {one["sha256"] for one in listed} == {digest for run in job.runs for digest in run.files.values()}
+    everything = b"".join(path.read_bytes() for path in (tmp_path / "server").rglob("*") if path.is_file())
+    assert KEY.encode() not in everything
+    archive = zipfile.ZipFile(io.BytesIO(
+        server.client.get("/results/export", params={"campaign": result.record.campaign}).content
+    ))  # fmt: skip
+    place = f"{result.record.campaign}/files/job-0-run-1-"
+    assert archive.read(f"{place}service-llm.err") == b"run 1 is up with ***\n"
+    assert archive.read(f"{place}outputs.jsonl.gz") == content
+
+
+def test_a_failed_job_brings_its_logs(with_agent):
+    server = with_agent()
+    result = assay.run(on_fleet(runs=1, refuse=True), server=server.url)
+    (job,) = result.jobs
+    assert job.state == "failed"
+    assert read_file(FleetClient(server.url), job.job, 0, "service-llm.err") == b"run 0 is up with ***\n"
+
+
+def test_a_file_that_the_server_refuses_for_its_size_does_not_cost_the_result(with_agent):
+    server = with_agent(max_artefact_mb=0.03)
+    answers = [os.urandom(40_000).hex()]
+    result = assay.run(on_fleet(runs=1, scorers=("length",), answers=answers, references=["x"]), server=server.url)
+    (job,) = result.jobs
+    assert job.state == "done"
+    assert set(job.runs[0].files) == {"service-llm.err"}
+    assert "the server did not take it" in job.runs[0].absent[OUTPUTS]
+    assert job.metrics["answer_chars"].median == 80_000
+
+
+def test_the_server_judges_answers_again_and_says_what_the_run_said(with_agent):
+    server = with_agent()
+    result = assay.run(on_fleet(failed=2), server=server.url)
+    (job,) = result.jobs
+    path = f"/jobs/{job.job}/scores"
+    assert server.client.get(path).json()["items"] == []
+    made = server.client.post(path, json={"scorers": ["rouge", "exact-match", "vowels"]})
+    assert made.status_code == 201, made.text
+    assert server.client.get(path).json() == made.json()
+    by_scorer = {one["scorer"]: one for one in made.json()["items"]}
+    own = json.loads(server.client.get(f"/jobs/{job.job}/result").text)["metrics"]
+    for metric in ("rouge_1", "rouge_2", "rouge_l", "rouge_lsum"):
+        assert by_scorer["rouge"]["metrics"][metric]["statistics"] == own[metric]
+    assert by_scorer["exact-match"]["metrics"]["exact_match"]["statistics"]["mean"] == pytest.approx(1 / 3)
+    assert by_scorer["vowels"]["version"] == "leaving 2.5"
+    assert by_scorer["rouge"]["absent"]["0"] == "of 5 requests 2 failed and have no answer"
+    assert by_scorer["rouge"]["outputs"]["0"] == job.runs[0].files[OUTPUTS]
+    again = server.client.post(path, json={})  # those of the benchmark
+    assert [one["scorer"] for one in again.json()["items"]] == ["rouge", "exact-match"]
+    assert len(server.client.get(path).json()["items"]) == 5
+    is_problem(server.client.post(path, json={"scorers": ["nobody"]}), 422, "scorer")
+    is_problem(server.client.post(path, json={"scorers": ["x"] * 21}), 422, "request")
+    is_problem(server.client.post("/jobs/none/scores", json={}), 404, "unknown-job")
+    is_problem(server.client.get("/jobs/none/scores"), 404, "unknown-job")
+    assert server.client.delete(f"/campaigns/{result.record.campaign}").status_code < 300
+    assert not [one for one in (server.state.folder / "artefacts").rglob("*") if one.is_file()]
