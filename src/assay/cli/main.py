@@ -27,7 +27,9 @@ from assay.cli import (
     results,
     run,
     schema,
+    score,
     serve,
+    sim,
     tokens,
     validate,
 )
@@ -56,11 +58,13 @@ app.command("models")(models.models)
 app.add_typer(results.app, name="results")
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
+app.command("score")(score.score)
 app.add_typer(campaigns.app, name="campaigns")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(agents.app, name="agents")
 app.add_typer(agent.app, name="agent")
 app.command("serve")(serve.serve)
+app.add_typer(sim.app, name="sim")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(db.app, name="db")
 app.command("exec")(exec_.exec_)

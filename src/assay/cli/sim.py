@@ -1,0 +1,61 @@
+"""`assay sim`: servers with known truth, to check this and any other load generator against."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from assay.sim.listening import Listening
+from assay.sim.script import Script, Server, Setting, settings_of
+
+app = typer.Typer(
+    help="A server with known truth: what a load generator reports can be compared with what was done.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+def _command(server: Server, meaning: str) -> Callable[..., None]:
+    """A verb whose options are the settings of a server: they are told in one place, which is not here."""
+
+    def verb(**given: object) -> None:
+        from assay.sim.serve import run
+
+        run(server, {name: value for name, value in given.items() if value is not None and value != []})
+
+    parameters = [_parameter(one) for one in _settings(server)]
+    # typer reads both: the order and defaults of the one, the types of the other
+    verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    verb.__annotations__ = {one.name: one.annotation for one in parameters}
+    verb.__doc__ = meaning
+    return verb
+
+
+def _settings(server: Server) -> list[Setting]:
+    return [*settings_of(Listening, server), *settings_of(Script, server)]
+
+
+def _parameter(one: Setting) -> inspect.Parameter:
+    shown = f"{one.meaning} [{one.default}]" if one.default else one.meaning
+    option = typer.Option(one.flag, help=shown, show_default=False)
+    kind: Any = bool if one.switch is not None else list[str] if one.many else str
+    if one.switch is not None:
+        # A flag that is not given leaves the setting as the script file has it.
+        option = typer.Option(one.flag, help=shown, show_default=False, callback=_only_if_given(one.switch))
+    return inspect.Parameter(
+        one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+    )
+
+
+def _only_if_given(value: bool) -> Callable[[bool | None], bool | None]:
+    def change(given: bool | None) -> bool | None:
+        return value if given else None
+
+    return change
+
+
+app.command("llm")(_command("llm", "Serve made tokens at known times, as OpenAI, vLLM, llama.cpp and Ollama do."))
+app.command("http")(_command("http", "Serve one JSON answer at known times, for any path."))

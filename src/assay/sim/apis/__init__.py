@@ -1,0 +1,1 @@
+"""What the simulated server says: OpenAI, Ollama, plain JSON, and its own record."""

@@ -1,0 +1,294 @@
+"""The simulated LLM server: what its paths are, and what a request to each of them asks for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from assay.sim.answer import REFUSED, Answer, Course
+from assay.sim.apis import ollama, openai
+from assay.sim.apis.courses import Courses, tail_of
+from assay.sim.apis.plan import Dialect, Plan, Times
+from assay.sim.apis.prompts import chat_texts, limit, one_prompt, prompt_tokens, texts_of
+from assay.sim.apis.replies import JSON, asked, fitted, packed, reply
+from assay.sim.apis.site import METRICS, Site
+from assay.sim.apis.spoil import Sound, spoiled
+from assay.sim.apis.vectors import vector
+from assay.sim.apis.words import Words
+from assay.sim.wire.connection import Connection
+from assay.sim.wire.heads import Head
+from assay.sim.wire.problem import HttpError
+from assay.sim.world import World
+
+# From the request and its number to what is answered.
+Planning = Callable[[dict[str, Any], int], Plan]
+
+
+class Llm:
+    """An OpenAI-like and Ollama-like server."""
+
+    def __init__(self, world: World) -> None:
+        script = world.script
+        self._world, self._script, self._words = world, script, Words()
+        self._courses = Courses(script)
+        self._model = script.model or "sim"
+        self._created = int(time.time())
+        created = datetime.fromtimestamp(self._created, UTC).isoformat().replace("+00:00", "Z")
+        self._chat = openai.Chat(
+            self._model, self._created, done=script.done,
+            reasoning_field=script.reasoning_field, reasoning_tokens=script.reasoning_tokens,
+        )  # fmt: skip
+        self._completions = openai.Completions(self._model, self._created, done=script.done)
+        self._ollama_chat = ollama.Ollama(self._model, created, chat=True)
+        self._ollama = ollama.Ollama(self._model, created, chat=False)
+        self._at_once = (
+            script.ttft == script.itl and script.ttft.is_constant and script.ttft.first == 0 and not script.capacity
+            and not script.rate_limit and not script.pause and script.flush == "once" and not script.ready_after
+        )  # fmt: skip
+        self.site = self._site(created)
+
+    def _site(self, created: str) -> Site:
+        site = Site(self._world)
+        for path, dialect, planning in (
+            ("/v1/chat/completions", self._chat, self._plan_chat),
+            ("/v1/completions", self._completions, self._plan_completion),
+            ("/api/chat", self._ollama_chat, self._plan_ollama_chat),
+            ("/api/generate", self._ollama, self._plan_ollama),
+        ):
+            site.serve("POST", path, _bound(self._generate, dialect, planning))
+        site.serve("POST", "/v1/embeddings", _bound(self._embed, self._chat, self._openai_vectors))
+        site.serve("POST", "/api/embed", _bound(self._embed, self._ollama, self._ollama_vectors))
+        site.tell("GET", "/v1/models", self._models)
+        site.tell("GET", "/api/tags", _always(ollama.tags(self._model, created)))
+        site.tell("GET", "/api/version", _always(packed({"version": "0.0.0"})))
+        site.tell("GET", "/metrics", self._metrics)
+        if self._script.tokenizer:
+            site.tell("POST", "/tokenize", self._tokenize)
+            site.tell("POST", "/detokenize", self._detokenize)
+        return site
+
+    # Answers of tokens
+
+    def _generate(
+        self, dialect: Dialect, planning: Planning, connection: Connection, head: Head, body: bytes, arrival_ns: int
+    ) -> None:
+        world = self._world
+        number = world.take_number()
+        try:
+            self._check(head)
+            ask = asked(body)
+            self._check_model(ask)
+            plan = planning(ask, number)
+        except HttpError as problem:
+            self._refuse(dialect, problem, connection, head, number, arrival_ns)
+            return
+        world.counters.prompted += plan.prompt_tokens
+        fault = world.fault(number)
+        if self._at_once and fault is None and plan.stream and head.keep_alive and not head.old:
+            shape = self._courses.shape(dialect, plan.tokens)
+            data = shape.joined + tail_of(dialect, plan, Times(arrival_ns, arrival_ns, arrival_ns))
+            world.answer_now(connection, number, arrival_ns, data, shape.carried, plan.prompt_tokens, plan.reason)
+            return
+        course = self._course(dialect, plan, head, number, fault)
+        world.admit(Answer(world, connection, number, arrival_ns, course))
+
+    def _course(self, dialect: Dialect, plan: Plan, head: Head, number: int, fault: str | None) -> Course:
+        world, courses = self._world, self._courses
+        shape = courses.shape(dialect, plan.tokens)
+        pause = self._script.pause
+        if pause is not None and number % pause.every != pause.every - 1:
+            pause = None
+        offsets = courses.offsets_ns(shape, world.chance(number), world.factor(number), pause)
+        if fault is None:
+            make = courses.stream if plan.stream else courses.whole
+            return make(dialect, plan, head, offsets)
+        failed = HttpError(
+            int(fault) if fault.isdecimal() else 500, "the simulated server fails on purpose", "simulated"
+        )
+        never = Times(0, 0, 0)
+        if plan.stream:
+            events, carried, when = shape.events, shape.carried, tuple(offsets)
+            tail = b"".join(dialect.ending(plan, never))
+        else:
+            events = (dialect.whole(plan, "", courses.text(0, plan.tokens), never),)
+            carried, when, tail = (plan.tokens,), (offsets[-1],), b""
+        sound = Sound(
+            head, dialect.kind if plan.stream else JSON, events, carried, when, plan.stream, dialect.error(failed),
+            dialect.error_event(failed), dialect.broken_event(), plan.prompt_tokens, tail,
+        )  # fmt: skip
+        return spoiled(fault, sound)
+
+    def _chat_tokens(self, ask: dict[str, Any]) -> int:
+        texts = chat_texts(ask)
+        return sum([len(text.split()) for text in texts]) + self._script.template_tokens * len(texts)
+
+    def _plan_chat(self, ask: dict[str, Any], number: int) -> Plan:
+        prompt = self._chat_tokens(ask)
+        return self._plan(ask, number, prompt, limit(ask, "max_completion_tokens", "max_tokens"), streams=False)
+
+    def _plan_completion(self, ask: dict[str, Any], number: int) -> Plan:
+        prompt = prompt_tokens(one_prompt(ask))
+        return self._plan(ask, number, prompt, limit(ask, "max_tokens"), streams=False)
+
+    def _plan_ollama_chat(self, ask: dict[str, Any], number: int) -> Plan:
+        prompt = self._chat_tokens(ask)
+        return self._plan(ask, number, prompt, limit(ask.get("options") or {}, "num_predict"), streams=True)
+
+    def _plan_ollama(self, ask: dict[str, Any], number: int) -> Plan:
+        prompt = prompt_tokens(ask.get("prompt", "")) + prompt_tokens(ask.get("system", ""))
+        return self._plan(ask, number, prompt, limit(ask.get("options") or {}, "num_predict"), streams=True)
+
+    def _plan(self, ask: dict[str, Any], number: int, prompt: int, most: int | None, *, streams: bool) -> Plan:
+        """What is answered; `streams` says whether this API streams when it is not told."""
+        script = self._script
+        if script.context_limit is not None and prompt > script.context_limit:
+            raise HttpError(
+                400, f"This model's maximum context length is {script.context_limit} tokens. However, your request has "
+                f"{prompt} input tokens. Please reduce the length of the input messages.", "context_length_exceeded",
+            )  # fmt: skip
+        own = script.tokens
+        tokens = max(1, round(own.first if own.is_constant else own.value(self._world.chance(number))))
+        tokens = max(tokens, limit(ask, "min_tokens") or 0)
+        if most is not None and (ask.get("ignore_eos") is True or tokens >= most):
+            tokens = most
+        reason = "length" if tokens == most else "stop"
+        stream = ask.get("stream", streams)
+        if not isinstance(stream, bool):
+            raise HttpError(400, f"stream is {stream!r}, neither true nor false")
+        usage = script.usage == "always" or (script.usage == "auto" and self._tells_usage(ask, stream, streams))
+        return Plan(tokens, reason, prompt, stream, usage)
+
+    def _tells_usage(self, ask: dict[str, Any], stream: bool, streams: bool) -> bool:
+        """OpenAI's streams have counts if the request wants them; Ollama's (which stream by default) always do."""
+        if not stream or streams:
+            return True
+        options = ask.get("stream_options")
+        return isinstance(options, dict) and options.get("include_usage") is True
+
+    # Embeddings
+
+    def _embed(
+        self, dialect: Dialect, telling: Callable[[dict[str, Any]], tuple[bytes, int]],
+        connection: Connection, head: Head, body: bytes, arrival_ns: int,
+    ) -> None:  # fmt: skip
+        world = self._world
+        number = world.take_number()
+        try:
+            self._check(head)
+            ask = asked(body)
+            self._check_model(ask)
+            data, tokens = telling(ask)
+        except HttpError as problem:
+            self._refuse(dialect, problem, connection, head, number, arrival_ns)
+            return
+        world.counters.prompted += tokens
+        due_ns = round(self._script.ttft.value(world.chance(number)) * world.factor(number) * 1e9)
+        fault = world.fault(number)
+        if fault is None:
+            course = Course((fitted(reply(data), head),), (0,), (due_ns,), prompt_tokens=tokens)
+        else:
+            status = int(fault) if fault.isdecimal() else 500
+            error = dialect.error(HttpError(status, "the simulated server fails on purpose", "simulated"))
+            course = spoiled(fault, Sound(head, JSON, (data,), (0,), (due_ns,), False, error, error, b"{", tokens))
+        world.admit(Answer(world, connection, number, arrival_ns, course))
+
+    def _vectors(self, ask: dict[str, Any]) -> tuple[list[list[float]], int]:
+        texts = texts_of(ask.get("input"), self._words)
+        tokens = sum(len(text.split()) for text in texts)
+        most = self._script.context_limit
+        if most is not None and any(len(text.split()) > most for text in texts):
+            raise HttpError(400, f"This model's maximum context length is {most} tokens.", "context_length_exceeded")
+        size = limit(ask, "dimensions") or self._script.dimensions
+        return [vector(text, size) for text in texts], tokens
+
+    def _openai_vectors(self, ask: dict[str, Any]) -> tuple[bytes, int]:
+        vectors, tokens = self._vectors(ask)
+        counted = None if self._script.usage == "never" else tokens
+        return openai.embeddings(
+            self._model, vectors, counted, as_base64=ask.get("encoding_format") == "base64"
+        ), tokens  # fmt: skip
+
+    def _ollama_vectors(self, ask: dict[str, Any]) -> tuple[bytes, int]:
+        vectors, tokens = self._vectors(ask)
+        return ollama.embed(self._model, vectors, None if self._script.usage == "never" else tokens), tokens
+
+    # What is told at once
+
+    def _models(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002  (Telling's signature)
+        try:
+            self._check(head)
+        except HttpError as problem:
+            return reply(self._chat.error(problem), problem.status)
+        return reply(openai.models(self._model, self._created, self._script.context_limit))
+
+    def _metrics(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002
+        world = self._world
+        text = world.counters.text(self._model, len(world.running), len(world.waiting))
+        return reply(text.encode(), kind=METRICS)
+
+    def _tokenize(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002
+        """As vLLM (`prompt` or `messages`) and llama.cpp (`content`) have it."""
+        ask = asked(body)
+        prompt = " ".join(chat_texts(ask)) if "messages" in ask else ask.get("content", ask.get("prompt"))
+        if not isinstance(prompt, str):
+            raise HttpError(400, "there is no text to make tokens of: give prompt, messages or content")
+        try:
+            tokens = self._words.encode(prompt)
+        except OverflowError as problem:
+            raise HttpError(413, str(problem)) from None
+        if "content" in ask:
+            return reply(packed({"tokens": tokens}))
+        return reply(packed({"count": len(tokens), "max_model_len": self._script.context_limit, "tokens": tokens}))
+
+    def _detokenize(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002
+        """As vLLM (`prompt`) and llama.cpp (`content`) have it, both at once."""
+        tokens = asked(body).get("tokens")
+        if not isinstance(tokens, list):
+            raise HttpError(400, "tokens is not a list of numbers")
+        try:
+            text = self._words.decode(tokens)
+        except IndexError:
+            raise HttpError(400, "a token is not one of this server's") from None
+        return reply(packed({"prompt": text, "content": text}))
+
+    # Requests that get no answer
+
+    def _check(self, head: Head) -> None:
+        if not self._world.is_ready:
+            raise HttpError(503, "the model is being loaded", "starting")
+        key = self._script.api_key
+        if key is not None and head.headers.get("authorization") != f"Bearer {key}":
+            raise HttpError(401, "Incorrect API key provided.", "invalid_api_key")
+
+    def _check_model(self, ask: dict[str, Any]) -> None:
+        if self._script.model is not None and ask.get("model") != self._script.model:
+            raise HttpError(404, f"The model `{ask.get('model')}` does not exist.", "model_not_found")
+
+    def _refuse(
+        self, dialect: Dialect, problem: HttpError, connection: Connection, head: Head, number: int, arrival_ns: int
+    ) -> None:
+        data = fitted(reply(dialect.error(problem), problem.status), head)
+        course = Course((data,), (0,), (0,), status=problem.status, outcome=REFUSED)
+        answer = Answer(self._world, connection, number, arrival_ns, course)
+        connection.answering = answer
+        answer.start(arrival_ns)
+
+
+def _bound(serving: Callable[..., None], *first: object) -> Callable[[Connection, Head, bytes, int], None]:
+    """A serving function with its first arguments given."""
+
+    def bound(connection: Connection, head: Head, body: bytes, arrival_ns: int) -> None:
+        serving(*first, connection, head, body, arrival_ns)
+
+    return bound
+
+
+def _always(body: bytes) -> Callable[[Head, bytes], bytes]:
+    """Tells the same to everyone."""
+
+    def telling(*_: object) -> bytes:
+        return reply(body)
+
+    return telling

@@ -1,0 +1,114 @@
+"""Paths and what they lead to; and the paths that every simulated server has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import parse_qs
+
+from assay.sim.answer import NUMBER_MARK
+from assay.sim.apis.replies import JSON, LINES, asked, fitted, packed, reply
+from assay.sim.records import OUTCOMES
+from assay.sim.wire.connection import Connection
+from assay.sim.wire.heads import Head
+from assay.sim.wire.problem import HttpError
+from assay.sim.world import World
+from assay.units import seconds
+
+# Serves a request in its own time.
+Serving = Callable[[Connection, Head, bytes, int], None]
+# Gives the bytes of a whole answer.
+Telling = Callable[[Head, bytes], bytes]
+METRICS = b"text/plain; version=0.0.4; charset=utf-8"
+_BINARY = b"application/octet-stream"
+
+
+class Site:
+    """Finds who serves a request. What is told at once has neither number nor record."""
+
+    def __init__(self, world: World, other: Serving | None = None) -> None:
+        self._world, self._other = world, other
+        self._serving: dict[tuple[str, str], Serving] = {}
+        self._telling: dict[tuple[str, str], Telling] = {}
+        self._asked = 0
+        self.tell("GET", "/health", self._health)
+        self.tell("GET", "/sim/records", self._records)
+        self.tell("DELETE", "/sim/records", self._restart)
+        self.tell("GET", "/sim/state", self._state)
+        self.tell("POST", "/sim/stall", self._stall)
+
+    def serve(self, method: str, path: str, serving: Serving) -> None:
+        """Add a path whose answers are scripted."""
+        self._serving[method, path] = serving
+
+    def tell(self, method: str, path: str, telling: Telling) -> None:
+        """Add a path that is answered at once."""
+        self._telling[method, path] = telling
+
+    def __call__(self, connection: Connection, head: Head, body: bytes, arrival_ns: int) -> None:
+        """Serve one request."""
+        serving = self._serving.get((head.method, head.path))
+        if serving is not None:
+            serving(connection, head, body, arrival_ns)
+            return
+        telling = self._telling.get(("GET" if head.method == "HEAD" else head.method, head.path))
+        if telling is None and self._other is not None:
+            self._other(connection, head, body, arrival_ns)
+            return
+        try:
+            data = telling(head, body) if telling is not None else self._unknown(head)
+        except HttpError as problem:
+            data = reply(packed({"error": {"message": problem.message, "code": problem.code}}), problem.status)
+        self._asked += 1
+        # An own row of numbers, so that an id is never that of a recorded answer.
+        own = b"%012d" % (10**12 - self._asked)
+        connection.send(fitted(data, head).replace(NUMBER_MARK, own))
+        connection.finished()
+
+    def _unknown(self, head: Head) -> bytes:
+        allowed = {method for method, path in (*self._serving, *self._telling) if path == head.path}
+        if allowed:
+            told = packed({"error": {"message": f"{head.path} takes {', '.join(sorted(allowed))}", "code": None}})
+            return reply(told, 405, JSON, f"allow: {', '.join(sorted(allowed))}\r\n".encode())
+        return reply(packed({"error": {"message": f"there is no {head.path} here", "code": "not_found"}}), 404)
+
+    def _health(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002  (Telling's signature)
+        ready = self._world.is_ready
+        return reply(packed({"status": "ok" if ready else "starting"}), 200 if ready else 503)
+
+    def _records(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002
+        form = parse_qs(head.query).get("format", ["ndjson"])[0]
+        records = self._world.records
+        if form == "binary":
+            return reply(records.binary(), kind=_BINARY)
+        if form != "ndjson":
+            raise HttpError(400, f"format is {form!r}; use ndjson or binary")
+        return reply("".join(f"{line}\n" for line in records.lines()).encode(), kind=LINES)
+
+    def _restart(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002
+        dropped = len(self._world.records)
+        self._world.restart()
+        return reply(packed({"dropped": dropped}))
+
+    def _state(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002
+        world, counters = self._world, self._world.counters
+        state = {
+            "records": len(world.records),
+            "running": len(world.running),
+            "waiting": len(world.waiting),
+            "stops_ns": world.stops,
+            "backed_up": counters.backed_up,
+            "outcomes": dict(zip(
+                OUTCOMES, (sum(counters.ended.values()), counters.faults, counters.refused, counters.aborted),
+                strict=True,
+            )),
+        }  # fmt: skip
+        return reply(packed(state))
+
+    def _stall(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002
+        ask = asked(body)
+        try:
+            for_s, after_s = seconds(ask["for"]), seconds(ask.get("after", 0))
+        except (KeyError, ValueError) as problem:
+            raise HttpError(400, f'write {{"for": "2s"}}, and "after" where it shall not be now: {problem}') from None
+        self._world.loop.at(self._world.loop.now() + round(after_s * 1e9), lambda: self._world.stop(for_s))
+        return reply(packed({"for_s": for_s, "after_s": after_s}), 202)

@@ -1,0 +1,142 @@
+"""The loop: waits for sockets and for the next moment, and can stop the world."""
+
+from __future__ import annotations
+
+import heapq
+import select
+import selectors
+from collections.abc import Callable
+from time import perf_counter_ns, sleep
+from typing import Protocol
+
+from assay.sim.wire.alarm import Alarm, find_alarm
+
+READ, WRITE = 1, 4  # the numbers of EPOLLIN and EPOLLOUT
+
+OnEvent = Callable[[int], None]
+
+
+class Poll(Protocol):
+    """What waits for file descriptors."""
+
+    def register(self, fd: int, mask: int, /) -> None:
+        """Begin to watch."""
+        ...
+
+    def modify(self, fd: int, mask: int, /) -> None:
+        """Watch for something else."""
+        ...
+
+    def unregister(self, fd: int, /) -> None:
+        """Watch no longer."""
+        ...
+
+    def poll(self, timeout: float | None = None, /) -> list[tuple[int, int]]:
+        """Wait, and give what is ready."""
+        ...
+
+
+class SelectorPoll:
+    """Where there is no epoll: the selector of the system, kqueue on macOS, which waits with nanoseconds."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+
+    def register(self, fd: int, mask: int, /) -> None:
+        """Begin to watch."""
+        self._selector.register(fd, _events(mask))
+
+    def modify(self, fd: int, mask: int, /) -> None:
+        """Watch for something else."""
+        self._selector.modify(fd, _events(mask))
+
+    def unregister(self, fd: int, /) -> None:
+        """Watch no longer."""
+        self._selector.unregister(fd)
+
+    def poll(self, timeout: float | None = None, /) -> list[tuple[int, int]]:
+        """Wait, and give what is ready."""
+        ready = self._selector.select(timeout)
+        return [(key.fd, (READ if mask & 1 else 0) | (WRITE if mask & 2 else 0)) for key, mask in ready]
+
+
+def _events(mask: int) -> int:
+    return (selectors.EVENT_READ if mask & READ else 0) | (selectors.EVENT_WRITE if mask & WRITE else 0)
+
+
+class Loop:
+    """Sockets and moments, in one thread.
+
+    Moments are nanoseconds of the *world's* clock: `time.perf_counter_ns` less the time for which the world
+    was stopped, so that whatever waits while it is stopped waits that much longer.
+    """
+
+    def __init__(self, poll: Poll | None = None, alarm: Alarm | None = None) -> None:
+        own = poll is None and hasattr(select, "epoll")
+        self._poll: Poll = poll or (select.epoll() if own else SelectorPoll())
+        self._alarm = find_alarm() if own else alarm
+        self._set_ns = 0
+        self._watched: dict[int, OnEvent] = {}
+        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
+        self._count = 0
+        self.stopped_ns = 0
+        if self._alarm is not None:
+            self.watch(self._alarm.fd, READ, _ignore)
+
+    def now(self) -> int:
+        """The world's clock."""
+        return perf_counter_ns() - self.stopped_ns
+
+    def at(self, moment_ns: int, action: Callable[[], None]) -> None:
+        """Do something at a moment of the world's clock; what is due at the same moment keeps its order."""
+        self._count += 1
+        heapq.heappush(self._waiting, (moment_ns, self._count, action))
+
+    def watch(self, fd: int, mask: int, on_event: OnEvent) -> None:
+        """Call for what happens to a file descriptor."""
+        self._watched[fd] = on_event
+        self._poll.register(fd, mask)
+
+    def change(self, fd: int, mask: int) -> None:
+        """Watch a file descriptor for something else."""
+        self._poll.modify(fd, mask)
+
+    def forget(self, fd: int) -> None:
+        """Watch a file descriptor no longer."""
+        if self._watched.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+
+    def stop_the_world(self, for_s: float) -> tuple[int, int]:
+        """Do nothing at all for a while: accept nothing, read nothing, write nothing. Says from when to when."""
+        begin = perf_counter_ns()
+        sleep(for_s)
+        end = perf_counter_ns()
+        self.stopped_ns += end - begin
+        return begin, end
+
+    def run(self) -> None:
+        """Go on until something raises."""
+        waiting, watched, poll = self._waiting, self._watched, self._poll.poll
+        while True:
+            for fd, mask in poll(self._until_next()):
+                on_event = watched.get(fd)  # one event can end the connection of another
+                if on_event is not None:
+                    on_event(mask)
+            if waiting:
+                now = perf_counter_ns() - self.stopped_ns
+                while waiting and waiting[0][0] <= now:
+                    heapq.heappop(waiting)[2]()
+
+    def _until_next(self) -> float | None:
+        """Seconds to wait at most, None for any time; an alarm is set instead where there is one."""
+        moment = self._waiting[0][0] + self.stopped_ns if self._waiting else 0
+        if self._alarm is not None:
+            if moment != self._set_ns:
+                self._alarm.set(moment)
+                self._set_ns = moment
+            return None
+        return max(0.0, (moment - perf_counter_ns()) / 1e9) if moment else None
+
+
+def _ignore(mask: int) -> None:
+    """The alarm says no more than that it is time to look."""
