@@ -9,17 +9,22 @@ import faulthandler
 import os
 import sys
 import traceback
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
+from assay.analyse.capacity.probe import ERRORS, ProbeOutcome
+from assay.analyse.capacity.saturation import saturated
+from assay.analyse.capacity.search import RateSearch, Step
 from assay.analyse.stopping import enough, samples_for_objective, steady
 from assay.documents import from_json
 from assay.errors import AssayError
-from assay.run.contract import Order, Rules
+from assay.run.contract import Order, ProbeSeen, Rules
 from assay.run.handover import Refusal, leave, leave_refusal
 from assay.run.inherited import take_over
 from assay.run.lifeline import hold
@@ -63,7 +68,39 @@ def _rules(definition: Definition) -> Rules:
     def satisfied(durations_ns: NDArray[np.int64], relative: float) -> bool:
         return durations_ns.size >= needed and enough(durations_ns, relative)
 
-    return Rules(steady=steady, enough=satisfied)
+    return Rules(steady=steady, enough=satisfied, falls_behind=_falls_behind, search=_Search)
+
+
+def _falls_behind(story: Sequence[tuple[float, int, int, int]], latency_s: float) -> bool:
+    at_s, in_flight, due, done = zip(*story, strict=True)
+    return saturated(at_s, in_flight, due, done, latency_s) is True
+
+
+class _Search:
+    """The search of `analyse`, as a load loop asks for it."""
+
+    def __init__(self, definition: Definition) -> None:
+        self._search = RateSearch(definition.load.search, definition.objective, max(ERRORS, definition.measure.errors))
+
+    def next(self) -> tuple[float, float] | None:
+        step = self._search.step()
+        return (step.rate, step.duration_s) if isinstance(step, Step) else None
+
+    def tell(self, seen: ProbeSeen) -> None:
+        self._search.tell(
+            ProbeOutcome(
+                seen.rate,
+                seen.duration_s,
+                seen.offered_per_s,
+                seen.delivered_per_s,
+                seen.values,
+                seen.failed_share,
+                seen.saturated,
+            )
+        )
+
+    def facts(self) -> Mapping[str, JsonValue]:
+        return self._search.facts()
 
 
 def _refuse(scratch: Path, refusal: Refusal, stage: PipeStage) -> int:

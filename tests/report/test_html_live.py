@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.report import loads
 
 from assay.report.html import render_html
 
@@ -81,6 +82,19 @@ def test_the_report_in_a_browser(build, look, kind, scheme, width):
     page, heard, asked = look(render_html(getattr(build, kind)(), build.samples), scheme, width)
     assert heard == []
     assert asked == []
+    assert page.evaluate(EMPTY_PICTURES) == 0
+    assert page.evaluate(OUTSIDE) == []
+    page.evaluate("() => document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
+    contrast, where = page.evaluate(CONTRAST)
+    assert contrast >= 4.5, where
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1200, "light")])
+@pytest.mark.parametrize("kind", ["over_rates", "searched", "vectors"])
+def test_the_report_of_a_load_in_a_browser(look, kind, scheme, width):
+    page, heard, asked = look(render_html(*getattr(loads, kind)()), scheme, width)
+    assert (heard, asked) == ([], [])
     assert page.evaluate(EMPTY_PICTURES) == 0
     assert page.evaluate(OUTSIDE) == []
     page.evaluate("() => document.querySelectorAll('details').forEach(one => { one.open = true; })")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from assay.analyse.quality import foremost
 from assay.analyse.records import MetricStatistics
 from assay.metrics import METRICS, base_name
 from assay.spec.benchmark import Definition
 from assay.spec.target import CommandTarget, ModelTarget
 
-# Services answer with one of these; the first that was measured is the headline.
-_OF_A_SERVICE = ("e2e_ms", "latency_ms", "ttft_ms", "throughput_per_s")
+# Streams of tokens: how long until the first, how evenly the others come, how many come in all.
+_OF_A_STREAM = ("ttft_ms", "itl_ms", "output_tokens_per_s")
+# Whatever else answers requests.
+_OF_A_REQUEST = ("e2e_ms", "latency_ms", "ttft_ms")
+_OF_A_GENERATOR = ("prefill_ms", "decode_ms")
 
 
 def headline(definition: Definition, metrics: Mapping[str, MetricStatistics]) -> tuple[str, ...]:
@@ -19,9 +23,31 @@ def headline(definition: Definition, metrics: Mapping[str, MetricStatistics]) ->
     if isinstance(target, CommandTarget):
         return _of_command(target, metrics)
     if isinstance(target, ModelTarget):
-        offline = definition.load.scenario == "offline"
-        return _present(("throughput_per_s" if offline else "latency_ms",), metrics)
-    return _present(_OF_A_SERVICE, metrics)[:1]
+        return _of_model(definition, metrics)
+    return _of_service(definition, metrics)
+
+
+def _of_model(definition: Definition, metrics: Mapping[str, MetricStatistics]) -> tuple[str, ...]:
+    """Latency or, offline, throughput; prefill and decoding where the model writes text."""
+    if definition.load.scenario == "offline":
+        return _present(("throughput_per_s",), metrics) or _present(("output_tokens_per_s",), metrics)
+    found = _present(_OF_A_GENERATOR, metrics) or _present(("latency_ms",), metrics)
+    return (*found, *foremost(metrics)) if found else ()
+
+
+def _of_service(definition: Definition, metrics: Mapping[str, MetricStatistics]) -> tuple[str, ...]:
+    """What was searched for, then what a user feels, then how good the answers were."""
+    load = definition.load
+    first = ["capacity_per_s"] if load.rate == "search" else []
+    first += ["goodput_per_s"] if definition.objective else []
+    if "itl_ms" in metrics:
+        felt = _present(_OF_A_STREAM, metrics)
+    else:
+        felt = _present(_OF_A_REQUEST, metrics)[:1]
+        # In an open loop the throughput is what was offered, and says nothing.
+        closed = load.rate is None and load.trace is None and not any(one.rate is not None for one in load.stages)
+        felt += _present(("throughput_per_s",), metrics) if closed or not felt else ()
+    return (*_present(first, metrics), *felt, *foremost(metrics))
 
 
 def _of_command(target: CommandTarget, metrics: Mapping[str, MetricStatistics]) -> tuple[str, ...]:

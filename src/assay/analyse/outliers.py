@@ -25,7 +25,7 @@ class Pool:
     """The finite values of all runs in one row, and where each came from."""
 
     values: NDArray[np.float64]
-    positions: NDArray[np.int64]  # of each value in its run
+    positions: tuple[NDArray[np.int64] | None, ...]  # of a run's values in that run; None where all of them are here
     starts: NDArray[np.int64]  # where each run's values begin
     runs: tuple[int, ...]
     whole_run: bool  # one number per run: it has no sample id
@@ -75,6 +75,8 @@ def _scale(mad: float, deviations: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _outlier(pool: Pool, index: int, score: float) -> Outlier:
-    run = pool.runs[int(np.searchsorted(pool.starts, index, side="right")) - 1]
-    sample = None if pool.whole_run else int(pool.positions[index])
-    return Outlier(run, sample, float(pool.values[index]), score)
+    place = int(np.searchsorted(pool.starts, index, side="right")) - 1
+    within = index - int(pool.starts[place])
+    positions = pool.positions[place]
+    sample = None if pool.whole_run else within if positions is None else int(positions[within])
+    return Outlier(pool.runs[place], sample, float(pool.values[index]), score)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from assay.analyse.intervals import LEVEL, between_runs
 from assay.analyse.outliers import Pool, find_outliers
 from assay.analyse.percentiles import TAILS, backed
+from assay.analyse.quality import is_quality
 from assay.analyse.records import MetricStatistics
 from assay.metrics import Better
 from assay.run.records import SampleSet
@@ -34,7 +35,7 @@ def summarise(
 ) -> MetricStatistics:
     """Summarise one metric over the runs of a job.
 
-    Samples are pooled for the shape; the interval comes from the medians of the runs alone.
+    Samples are pooled for the shape; the interval comes from the medians of the runs alone (of scores, their means).
 
     Args:
         metric_name: Name of the metric, for messages.
@@ -55,7 +56,8 @@ def summarise(
     deviations = np.abs(values - quantiles["p50"])
     mad = _median(deviations)
     flagged = find_outliers(pool, quantiles["p50"], mad, deviations)
-    run_values = _run_values(pool)
+    # A score is a share of answers that were right: half of them say nothing, their mean says all.
+    run_values = _run_values(pool, _mean if is_quality(metric_name) else _median)
     return MetricStatistics(
         unit=unit,
         better=better,
@@ -83,21 +85,21 @@ def summarise(
 def _pool(by_run: Mapping[int, NDArray[np.float64]], finite: Mapping[int, NDArray[np.bool_]]) -> Pool:
     """Put the finite values of all runs in one row."""
     runs = tuple(sorted(run for run in by_run if finite[run].any()))
-    values = [by_run[run][finite[run]] for run in runs]
-    positions = [np.flatnonzero(finite[run]) for run in runs]
+    whole = {run: bool(finite[run].all()) for run in runs}
+    values = [by_run[run] if whole[run] else by_run[run][finite[run]] for run in runs]
     return Pool(
         values=np.concatenate(values).astype(np.float64, copy=False) if values else np.empty(0),
-        positions=np.concatenate(positions).astype(np.int64) if positions else np.empty(0, np.int64),
+        positions=tuple(None if whole[run] else np.flatnonzero(finite[run]) for run in runs),
         starts=np.cumsum([0, *(part.size for part in values[:-1])]).astype(np.int64),
         runs=runs,
         whole_run=all(values.size <= 1 for values in by_run.values()),
     )
 
 
-def _run_values(pool: Pool) -> dict[int, float]:
-    """The median of each run."""
+def _run_values(pool: Pool, value: Callable[[NDArray[np.float64]], float]) -> dict[int, float]:
+    """The value of each run."""
     parts = np.split(pool.values, pool.starts[1:])
-    return {run: _median(part) for run, part in zip(pool.runs, parts, strict=True)}
+    return {run: value(part) for run, part in zip(pool.runs, parts, strict=True)}
 
 
 def _mean(values: NDArray[np.float64]) -> float:

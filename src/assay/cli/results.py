@@ -51,12 +51,17 @@ def show(
     from assay.campaign import read_campaign
     from assay.errors import UsageError
     from assay.report.detail import render_job
+    from assay.report.scores import render_scores, score_lines
+    from assay.rescoring import kept_scores
 
     kept = open_store(store)
     record = read_campaign(kept, kept.find(campaign))
+    scores = kept_scores(kept, record.jobs)
     kept.close()
     if job is None:
         say(rendered(record, form))
+        if form is Format.text and scores:
+            say(f"\n{render_scores([one for one in record.jobs if one.job in scores], scores, terminal_width())}")
         return
     chosen = next((one for one in record.jobs if one.index == job), None)
     if chosen is None:
@@ -65,6 +70,8 @@ def show(
         )
     if form is Format.text:
         say(render_job(chosen, width=terminal_width(), colour=use_colour()))
+        if chosen.job in scores:
+            say("\n".join(["", "scores computed later", *score_lines(scores[chosen.job])]))
     else:
         say(rendered(replace(record, jobs=(chosen,)), form))
 
@@ -75,8 +82,9 @@ def export(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write into.")] = Path(),
     store: StoreOption = None,
 ) -> None:
-    """Write the results of a campaign as JSON and CSV, with every sample as Parquet."""
+    """Write the results of a campaign as JSON and CSV, with every sample as Parquet and every file that runs left."""
     from assay.campaign import read_campaign
+    from assay.store.artefacts import plain_name
     from assay.store.samples import write_whole
 
     kept = open_store(store)
@@ -89,6 +97,9 @@ def export(
             if run.samples:
                 path = folder / "samples" / f"job-{one.index}-run-{run.run_id}.parquet"
                 write_whole(path, kept.samples.path(run.samples).read_bytes())
+            for name, digest in run.files.items():
+                path = folder / "files" / f"job-{one.index}-run-{run.run_id}-{plain_name(name)}"
+                write_whole(path, kept.artefacts.path(digest).read_bytes())
     kept.close()
     say(str(folder))
 

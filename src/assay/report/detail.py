@@ -18,6 +18,7 @@ from assay.report.numbers import (
     show_count,
     show_statistics,
 )
+from assay.report.served import errors_of, finish_reasons_of, search_sentences, server_view_of, token_facts_of
 from assay.report.wording import (
     MEANING,
     check_sentence,
@@ -62,6 +63,7 @@ _RUN_COLUMNS = (
 def render_job(result: MultiRunJobResult, *, width: int | None = None, colour: bool = False) -> str:
     """Write everything about one job: verdict, checks, metrics, cold start, runs and environment."""
     room = width or 100
+    errors = errors_of(result)
     blocks = (
         _head(result),
         _failure(result),
@@ -69,6 +71,11 @@ def render_job(result: MultiRunJobResult, *, width: int | None = None, colour: b
         _titled("objectives", [f"  {pad(gate_word(gate), 11)}  {check_sentence(gate)}" for gate in result.gates]),
         _titled("metrics", _metrics(result, room)),
         _titled("not measured", _absent(result.runs)),
+        _titled("failed requests by kind", [f"  {one.count:>9,}  {one.kind}  {one.first}".rstrip() for one in errors]),
+        _titled("why answers ended", [f"  {one.count:>9,}  {one.kind}" for one in finish_reasons_of(result)]),
+        _titled("how tokens were counted", [f"  {name}: {told}" for name, told in token_facts_of(result)]),
+        _titled("the server's own view", _server_view(result, room)),
+        _titled("searches for a rate", [f"  {line}" for line in search_sentences(result)]),
         _titled("cold start (run 0, nothing warm) against all runs", _cold(result, room)),
         _titled("runs", _runs(result, room)),
         _titled("environment", _facts(result.environment)),
@@ -119,7 +126,7 @@ def _metrics(result: MultiRunJobResult, room: int) -> list[str]:
 
 
 def _metric_row(name: str, stats: MetricStatistics) -> tuple[str, ...]:
-    shown = show_statistics(stats)
+    shown = show_statistics(stats, name)
     places = decimals_of(stats)
     tail = (show(value, places) for value in (stats.p90, stats.p95, stats.p99, stats.max))
     metric = one_line(name_with_unit(name, stats.unit))
@@ -129,6 +136,13 @@ def _metric_row(name: str, stats: MetricStatistics) -> tuple[str, ...]:
 def _absent(runs: Iterable[SingleRunResult]) -> list[str]:
     reasons = {(name, why): None for run in runs for name, why in run.absent.items()}
     return ["  " + one_line(f"{name}: {why}") for name, why in reasons]
+
+
+def _server_view(result: MultiRunJobResult, room: int) -> list[str]:
+    columns = (Column("statistic"), Column("ours", right=True), Column("the server's", right=True),
+               Column("read from", flexible=True))  # fmt: skip
+    rows = [(one.statistic, show(one.ours), show(one.theirs), one.source) for one in server_view_of(result)]
+    return [f"  {line}" for line in lay_out(columns, rows, room - 2)] if rows else []
 
 
 def _cold(result: MultiRunJobResult, room: int) -> list[str]:

@@ -8,6 +8,7 @@ from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobR
 from assay.report.facts import flat
 from assay.report.headline import headline_of
 from assay.report.numbers import NOTHING, decimals_of, name_with_unit, show, show_count, show_statistics
+from assay.report.served import LOAD_NOTE, errors_of, load_table, search_sentences
 from assay.report.wording import (
     MEANING,
     WORDS_IN_ORDER,
@@ -34,11 +35,30 @@ def render_markdown(record: CampaignRecord) -> str:
         [f"# {escape(record.benchmark)}"],
         _head(record),
         _table(_HEAD, [row for job in record.jobs for row in _rows(job, labels[job.job])]),
+        *_load(record, labels),
         _section("Reasons to doubt", [line for job in record.jobs for line in _doubts(job, labels[job.job])]),
         _section("What the verdicts mean", _meanings(record)),
         *_environments(record, labels),
     )
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _load(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
+    """Speed, quality, errors and cost of all jobs that answer requests, and what went wrong with requests."""
+    found = load_table(record, labels)
+    if found is None:
+        return []
+    rows = [tuple(escape(cell) for cell in row) for row in found.rows]
+    blocks = [_section("Speed, quality and cost", [*_table(tuple(map(escape, found.head)), rows), "", LOAD_NOTE])]
+    errors = [
+        f"- **{escape(labels[job.job])}**: {one.count:,} × {escape(one.words)}"
+        for job in record.jobs
+        for one in errors_of(job)
+    ]
+    searches = [
+        f"- **{escape(labels[job.job])}**, {escape(line)}" for job in record.jobs for line in search_sentences(job)
+    ]
+    return [*blocks, _section("Failed requests", errors), _section("Searches for a rate", searches)]
 
 
 def escape(text: str) -> str:
@@ -64,7 +84,7 @@ def _rows(job: MultiRunJobResult, label: str) -> list[tuple[str, ...]]:
 
 
 def _numbers(name: str, stats: MetricStatistics) -> tuple[str, ...]:
-    shown = show_statistics(stats)
+    shown = show_statistics(stats, name)
     p99, count = show(stats.p99, decimals_of(stats)), show_count(stats.runs, stats.count)
     metric = escape(name_with_unit(name, stats.unit))
     return (metric, shown.median, escape(shown.interval), shown.spread, p99, count)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from assay.analyse.intervals import relative_half_width
 from assay.analyse.percentiles import TAILS, samples_needed
+from assay.analyse.quality import is_quality
 from assay.analyse.records import Interval, MetricStatistics
 from assay.metrics import describe
 
@@ -62,10 +63,16 @@ def decimals_of(stats: MetricStatistics) -> int:
     return decimals_for(stats.median, stats.interval.half_width if stats.interval else None)
 
 
-def show_statistics(stats: MetricStatistics) -> Shown:
-    """Write the median of a metric together with its interval."""
+def show_statistics(stats: MetricStatistics, name: str = "") -> Shown:
+    """Write the median of a metric, or the mean of a score, together with its interval."""
     places = decimals_of(stats)
-    return Shown(show(stats.median, places), show_interval(stats, places), show_spread(stats.interval))
+    centre = show(centre_of(stats, name), places) + (" (mean)" if is_quality(name) and stats.count > stats.runs else "")
+    return Shown(centre, show_interval(stats, places), show_spread(stats.interval))
+
+
+def centre_of(stats: MetricStatistics, name: str) -> float:
+    """The number that speaks for a metric: its median, of a score its mean."""
+    return stats.mean if is_quality(name) else stats.median
 
 
 def show_interval(stats: MetricStatistics, places: int) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from assay.analyse.quality import QUALITY
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.report.colour import paint
 from assay.report.comparison import render_comparison
@@ -20,6 +21,7 @@ from assay.report.numbers import (
     show_statistics,
     tail_needs,
 )
+from assay.report.served import LOAD_NOTE, load_table, search_sentences
 from assay.report.wording import (
     check_sentence,
     failed,
@@ -69,9 +71,35 @@ def render_table(record: CampaignRecord, *, width: int | None = None, colour: bo
     rows = [row for job in record.jobs for row in _rows(job, labels[job.job])]
     table = lay_out(_titled(record), rows, width or WIDTH) if rows else []
     doubts = [line for job in record.jobs for line in _doubts(job, labels[job.job])]
-    blocks = (table, [*doubts, *_footnotes(record)], [f"{job_count(record)}: {verdict_counts(record)}"])
+    load = _load(record, labels, width or WIDTH)
+    blocks = (load, table, [*doubts, *_footnotes(record)], [f"{job_count(record)}: {verdict_counts(record)}"])
     text = "\n\n".join("\n".join(block) for block in blocks if block)
     return paint(text) if colour else text
+
+
+def _load(record: CampaignRecord, labels: Mapping[str, str], width: int) -> list[str]:
+    """Jobs that answer requests side by side, one line each: speed, quality, errors and cost."""
+    found = load_table(record, labels)
+    if found is None:
+        return []
+    last = len(found.head) - 1
+    columns = [
+        Column(title, right=0 < place < last, flexible=place == 0, expendable=_expendable(title))
+        for place, title in enumerate(found.head)
+    ]
+    searches = [f"{labels[job.job]}: {line}" for job in record.jobs for line in search_sentences(job)]
+    return [*lay_out(columns, found.rows, width), LOAD_NOTE, *searches]
+
+
+# A narrow terminal drops the last first: what a name implies, then what the table below has too.
+_KEPT_LONGEST = (
+    "job", "verdict", "capacity/s", "goodput/s", "ttft p50", "ttft p99", "itl p50", "itl p99", "latency p50",
+    "latency p99", *sorted(QUALITY), "tokens/s", "requests/s", "errors", "load", "cost", "e2e p50",
+)  # fmt: skip
+
+
+def _expendable(title: str) -> int:
+    return max(_KEPT_LONGEST.index(title) - 1, 0)
 
 
 def _titled(record: CampaignRecord) -> Sequence[Column]:
@@ -89,7 +117,7 @@ def _rows(job: MultiRunJobResult, label: str) -> list[tuple[str, ...]]:
 
 
 def _row(label: str, name: str, stats: MetricStatistics, verdict: str) -> tuple[str, ...]:
-    shown = show_statistics(stats)
+    shown = show_statistics(stats, name)
     p99 = show(stats.p99, decimals_of(stats))
     count = show_count(stats.runs, stats.count)
     metric = one_line(name_with_unit(name, stats.unit))

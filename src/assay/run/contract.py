@@ -60,7 +60,7 @@ class Searching(Protocol):
         ...
 
 
-def _never(_story: Sequence[tuple[float, int, int, int]]) -> bool:
+def _never(_story: Sequence[tuple[float, int, int, int]], _latency_s: float) -> bool:
     return False
 
 
@@ -74,8 +74,8 @@ class Rules:
 
     steady: Callable[[NDArray[np.int64]], bool]  # durations so far (ns) → warm-up is over
     enough: Callable[[NDArray[np.int64], float], bool]  # durations so far (ns), relative width → stop
-    # (seconds, in flight, due so far, done so far) over time → the service will not catch up
-    falls_behind: Callable[[Sequence[tuple[float, int, int, int]]], bool] = _never
+    # (seconds, in flight, due so far, done so far) over time, seconds of one answer → the service will not catch up
+    falls_behind: Callable[[Sequence[tuple[float, int, int, int]], float], bool] = _never
     search: Callable[[Definition], Searching] = _no_search
 
 

@@ -16,8 +16,9 @@ import sys
 from types import FrameType
 
 USAGE = (
-    "usage: python -m assay.sim.null [--pieces N] [--port N] [--cpu N] [--lifeline]\n"
-    "  answers each request with N server-sent events (32), or with one JSON body if N is 0\n"
+    "usage: python -m assay.sim.null [--pieces N] [--port N] [--cpu N] [--lifeline] [--apart]\n"
+    "  answers each request with N server-sent events (32), or with one JSON body if N is 0; --apart\n"
+    "  writes them one by one, in turn with those of other clients\n"
 )
 _WORD = b'data: {"id":"null","object":"chat.completion.chunk","model":"null","choices":[{"index":0,"delta":%b}]}\n\n'
 _READ = 1
@@ -25,22 +26,32 @@ _READ = 1
 
 def answer(pieces: int) -> bytes:
     """The bytes of an answer with some pieces."""
+    return b"".join(parts(pieces))
+
+
+def parts(pieces: int) -> list[bytes]:
+    """The same, piece by piece."""
     if pieces == 0:
         body = b'{"ok":true}'
-        return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+        return [
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+        ]
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
     event = _WORD % b'{"content":" word"},"finish_reason":null'
     last = _WORD % b'{},"finish_reason":"stop"' + b"data: [DONE]\n\n"
-    return head + (b"%x\r\n%b\r\n" % (len(event), event)) * pieces + b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last)
+    chunk = b"%x\r\n%b\r\n" % (len(event), event)
+    end = b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last)
+    return [head + chunk, *[chunk] * (pieces - 1), end]
 
 
 class Client:
     """One connection, and what came of a request that is not complete."""
 
-    __slots__ = ("rest", "sock")
+    __slots__ = ("left", "rest", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock, self.rest = sock, b""
+        self.left: list[bytes] = []  # pieces of its answer that are still to be written, the last one first
 
     def requests(self, data: bytes, sizes: dict[bytes, int]) -> int:
         """How many requests are complete with this data."""
@@ -71,8 +82,8 @@ def body_size(head: bytes) -> int:
     return 0
 
 
-def serve(listener: socket.socket, content: bytes, lifeline: int | None) -> None:
-    """Answer until something raises."""
+def serve(listener: socket.socket, content: list[bytes], lifeline: int | None) -> None:
+    """Answer until something raises; the pieces of an answer are written in turn with those of other clients."""
     poll = select.poll() if not hasattr(select, "epoll") else select.epoll()
     poll.register(listener.fileno(), _READ)
     if lifeline is not None:
@@ -80,8 +91,9 @@ def serve(listener: socket.socket, content: bytes, lifeline: int | None) -> None
     clients: dict[int, Client] = {}
     sizes: dict[bytes, int] = {}
     door = listener.fileno()
+    answering: dict[int, Client] = {}
     while True:
-        for fd, _ in poll.poll():
+        for fd, _ in poll.poll(0 if answering else -1):
             client = clients.get(fd)
             if client is None:
                 if fd == door:
@@ -90,9 +102,15 @@ def serve(listener: socket.socket, content: bytes, lifeline: int | None) -> None
                     return
             elif not _turn(client, content, sizes):
                 poll.unregister(fd)
+                answering.pop(fd, None)
                 clients.pop(fd).sock.close()
+            elif client.left:
+                answering[fd] = client
             if len(sizes) > 4096:
                 sizes.clear()
+        for fd, client in list(answering.items()):
+            if not _write_next(client):
+                del answering[fd]
 
 
 def _open(listener: socket.socket, clients: dict[int, Client], poll: select.epoll | select.poll) -> None:
@@ -105,7 +123,16 @@ def _open(listener: socket.socket, clients: dict[int, Client], poll: select.epol
     poll.register(sock.fileno(), _READ)
 
 
-def _turn(client: Client, content: bytes, sizes: dict[bytes, int]) -> bool:
+def _write_next(client: Client) -> bool:
+    """Write one piece of an answer; False when it was the last, or nobody takes it."""
+    try:
+        client.sock.sendall(client.left.pop())
+    except OSError:
+        client.left.clear()
+    return bool(client.left)
+
+
+def _turn(client: Client, content: list[bytes], sizes: dict[bytes, int]) -> bool:
     """Read what came and answer it; False when the client has gone."""
     try:
         data = client.sock.recv(65536)
@@ -114,7 +141,10 @@ def _turn(client: Client, content: bytes, sizes: dict[bytes, int]) -> bool:
         count = client.requests(data, sizes)
         if count:
             # In blocking mode: a client that does not take its answer stops the others, but only its own process asks.
-            client.sock.sendall(content if count == 1 else content * count)
+            if len(content) == 1:
+                client.sock.sendall(content[0] if count == 1 else content[0] * count)
+            else:
+                client.left[:0] = (content * count)[::-1]
     except OSError:
         return False
     return True
@@ -123,8 +153,8 @@ def _turn(client: Client, content: bytes, sizes: dict[bytes, int]) -> bool:
 def main(words: list[str]) -> int:
     """Read the flags and serve."""
     given = {"--pieces": 32, "--port": 0, "--cpu": -1}
-    lifeline = "--lifeline" in words
-    rest = iter(word for word in words if word != "--lifeline")
+    lifeline, apart = "--lifeline" in words, "--apart" in words
+    rest = iter(word for word in words if word not in ("--lifeline", "--apart"))
     for word in rest:
         value = next(rest, "")
         if word not in given or not value.isdecimal():
@@ -138,7 +168,8 @@ def main(words: list[str]) -> int:
     with socket.create_server(("127.0.0.1", given["--port"]), backlog=4096) as listener:
         sys.stdout.write(f"listening on http://127.0.0.1:{listener.getsockname()[1]}\n")
         sys.stdout.flush()
-        serve(listener, answer(given["--pieces"]), sys.stdin.fileno() if lifeline else None)
+        content = parts(given["--pieces"]) if apart else [answer(given["--pieces"])]
+        serve(listener, content, sys.stdin.fileno() if lifeline else None)
     return 0
 
 

@@ -7,16 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
+from assay.analyse.quality import is_quality
 from assay.analyse.records import MetricStatistics
 from assay.analyse.summary import measured_values
 from assay.plan.job import Job
 from assay.run.records import SampleSet, SingleRunResult, Window
-from assay.spec.target import CommandTarget, ModelTarget
+from assay.spec.target import CommandTarget, EndpointTarget, ModelTarget, ServiceTarget
 
 # A check's answer: passed, failed or cannot be told, and one plain sentence with the figures.
 Finding = tuple[bool | None, str]
 NOTHING_MEASURED: Finding = (None, "no run gave numbers, so there is nothing to look at")
+
+# Times of whole requests, of which one follows the other: the series in which a drift shows. Gaps between tokens
+# remember each other, and counts of tokens say what was asked.
+_REQUESTS = ("ttft_ms", "prefill_ms", "e2e_ms", "latency_ms")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,8 +57,58 @@ class Evidence:
         return {(run, metric): values for run, metrics in by_run.items() for metric, values in metrics.items()}
 
     def measured(self) -> dict[tuple[int, str], NDArray[np.float64]]:
-        """Run id and metric → the finite samples of the measured phase, of runs without an error."""
-        return {key: values[np.isfinite(values)] for key, values in self.values().items()}
+        """Run id and metric → the finite samples of the measured phase, of runs without an error.
+
+        Of a service, only the times that its headline is about: a result has many sampled metrics, and most of them
+        describe what was asked, or repeat the same requests.
+        """
+        names = self._looked_at()
+        return {
+            key: values[np.isfinite(values)] for key, values in self.values().items() if not names or key[1] in names
+        }
+
+    def _looked_at(self) -> frozenset[str]:
+        """The metrics whose samples are judged; empty for all of them."""
+        sampled = {one.metric for sets in self.samples.values() for one in sets}
+        if self.is_program or len(sampled) < 2:
+            return frozenset()
+        shown = [name for name in _REQUESTS if name in sampled and name in self.headline]
+        return frozenset(shown or [name for name in _REQUESTS if name in sampled][:1])
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the target answers over a network."""
+        return isinstance(self.job.definition.target, ServiceTarget | EndpointTarget)
+
+    @property
+    def load_varies(self) -> bool:
+        """Whether the load itself changes while it is measured, so that times must change with it."""
+        load = self.job.definition.load
+        return load.rate == "search" or load.trace is not None or bool(load.stages)
+
+    @property
+    def is_open_loop(self) -> bool:
+        """Whether requests come by themselves, however many are open."""
+        load = self.job.definition.load
+        return load.rate is not None or load.trace is not None or any(one.rate is not None for one in load.stages)
+
+    @property
+    def speed(self) -> tuple[str, ...]:
+        """The headline without what judges answers: how good an answer is does not spread like a time."""
+        return tuple(name for name in self.headline if not is_quality(name))
+
+    def facts(self, section: str) -> dict[int, Mapping[str, JsonValue]]:
+        """Run id → one section of what the target read back, for the runs without an error that have it."""
+        seen = {run.run_id: run.facts.get(section) for run in self.good}
+        return {run: fact for run, fact in seen.items() if isinstance(fact, Mapping)}
+
+    def worst(self, metric: str, statistic: str = "max") -> float | None:
+        """The largest value of a metric, or its percentile where the samples back it; None where it is absent."""
+        stats = self.metrics.get(metric)
+        if stats is None:
+            return None
+        found: float | None = getattr(stats, statistic)
+        return stats.max if found is None else found
 
     def windows(self, read: Callable[[Window], float | None]) -> dict[int, float]:
         """Run id → one figure of its measured window, for the runs that have it."""

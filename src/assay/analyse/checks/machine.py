@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import numpy as np
 
+from assay.analyse.checks.client import below_ceiling
 from assay.analyse.checks.evidence import NOTHING_MEASURED, Evidence, Finding
 from assay.analyse.words import count, listed, percent
 from assay.run.records import Window
+from assay.spec.target import EndpointTarget
 
 # Shares of the machine's processor time. A desktop at rest uses one to three percent.
 _OTHERS = 0.10
@@ -19,6 +23,8 @@ _HARNESS = 0.01
 
 def machine_quiet(evidence: Evidence) -> Finding:
     """Whether other programs and the hypervisor left the machine to us."""
+    if _is_here(evidence):
+        return None, "the endpoint is on this machine, so its own work cannot be told from that of other programs"
     others = evidence.windows(lambda window: _share(window, window.others_cpu_s))
     steal = evidence.windows(lambda window: _share(window, window.steal_s))
     if not others and not steal:
@@ -29,6 +35,13 @@ def machine_quiet(evidence: Evidence) -> Finding:
     ]
     sentences = "; ".join(sentence for _, sentence in found if sentence)
     return all(passed for passed, _ in found), sentences
+
+
+def _is_here(evidence: Evidence) -> bool:
+    """Whether the target is an endpoint that somebody else started on this very machine."""
+    target = evidence.job.definition.target
+    host = urlsplit(target.endpoint).hostname or "" if isinstance(target, EndpointTarget) else ""
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _share(window: Window, seconds: float | None) -> float | None:
@@ -68,9 +81,11 @@ def device_alone(evidence: Evidence) -> Finding:
 
 
 def client_below_ceiling(evidence: Evidence) -> Finding:
-    """Whether our own loop is small beside what it timed."""
+    """Whether our own loop is small beside what it timed, and far from all that it can do."""
     if evidence.is_program:
         return None, "a program is timed once from start to end, so our own cost does not matter"
+    if evidence.is_served or "client_ceiling_pct" in evidence.metrics:
+        return below_ceiling(evidence)
     costs = evidence.windows(lambda window: window.harness_ns)
     medians = {run: float(np.median(values)) for (run, metric), values in _latencies(evidence).items()}
     shares = {run: costs[run] / (medians[run] * 1e6) for run in costs if medians.get(run, 0) > 0}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from assay.analyse.checks.evidence import NOTHING_MEASURED, Evidence, Finding
 from assay.analyse.intervals import median_interval_of_run, relative_half_width
 from assay.analyse.percentiles import TAILS, samples_needed
+from assay.analyse.quality import is_quality
 from assay.analyse.records import MetricStatistics
 from assay.analyse.steadiness import Drift, drift
 from assay.analyse.words import count, listed, percent
@@ -17,6 +19,7 @@ from assay.analyse.words import count, listed, percent
 MIN_RUNS = 3
 # A level run is taken for a drifting one at most once in thirty times, so one run of five may be chance.
 _DRIFTING_RUNS = 0.2
+_VARIES = "the load itself changed while it was measured, so one level of the times is not expected"
 
 
 def something_measured(evidence: Evidence) -> Finding:
@@ -39,10 +42,12 @@ def enough_samples(evidence: Evidence) -> Finding:
     """Whether each run's own median is known as closely as the file asks."""
     if evidence.is_program:
         return None, "a program decides by itself how many values it reports; the runs are what is counted"
+    if evidence.load_varies:
+        return None, _VARIES
     measured = {key: values for key, values in evidence.measured().items() if values.size}
     if not measured:
         return None, "no samples were taken inside the runs"
-    wanted = evidence.job.definition.measure.until.samples
+    wanted = evidence.job.definition.load.requests or evidence.job.definition.measure.until.samples
     if wanted is not None:
         fewest = min(values.size for values in measured.values())
         return fewest >= wanted, f"every run took at least {count(fewest, 'sample')}; {wanted:,} were asked for"
@@ -51,7 +56,9 @@ def enough_samples(evidence: Evidence) -> Finding:
 
 def _medians_known(evidence: Evidence) -> Finding:
     """Compare the widest interval of a run's median with the one that the file asks for."""
-    target = evidence.job.definition.measure.until.interval
+    measure = evidence.job.definition.measure
+    # How long a service is loaded is what the file says, not when a median is known: the wider promise is enough.
+    target = max(measure.until.interval, measure.interval) if evidence.is_served else measure.until.interval
     widths: dict[tuple[int, str], float] = {}
     for (run, metric), values in evidence.measured().items():
         interval = median_interval_of_run(values)
@@ -69,8 +76,9 @@ def _medians_known(evidence: Evidence) -> Finding:
 
 def warm_up_over(evidence: Evidence) -> Finding:
     """Whether no warm-up is left among the measured times: they were level before, or were level while measured."""
-    seen = {run.run_id: run.facts.get("warmup") for run in evidence.good}
-    told = {run: fact.get("steady") for run, fact in seen.items() if isinstance(fact, dict)}
+    inside = {run: fact.get("warmup") for run, fact in evidence.facts("load").items()}
+    seen = {**{run: fact for run, fact in inside.items() if isinstance(fact, Mapping)}, **evidence.facts("warmup")}
+    told = {run: fact.get("steady") for run, fact in seen.items()}
     detected = {run: steady for run, steady in told.items() if isinstance(steady, bool)}
     if not detected:
         return None, "how long to warm up was not decided from the times, so they cannot tell whether it was enough"
@@ -88,6 +96,8 @@ def warm_up_over(evidence: Evidence) -> Finding:
 
 def steady_state(evidence: Evidence) -> Finding:
     """Whether the level of the samples stayed where it was while they were taken."""
+    if evidence.load_varies:
+        return None, _VARIES
     drifts = {key: drift(values) for key, values in evidence.measured().items()}
     told = {key: one for key, one in drifts.items() if one.steady is not None}
     if not told:
@@ -110,7 +120,7 @@ def _few_drift(told: dict[tuple[int, str], Drift], worst: str) -> Finding:
 def interval_narrow(evidence: Evidence) -> Finding:
     """Whether runs agree as closely as the file asks."""
     target = evidence.job.definition.measure.interval
-    spread = {name: _width_between_runs(evidence.metrics[name]) for name in evidence.headline}
+    spread = {name: _width_between_runs(evidence.metrics[name]) for name in _between_runs_judged(evidence)}
     known = {name: width for name, width in spread.items() if width is not None}
     if not spread:
         return NOTHING_MEASURED
@@ -121,6 +131,17 @@ def interval_narrow(evidence: Evidence) -> Finding:
     if known[name] <= target:
         return True, f"{width}, within the ±{percent(target)} that was asked for"
     return False, f"{width}; ±{percent(target)} was asked for, so add runs or find what differs between them"
+
+
+def _between_runs_judged(evidence: Evidence) -> tuple[str, ...]:
+    """The metrics whose spread between runs is held against the file."""
+    if evidence.job.definition.load.rate == "search" and "capacity_per_s" in evidence.speed:
+        # Searches that end at different rates have different latencies; the rate is what they were asked for.
+        return ("capacity_per_s",)
+    if evidence.is_open_loop:
+        # Rates of an open loop are those of its arrivals, which chance draws anew in each run.
+        return tuple(name for name in evidence.speed if not name.endswith("_per_s")) or evidence.speed
+    return evidence.speed
 
 
 def _width_between_runs(stats: MetricStatistics) -> float | None:
@@ -147,8 +168,11 @@ def tail_backed(evidence: Evidence) -> Finding:
 def _highest_given(evidence: Evidence) -> Finding:
     """Name the highest percentile that is given and, with its price, the next one that is not."""
     # The metric with samples tells the tail; a number of the whole run has none.
-    stats = max(evidence.metrics.items(), key=lambda item: item[1].count)
-    name, n = stats[0], stats[1].count
+    sampled = {name: evidence.metrics[name].count for name in evidence.speed}
+    sampled = {name: n for name, n in sampled.items() if n > evidence.metrics[name].runs}
+    name = min(sampled, key=lambda key: sampled[key], default="")
+    name = name or max(evidence.metrics, key=lambda key: evidence.metrics[key].count)
+    n = evidence.metrics[name].count
     given = [key for key, p in TAILS.items() if n >= samples_needed(p)]
     missing = [key for key in TAILS if key not in given]
     rest = f"{missing[0]} is left out, since it needs {samples_needed(TAILS[missing[0]]):,}" if missing else ""
@@ -158,14 +182,32 @@ def _highest_given(evidence: Evidence) -> Finding:
 
 
 def errors_few(evidence: Evidence) -> Finding:
-    """Whether no more runs failed than the file tolerates."""
+    """Whether no more runs, and no more requests of a run, failed than the file tolerates."""
     limit = evidence.job.definition.measure.errors
     total = max(len(evidence.runs), 1)
     failed = len(evidence.runs) - len(evidence.good)
     runs = f"{failed} of {count(total, 'run')} failed"
     if not evidence.runs or failed / total > limit:
         return False, f"{runs}; {percent(limit)} is tolerated" if evidence.runs else "no run was made"
-    return True, runs
+    # Each probe of a search is judged with its own errors: those of rates that are too high are what it looks for.
+    share = None if evidence.job.definition.load.rate == "search" else evidence.worst("error_rate")
+    if share is None:
+        return True, runs
+    requests = f"{percent(share)} of the requests failed{_kinds(evidence)}"
+    if share > limit:
+        return False, f"{requests}; {percent(limit)} is tolerated (measure.errors)"
+    return True, f"{runs}; {requests}" if share else f"{runs}, and no request failed"
+
+
+def _kinds(evidence: Evidence) -> str:
+    """The failures of all runs by kind, in words: ` (3 × timeout, 1 × reset)`."""
+    totals: dict[str, int] = {}
+    for kinds in evidence.facts("errors").values():
+        for kind, told in kinds.items():
+            number = told.get("count") if isinstance(told, Mapping) else told
+            totals[kind] = totals.get(kind, 0) + (number if isinstance(number, int) else 0)
+    ranked = sorted((kind for kind in totals if totals[kind]), key=lambda kind: -totals[kind])
+    return f" ({listed([f'{totals[kind]:,} × {kind}' for kind in ranked])})" if ranked else ""
 
 
 def values_finite(evidence: Evidence) -> Finding:
@@ -179,6 +221,8 @@ def values_finite(evidence: Evidence) -> Finding:
 def _not_finite(evidence: Evidence) -> tuple[int, int]:
     """How many values of the runs are NaN or infinite, and how many values there are."""
     of_runs = [value for run in evidence.good for value in run.metrics.values()]
-    sampled = list(evidence.values().values())
+    # A request without a reference has no score, and one without an answer no time to its first token.
+    looked_at = {key: values for key, values in evidence.values().items() if not is_quality(key[1])}
+    sampled = [values for key, values in looked_at.items() if not evidence.is_served or key[1] in evidence.headline]
     bad = sum(not math.isfinite(value) for value in of_runs) + sum(int((~np.isfinite(one)).sum()) for one in sampled)
     return bad, len(of_runs) + sum(one.size for one in sampled)

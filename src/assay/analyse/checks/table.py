@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from assay.analyse.checks import machine, numbers
+from assay.analyse.checks import answers, client, machine, numbers
 from assay.analyse.checks.evidence import NOTHING_MEASURED, Evidence, Finding
 from assay.analyse.headline import headline
 from assay.analyse.records import Check, MetricStatistics, Verdict
@@ -26,13 +26,27 @@ CHECKS: Mapping[str, Callable[[Evidence], Finding]] = {
     "clocks not throttled": machine.clocks_steady,
     "no foreign process on the device": machine.device_alone,
     "client below its own ceiling": machine.client_below_ceiling,
+    "load delivered": client.load_delivered,
+    "answers as long as asked": answers.as_long_as_asked,
+    "tokens counted": answers.tokens_counted,
+    "answers good enough": answers.good_enough,
+}
+
+# Questions that only some jobs raise; elsewhere they are left out, since "not told" would only be noise.
+APPLIES: Mapping[str, Callable[[Evidence], bool]] = {
+    "load delivered": lambda evidence: evidence.is_served,
+    "answers as long as asked": lambda evidence: evidence.job.definition.workload.output_tokens is not None,
+    "tokens counted": lambda evidence: bool(evidence.facts("tokens")),
+    "answers good enough": lambda evidence: answers.names_quality(evidence.job),
 }
 
 # A failure of these means that the numbers are not what they say they are. Any other failure leaves them true
 # but less certain than they look.
-INVALIDATING = frozenset({"requested device used", "errors below the limit", "something measured"})
+INVALIDATING = frozenset(
+    {"requested device used", "errors below the limit", "something measured", "answers good enough"}
+)
 # What can be asked also where every run failed.
-_OF_FAILED_RUNS = INVALIDATING | {"enough runs"}
+_OF_FAILED_RUNS = (INVALIDATING | {"enough runs"}) - {"answers good enough"}
 
 
 def checks_of(
@@ -41,7 +55,7 @@ def checks_of(
     metrics: Mapping[str, MetricStatistics],
     samples: Mapping[int, tuple[SampleSet, ...]],
 ) -> tuple[Check, ...]:
-    """Ask every question of the table.
+    """Ask every question of the table that the job raises.
 
     Args:
         job: What was asked for.
@@ -53,6 +67,7 @@ def checks_of(
     return tuple(
         Check(name, *(ask(evidence) if evidence.good or name in _OF_FAILED_RUNS else NOTHING_MEASURED))
         for name, ask in CHECKS.items()
+        if name not in APPLIES or APPLIES[name](evidence)
     )
 
 

@@ -50,7 +50,7 @@ def _rows(job: MultiRunJobResult, label: str) -> list[Sequence[Child]]:
 
 def _row(job: MultiRunJobResult, name: str, label: str) -> Sequence[Child]:
     stats = job.metrics[name]
-    shown = show_statistics(stats)
+    shown = show_statistics(stats, name)
     numbers = (shown.median, shown.interval, shown.spread, tail_cell(stats, "p99"), show_count(stats.runs, stats.count))
     return (label, name_with_unit(name, stats.unit), *numbers, verdict_word(job))
 

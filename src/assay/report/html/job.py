@@ -9,7 +9,7 @@ from assay.report.facts import flat, indented
 from assay.report.headline import headline_of
 from assay.report.html.markup import Child, Markup, el, join
 from assay.report.html.pictures import Samples, draw_job, read_samples
-from assay.report.html.tables import facts_table, metrics_table, runs_table, verdict_mark
+from assay.report.html.tables import answers_tables, facts_table, metrics_table, runs_table, verdict_mark
 from assay.report.numbers import name_with_unit, show_statistics
 from assay.report.wording import (
     MEANING,
@@ -39,6 +39,7 @@ def job_section(
         _why(job) if not measured else _judgement(job),
         el("div", *draw_job(job, read_samples(job, samples)), class_="figures") if measured else None,
         _folded("Metrics", _metrics(job), opened=True) if measured and job.metrics else None,
+        *([_folded(title, content, opened=True) for title, content in answers_tables(job)] if measured else ()),
         _folded("Runs", join((runs_table(job), _run_failures(job))), opened=True) if job.runs else None,
         _folded("Environment", _environment(job, same_environment)),
         _folded("Definition", el("pre", indented(job.definition))) if job.definition else None,
@@ -57,7 +58,7 @@ def _sentence(job: MultiRunJobResult) -> Iterable[Child]:
 
 def _headline(job: MultiRunJobResult, name: str) -> Markup:
     stats = job.metrics[name]
-    shown = show_statistics(stats)
+    shown = show_statistics(stats, name)
     number = el("strong", shown.median, " ", stats.unit)
     return el("span", name_with_unit(name, stats.unit), " ", number, " ", shown.interval, " ", shown.spread)
 

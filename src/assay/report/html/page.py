@@ -13,7 +13,7 @@ from assay.documents import to_json
 from assay.report.html.job import job_section
 from assay.report.html.markup import Child, Markup, el
 from assay.report.html.pictures import Samples, draw_overview
-from assay.report.html.tables import summary_table, verdict_mark
+from assay.report.html.tables import load_summary, summary_table, verdict_mark
 from assay.report.wording import (
     MEANING,
     WORDS_IN_ORDER,
@@ -86,7 +86,8 @@ def _overview(record: CampaignRecord, labels: dict[str, str], anchors: dict[str,
     pictures = draw_overview(record, labels, anchors)
     undrawn = [labels[job.job] for job in record.jobs if job.state != "done"]
     note = el("p", f"Not drawn, as they have no numbers: {', '.join(undrawn)}.", class_="quiet") if undrawn else None
-    content: tuple[Child, ...] = (el("div", *pictures, class_="figures"), note, summary_table(record, labels, anchors))
+    shown = (el("div", *pictures, class_="figures"), note, summary_table(record, labels, anchors))
+    content: tuple[Child, ...] = (load_summary(record, labels, anchors), *shown)
     return el("section", el("h2", "All jobs"), *content, id="overview")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from assay.analyse.quality import is_quality
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.errors import AssayError
 from assay.metrics import METRICS, base_name
@@ -13,10 +14,12 @@ from assay.report.grid import shorten
 from assay.report.headline import headline_of
 from assay.report.html.chart import figure
 from assay.report.html.distribution import Values, draw_distribution
+from assay.report.html.load import draw_curves, draw_search, draw_tail, limits_of
 from assay.report.html.markup import Markup
 from assay.report.html.rows import Row, draw_rows
 from assay.report.html.timeline import Trace, draw_timeline
-from assay.report.numbers import decimals_of, show, show_statistics
+from assay.report.numbers import centre_of, decimals_of, show, show_statistics
+from assay.report.served import is_served
 from assay.report.wording import one_line, verdict_word
 from assay.run.records import SampleSet, SingleRunResult
 
@@ -25,6 +28,7 @@ Sets = Mapping[int, tuple[SampleSet, ...]]
 
 _MOST_METRICS = 4  # a program may report dozens; the tables hold them all
 _LONGEST_TITLE = 42
+_TAILED = ("ttft_ms", "itl_ms", "e2e_ms", "latency_ms")
 
 _COLD = (
     ("load_ms", True, "Load, run 0 (nothing warm)"),
@@ -32,6 +36,7 @@ _COLD = (
     ("first_ms", True, "First call, run 0"),
     ("first_ms", False, "First call, median of runs"),
     ("latency_ms", False, "Warm call, median"),
+    ("e2e_ms", False, "Warm request, median"),
 )
 _MEMORY = (
     ("baseline_rss_mb", "Before the load"),
@@ -45,9 +50,12 @@ def draw_overview(record: CampaignRecord, labels: Mapping[str, str], anchors: Ma
     groups: dict[str, list[tuple[Row, str]]] = {}
     for job in record.jobs:
         for name in headline_of(job) if job.state == "done" else ():
-            row = _overview_row(job, job.metrics[name], labels[job.job], anchors[job.job])
+            row = _overview_row(job, name, labels[job.job], anchors[job.job])
             groups.setdefault(name, []).append((row, job.metrics[name].unit))
-    return [_overview(name, [row for row, _ in rows], rows[0][1]) for name, rows in groups.items()]
+    if len(groups) > 1 and all(len(rows) == 1 for rows in groups.values()):
+        groups = {}  # one job with many numbers: there is nothing to hold side by side
+    rows = [_overview(name, [row for row, _ in rows], rows[0][1]) for name, rows in groups.items()]
+    return [*draw_curves(record, labels, anchors), *rows]
 
 
 def read_samples(job: MultiRunJobResult, samples: Samples) -> Sets:
@@ -64,20 +72,31 @@ def read_samples(job: MultiRunJobResult, samples: Samples) -> Sets:
 
 def draw_job(job: MultiRunJobResult, sets: Sets) -> list[Markup]:
     """All pictures of a job that was measured."""
-    names = [name for name in headline_of(job) if job.metrics[name].run_values][:_MOST_METRICS]
+    # A score is a few fixed steps, and does not move with time: its interval in the tables says all.
+    shown = [name for name in headline_of(job) if job.metrics[name].run_values and not is_quality(name)]
+    names = shown[:_MOST_METRICS]
     shapes = [
         draw_distribution(n, job.metrics[n], _measured(sets, n), _axis_title(n, job.metrics[n].unit)) for n in names
     ]
     times = [_timeline(job, name, sets) for name in names]
-    return [picture for picture in (*shapes, _cold(job), _memory(job), *times) if picture is not None]
+    tails = [draw_tail(n, job.metrics[n], _measured(sets, n), limits_of(job, n)) for n in _tailed(job)]
+    searches = draw_search(job)
+    pictures = (*searches, *shapes, *tails, _cold(job), _memory(job), *times)
+    return [picture for picture in pictures if picture is not None]
 
 
-def _overview_row(job: MultiRunJobResult, stats: MetricStatistics, label: str, anchor: str) -> Row:
-    shown = show_statistics(stats)
+def _tailed(job: MultiRunJobResult) -> list[str]:
+    """The times of a service whose tail is drawn."""
+    return [name for name in _TAILED if name in job.metrics] if is_served(job) else []
+
+
+def _overview_row(job: MultiRunJobResult, name: str, label: str, anchor: str) -> Row:
+    stats = job.metrics[name]
+    shown = show_statistics(stats, name)
     low, high = (stats.interval.low, stats.interval.high) if stats.interval else (None, None)
     word = verdict_word(job)
     told = label if word == "valid" else f"{label} ({word})"
-    return Row(told, f"{shown.median} {shown.spread}", stats.median, low, high, word, f"#{anchor}")
+    return Row(told, f"{shown.median} {shown.spread}", centre_of(stats, name), low, high, word, f"#{anchor}")
 
 
 def _overview(name: str, rows: Sequence[Row], unit: str) -> Markup:
@@ -119,7 +138,9 @@ def _trace(run: SingleRunResult, name: str, parts: Sequence[SampleSet]) -> Trace
     if measured is None or measured.value.size < 2:
         return None
     last = float(warm.at_ns[-1]) / 1e9 if warm is not None and warm.at_ns.size else 0.0
-    warm_s = max(last, run.phases.get("warmup", 0.0)) if last else 0.0
+    # A search warms up before each of its probes; the samples are of one of them.
+    whole = 0.0 if "search" in run.facts else run.phases.get("warmup", 0.0)
+    warm_s = max(last, whole) if last else 0.0
     at = np.concatenate([warm.at_ns / 1e9 if warm is not None else [], measured.at_ns / 1e9 + warm_s])
     value = np.concatenate([warm.value if warm is not None else [], measured.value])
     finite = np.isfinite(value)

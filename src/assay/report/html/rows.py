@@ -59,12 +59,15 @@ def _dot(axis: Axis, row: Row, y: float) -> Markup:
 
 
 def marker(x: str, y: float, kind: str) -> Markup:
-    """A dot whose shape says what colour also says: full circle, open circle, cross."""
+    """A dot whose shape says what colour also says: full circle, open circle, cross, diamond."""
     if kind in ("invalid", "failed"):
         # A nested picture gives the cross a place in percent and strokes in pixels.
         strokes = el("path", d="M-5 -5L5 5M-5 5L5 -5", class_=f"cross {kind}")
         return el("svg", strokes, x=x, y=y, width=1, height=1, overflow="visible")
-    return el("circle", cx=x, cy=y, r=5, class_=f"dot {kind}")
+    if kind == "limit":
+        diamond = el("path", d="M0 -7L7 0L0 7L-7 0Z", class_="diamond")
+        return el("svg", diamond, x=x, y=y, width=1, height=1, overflow="visible")
+    return el("circle", cx=x, cy=y, r=3 if kind == "tail" else 5, class_=f"dot {kind}")
 
 
 def _bar(axis: Axis, row: Row, y: float) -> Markup:

@@ -13,8 +13,19 @@ from assay.report.numbers import (
     name_with_unit,
     show,
     show_count,
+    show_percent,
     show_statistics,
     tail_needs,
+)
+from assay.report.served import (
+    LOAD_NOTE,
+    View,
+    errors_of,
+    finish_reasons_of,
+    load_table,
+    search_sentences,
+    server_view_of,
+    token_facts_of,
 )
 from assay.report.wording import failed, others_share, verdict_word
 from assay.run.records import SingleRunResult
@@ -69,6 +80,54 @@ def runs_table(job: MultiRunJobResult) -> Markup:
     return table(head, rows, numeric=[0, *range(2, 7 + len(names))], name="Runs")
 
 
+def load_summary(record: CampaignRecord, labels: Mapping[str, str], anchors: Mapping[str, str]) -> Markup | None:
+    """Speed, quality, errors and cost of all jobs that answer requests, in one table."""
+    found = load_table(record, labels)
+    if found is None:
+        return None
+    hrefs = {labels[job.job]: f"#{anchors[job.job]}" for job in record.jobs}
+    rows = [(el("a", row[0], href=hrefs[row[0]]), *row[1:-1], verdict_mark(row[-1])) for row in found.rows]
+    drawn = table(found.head, rows, numeric=range(2, len(found.head) - 1), name="Load")
+    return join((el("h3", "Speed, quality and cost"), drawn, el("p", LOAD_NOTE, class_="quiet")))
+
+
+def answers_tables(job: MultiRunJobResult) -> list[tuple[str, Markup]]:
+    """What came back, apart from numbers of time: errors, ends of answers, counts of tokens, the server's own view."""
+    errors, ends, tokens, views = errors_of(job), finish_reasons_of(job), token_facts_of(job), server_view_of(job)
+    found = []
+    if errors:
+        rows = [(one.kind, f"{one.count:,}", one.first or DASH) for one in errors]
+        found.append(("Failed requests by kind", table(("kind", "requests", "the first one"), rows, numeric=[1],
+                                                      name="Failed requests")))  # fmt: skip
+    if ends:
+        rows = [(one.kind, f"{one.count:,}", "") for one in ends]
+        shown = [row[:2] for row in rows]
+        found.append(("Why answers ended", table(("reason", "answers"), shown, numeric=[1], name="Ends of answers")))
+    if tokens:
+        found.append(("How tokens were counted", table(("what", "found"), tokens, name="Tokens")))
+    if views:
+        found.append(("The server's own view", _views(views)))
+    if sentences := search_sentences(job):
+        found.append(("The search", el("ul", *(el("li", one) for one in sentences))))
+    return found
+
+
+def _views(views: Sequence[View]) -> Markup:
+    rows = [
+        (one.statistic, DASH if one.ours is None else show(one.ours), show(one.theirs), _difference(one), one.source)
+        for one in views
+    ]
+    note = "Ours begins when a request was due and includes the network; the server's begins when it saw the request."
+    head = ("statistic", "ours", "the server's", "difference", "read from")
+    return join((table(head, rows, numeric=(1, 2, 3), name="Server's view"), el("p", note, class_="quiet")))
+
+
+def _difference(one: View) -> str:
+    if one.ours is None or not one.theirs:
+        return DASH
+    return show_percent(one.ours / one.theirs - 1, signed=True)
+
+
 def facts_table(pairs: Iterable[tuple[str, str]], name: str) -> Markup:
     """Facts by their path."""
     return table(("fact", "value"), [(el("code", path), value) for path, value in pairs], name=name)
@@ -94,13 +153,13 @@ def _summary(job: MultiRunJobResult, label: str, anchor: str) -> list[Sequence[C
 
 
 def _headline(name: str, stats: MetricStatistics) -> tuple[Child, ...]:
-    shown = show_statistics(stats)
+    shown = show_statistics(stats, name)
     count = show_count(stats.runs, stats.count)
     return (_metric_name(name, stats.unit), shown.median, shown.interval, shown.spread, tail_cell(stats, "p99"), count)
 
 
 def _metric(name: str, stats: MetricStatistics) -> tuple[Child, ...]:
-    shown = show_statistics(stats)
+    shown = show_statistics(stats, name)
     places = decimals_of(stats)
     mean, std, low, high = (
         DASH if v is None else show(v, places) for v in (stats.mean, stats.std, stats.min, stats.max)

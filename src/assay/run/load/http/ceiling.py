@@ -1,7 +1,9 @@
 """How much one client process can do on this machine, measured against a server that does nothing.
 
 A request costs a client some time, and so does each arrival of a piece of its answer. Two loads with few and many
-pieces tell the two costs apart; what a run asks of its client is then a share of what it can do.
+pieces tell the two costs apart; what a run asks of its client is then a share of what it can do. A busy client finds
+many arrivals each time it looks at the network, which makes each of them cheaper; so the client naps between two looks
+while its costs are measured, as if it had been busy meanwhile.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import math
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -19,15 +22,17 @@ from pathlib import Path
 
 from assay import files
 from assay.run.load.arrivals import Level
-from assay.run.load.http.driver import HttpLoad, Repeat, Warmup
-from assay.run.load.http.loops import drive
+from assay.run.load.http.driver import Asks, HttpLoad, Repeat, Warmup
+from assay.run.load.http.loops import ClosedLoop
 from assay.run.load.http.origin import origin_of
+from assay.run.load.http.poller import Poller
 from assay.run.load.http.recording import ClientCost, Recording
 from assay.run.load.shape import Closed
 
 _PIECES = 48
-_USERS = 16
-_SECONDS = 0.35
+_USERS = 64
+_SECONDS = 0.4
+_NAP_S = 0.0003
 _BODY = b'{"model": "null", "messages": [{"role": "user", "content": "nothing"}], "stream": true}'
 
 
@@ -63,12 +68,14 @@ def ceiling(cache: Path, scratch: Path) -> Ceiling | None:
 
 def measure_ceiling(scratch: Path) -> Ceiling | None:
     """Load a server that does nothing, once with answers in one piece and once in many."""
-    few, many = (_load(pieces, scratch) for pieces in (1, _PIECES))
+    few, many = (_load(pieces, scratch) for pieces in (0, _PIECES))
     if few is None or many is None:
         return None
     few_us, many_us = few.cpu_s * 1e6 / few.requests, many.cpu_s * 1e6 / many.requests
     few_pieces, many_pieces = few.pieces / few.requests, many.pieces / many.requests
-    piece_us = max(0.0, (many_us - few_us) / max(1e-9, many_pieces - few_pieces))
+    if many_pieces < few_pieces + 1:
+        return None  # the pieces came together, so their cost cannot be told apart
+    piece_us = max(0.0, (many_us - few_us) / (many_pieces - few_pieces))
     return Ceiling(request_us=max(0.0, few_us - few_pieces * piece_us), piece_us=piece_us)
 
 
@@ -88,13 +95,28 @@ def _load(pieces: int, scratch: Path) -> ClientCost | None:
         wire = origin.request("POST", "/v1/chat/completions", {"Content-Type": "application/json"}, _BODY)
         users = Closed((Level(math.inf, _USERS, _USERS),))
         load = HttpLoad(origin, users, scratch, warmup=Warmup(seconds=0.1), duration_s=_SECONDS, timeout_s=5)
-        (cost,) = drive(load, Repeat((wire,))).clients
+        loop = ClosedLoop(load, Repeat((wire,)), Asks(), users)
+        loop.poller = _Napping(loop.poller)
+        (cost,) = loop.run().clients
         return cost if cost.requests and cost.pieces else None
+
+
+class _Napping:
+    """A poller that lets arrivals gather before it looks; naps cost no processor time."""
+
+    def __init__(self, poller: Poller) -> None:
+        self._poller = poller
+        self.watch, self.change, self.forget, self.close = poller.watch, poller.change, poller.forget, poller.close
+
+    def wait(self, until_ns: int) -> list[tuple[int, int]]:
+        """Nap, then look."""
+        time.sleep(_NAP_S)
+        return self._poller.wait(until_ns)
 
 
 @contextmanager
 def _null_server(pieces: int) -> Iterator[str]:
-    command = [sys.executable, "-m", "assay.sim.null", "--pieces", str(pieces)]
+    command = [sys.executable, "-m", "assay.sim.null", "--pieces", str(pieces), "--apart"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
         try:
             line = process.stdout.readline() if process.stdout else ""

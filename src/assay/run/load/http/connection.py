@@ -20,11 +20,17 @@ _CHUNK = 65_536
 _PENDING = {errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN}
 _OK, _STATUS, _REDIRECT = CODE["ok"], CODE["status"], CODE["redirect"]
 _FIRST_ERROR, _FIRST_REDIRECT = 400, 300
-# A server may close a connection that rests just when it is used again. Only one that rested this long is tried anew;
+# A server may close a connection between two requests, just when it is used again: the second never reached it and is
+# sent anew. A close in good order this soon is taken for that, and so is a reset of a connection that had rested;
 # a server that breaks off what it was asked is a failure and counts as one.
+_SOON_NS = 50_000_000
 _RESTED_NS = 100_000_000
 
 State = Literal["connecting", "proxy", "tls", "idle", "busy", "closed"]
+
+
+class _ClosedInOrder(ConnectionError):  # noqa: N818  (a state, told apart from a reset)
+    """The server ended the connection in good order."""
 
 
 class Owner(Protocol):
@@ -34,6 +40,7 @@ class Owner(Protocol):
     poller: Poller
     origin: Origin
     by_fd: dict[int, Connection]
+    resent: int  # requests that met a closed connection and were sent anew
 
     def ended(self, connection: Connection, outcome: int) -> None:
         """The open request of a connection has ended; the connection is idle or closed."""
@@ -311,19 +318,23 @@ class Connection:
             self._close()
             self.owner.ended(self, _OK if self.status < _FIRST_REDIRECT else _STATUS)
         else:
-            self._broken(ConnectionResetError("closed by the server"))
+            self._broken(_ClosedInOrder("closed by the server"))
 
     def _broken(self, problem: OSError) -> None:
         if self._size:
             self.status = self._parser.get_status_code() if self._headers_seen and self._parser else 0
             self._fail("truncated", str(problem))
-        elif not self.fresh and self._rested and not self.retried:
+        elif not self.fresh and not self.retried and (self._rested or self._closed_soon(problem)):
+            self.owner.resent += 1
             self.retried = self.fresh = True
             self._close()
             self._attempt = 0
             self._connect()
         else:
             self._fail("tls" if isinstance(problem, ssl.SSLError) else "reset", str(problem))
+
+    def _closed_soon(self, problem: OSError) -> bool:
+        return isinstance(problem, _ClosedInOrder) and perf_counter_ns() - self.sent < _SOON_NS
 
     def _fail(self, outcome: str, problem: str) -> None:
         self.problem = problem

@@ -141,6 +141,7 @@ class Driver:
         self.phase = WARMUP
         self.window = [0, 0]
         self.stopped = ""
+        self.resent = 0
         self.sessions = 0
         self.issued = self.answered = self.measured = self.good = 0
         self._columns = Columns(load.spool / f"client-{load.client}.bodies")
@@ -409,6 +410,7 @@ class Driver:
             pieces=self._pieces,
             lag_p99_ms=_quantile(self._lags, 0.99),
             lag_max_ms=_quantile(self._lags, 1.0),
+            resent=self.resent,
         )
         return self._columns.finish((self.window[0], self.window[1]), cost, self.stopped)
 

@@ -116,6 +116,9 @@ class ClientCost:
     lag_p99_ms: float
     """How long it was busy before it looked at the network again: 99 of 100 turns of its loop were shorter."""
     lag_max_ms: float
+    resent: int = 0
+    """Requests that met a connection which the server had just closed, and were sent anew; their time counts from when
+    they were due."""
     ceiling_share: float | None = None
     """Share of what this client can do on this machine, from its cost per request and per piece."""
 

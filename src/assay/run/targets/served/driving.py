@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -93,8 +94,20 @@ def reading_s(measure: Measure) -> float:
     return min(_MOST_READING_S, max(_LEAST_READING_S, _FOR_READING * measure.timeout))
 
 
-def drive_watched(load: HttpLoad, supply: Supply, order: Order, stage: Stage, rules: Rules, began_ns: int) -> Recording:
-    """Drive a load, tell how far it is, and put the client's share of its ceiling beside it."""
+def drive_watched(
+    load: HttpLoad, supply: Supply, order: Order, stage: Stage, rules: Rules, *, began_ns: int, latency_s: float
+) -> Recording:
+    """Drive a load, tell how far it is, and put the client's share of its ceiling beside it.
+
+    Args:
+        load: what to drive.
+        supply: what to ask.
+        order: what the run is.
+        stage: is told how far it is.
+        rules: what the loop asks.
+        began_ns: when the run began.
+        latency_s: about how long one answer takes when nothing else is asked.
+    """
     measure = order.job.definition.measure
     known = ceiling(Path(order.cache or order.scratch), Path(order.scratch))
     deadline_ns = began_ns + int((measure.timeout - reading_s(measure)) * 1e9)
@@ -105,11 +118,14 @@ def drive_watched(load: HttpLoad, supply: Supply, order: Order, stage: Stage, ru
     def measuring() -> None:
         phases.enter("measure")
 
+    def falls_behind(story: Sequence[tuple[float, int, int, int]]) -> bool:
+        return rules.falls_behind(story, latency_s)
+
     stops = order.job.definition.load.saturation == "stop"
     asks = Asks(
         steady=rules.steady,
         enough=rules.enough,
-        falls_behind=rules.falls_behind if stops and not isinstance(load.shape, Closed) else None,
+        falls_behind=falls_behind if stops and not isinstance(load.shape, Closed) else None,
         progress=stage.progress,
         measuring=measuring,
     )

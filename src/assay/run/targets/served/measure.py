@@ -176,11 +176,13 @@ class _Run:
     def _load(
         self, supply: ApiSupply, api: Api, work: Workset, trace: Trace | None, most: int | None, local: Tokenizer | None
     ) -> Recording:
+        latency_s = self.metrics["first_ms"] / 1e3
         load = replace(load_of(self.order, self.there.origin, trace=trace), most_requests=most)
         if self.definition.load.rate != "search":
-            return drive_watched(load, supply, self.order, self.stage, self.rules, self.began_ns)
+            return drive_watched(load, supply, self.order, self.stage, self.rules, began_ns=self.began_ns,
+                                 latency_s=latency_s)  # fmt: skip
         found = search_rate(self.order, self.there.origin, supply, api, work.items, self.stage, self.rules,
-                            began_ns=self.began_ns, most=most,
+                            began_ns=self.began_ns, latency_s=latency_s, most=most,
                             counter=lambda: Counter(self.server_tokenizer, local))  # fmt: skip
         self.facts["search"] = dict(found.facts)
         if found.capacity is None:
@@ -236,7 +238,7 @@ class _Run:
                                   "model": self.there.target.model}  # fmt: skip
         self.facts["clients"] = [
             {"cpu_s": round(one.cpu_s, 4), "requests": one.requests, "pieces": one.pieces,
-             "lag_p99_ms": one.lag_p99_ms, "lag_max_ms": one.lag_max_ms}
+             "lag_p99_ms": one.lag_p99_ms, "lag_max_ms": one.lag_max_ms, "resent": one.resent}
             for one in recording.clients
         ]  # fmt: skip
         if not len(recording):

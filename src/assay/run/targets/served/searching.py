@@ -45,6 +45,7 @@ def search_rate(
     rules: Rules,
     *,
     began_ns: int,
+    latency_s: float,
     most: int | None,
     counter: Callable[[], Counter],
 ) -> Found:
@@ -66,7 +67,7 @@ def search_rate(
         if perf_counter_ns() + duration_s * 1e9 > deadline_ns or (left is not None and left <= 0):
             break
         load = _probe(order, origin, rate, duration_s, left, first=not probes)
-        recording = drive_watched(load, supply, order, stage, rules, began_ns)
+        recording = drive_watched(load, supply, order, stage, rules, began_ns=began_ns, latency_s=latency_s)
         searching.tell(_seen(rate, recording, api, items, order, counter()))
         probes.append((rate, duration_s, recording))
         left = None if left is None else left - len(recording)

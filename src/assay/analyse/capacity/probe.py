@@ -1,0 +1,337 @@
+"""What one probe of a rate says: the objective is met, missed, or cannot be told from so few samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.analyse.correlation import variance_inflation
+from assay.analyse.percentiles import TAILS
+from assay.analyse.steadiness import drift
+from assay.analyse.student import incomplete_beta, t_quantile
+from assay.analyse.words import count, number, percent, quantity
+from assay.metrics import Metric, describe
+
+Values = NDArray[np.float64]
+
+# Chance of a wrong answer where the truth lies exactly on the limit; away from it, it falls fast.
+ALPHA = 0.1
+# Share of failed requests that a rate may have: a service that fails one in a hundred does not carry the load.
+ERRORS = 0.01
+# A service that keeps up ends as many requests as are due, but for those in flight at the two ends of a probe.
+_DELIVERED = 0.95
+_ENDS = 3.0  # standard deviations of a Poisson count
+# The correlation of "bad" is read from this many bad samples or more, else from the slowest twentieth.
+_ENOUGH_BAD = 10
+_SLOWEST = 0.05
+_MOST_TIMES = 64.0
+# Latencies that grow by more than this from the begin to the end of a probe are those of a queue that fills up: the
+# probe was too short to see where it ends.
+_RISING = 0.25
+_LONGER = 3.0
+# A queue that makes requests wait for seconds takes many times as long to build up: a shorter probe never sees it.
+_BESIDE_LIMIT = 10.0
+# Metrics in milliseconds that hold the time spent waiting in a queue.
+_WAITING = frozenset({"e2e_ms", "latency_ms", "ttft_ms", "first_answer_ms", "service_ms"})
+SHARES = {"median": 0.5, "p50": 0.5, **TAILS}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProbeOutcome:
+    """What was seen while one rate was tried, without the time that the service took to settle."""
+
+    rate: float
+    """Requests per second that were asked for."""
+    duration_s: float
+    offered_per_s: float
+    """Requests that were due, per second."""
+    delivered_per_s: float
+    """Requests that ended well, per second."""
+    values: Mapping[str, Values]
+    """Metric → its samples of requests that ended well, in the order in which they were due."""
+    failed_share: float = 0.0
+    """Of the requests that were due: failed, or skipped since too many were open."""
+    saturated: bool = False
+    """Whether the probe was ended early since the service fell behind for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """All that the probes of one rate say together."""
+
+    rate: float
+    duration_s: float
+    meets: bool | None
+    why: str
+    probes: int = 1
+    leans: bool = True
+    """On which side of the limits the figures lie, sure or not."""
+    times: float = 1.0
+    """About how many times as many samples would give an answer; infinite where no number would."""
+    behind: bool = False
+    """Whether the service fell behind: a miss that no passing disturbance explains."""
+    delivered_per_s: float = math.inf
+    """What the service delivered, where it fell behind."""
+    least_s: float = 0.0
+    """How long one probe must be to tell, where it was too short in itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One condition: met, missed or cannot tell; where it leans; how many times the samples would tell."""
+
+    meets: bool | None
+    leans: bool
+    times: float
+    why: str
+    behind: bool = False
+    least_s: float = 0.0
+
+
+def judge_probe(
+    outcome: ProbeOutcome, objective: Mapping[str, float], errors: float = ERRORS
+) -> tuple[bool | None, str]:
+    """Whether a rate meets every objective, with a sentence.
+
+    Args:
+        outcome: What was seen.
+        objective: Statistic → limit, such as `{"ttft_ms.p99": 500}`; those of metrics without samples are left out.
+        errors: Share of requests that may fail.
+
+    Returns:
+        True where every limit is kept with confidence; False where one is passed with confidence, the service fell
+        behind or too many requests failed; None where the samples cannot tell.
+    """
+    found = _judge(outcome, objective, errors)
+    return found.meets, found.why
+
+
+def judged(
+    outcomes: Sequence[ProbeOutcome], objective: Mapping[str, float], errors: float = ERRORS
+) -> tuple[Judged, ...]:
+    """One judgement per rate, in the order in which the rates were first tried.
+
+    The samples of a rate's probes are pooled, unless one of them is a miss that others do not show: a stall that it
+    met would outvote all others for ever. Then the majority of the probes counts.
+    """
+    by_rate: dict[float, list[ProbeOutcome]] = {}
+    for outcome in outcomes:
+        by_rate.setdefault(outcome.rate, []).append(outcome)
+    return tuple(_of_one_rate(group, objective, errors) for group in by_rate.values())
+
+
+def _of_one_rate(group: Sequence[ProbeOutcome], objective: Mapping[str, float], errors: float) -> Judged:
+    each = [_judge(outcome, objective, errors) for outcome in group]
+    # A probe with few samples that shows nothing wrong cannot prove it, but it is a reason to doubt another's miss.
+    votes = [one.leans if one.meets is None else one.meets for one in each]
+    hits, misses = votes.count(True), votes.count(False)
+    if not hits or all(one.meets is not False for one in each):
+        longest = max(group, key=lambda one: one.duration_s)
+        return replace(_judge(_pooled(group), objective, errors, longest), probes=len(group))
+    told = f"{hits} of {count(len(group), 'probe')} kept the objective and {misses} did not"
+    meets = None if hits == misses or (hits > misses and True not in [one.meets for one in each]) else hits > misses
+    last = next(one for one, vote in zip(reversed(each), reversed(votes), strict=True) if vote is (hits > misses))
+    duration = sum(outcome.duration_s for outcome in group)
+    return Judged(each[0].rate, duration, meets, f"{told}; {last.why}", len(group), hits >= misses, 2.0)
+
+
+def _pooled(group: Sequence[ProbeOutcome]) -> ProbeOutcome:
+    """Several probes of one rate as one."""
+    if len(group) == 1:
+        return group[0]
+    seconds = np.array([one.duration_s for one in group])
+    due = seconds * [one.offered_per_s for one in group]
+    names = dict.fromkeys(name for one in group for name in one.values)
+    return ProbeOutcome(
+        rate=group[0].rate,
+        duration_s=float(seconds.sum()),
+        offered_per_s=float(due.sum() / seconds.sum()),
+        delivered_per_s=float((seconds * [one.delivered_per_s for one in group]).sum() / seconds.sum()),
+        values={name: np.concatenate([one.values[name] for one in group if name in one.values]) for name in names},
+        failed_share=float((due * [one.failed_share for one in group]).sum() / max(due.sum(), 1e-9)),
+        saturated=all(one.saturated for one in group),
+    )
+
+
+def _judge(
+    outcome: ProbeOutcome, objective: Mapping[str, float], errors: float, longest: ProbeOutcome | None = None
+) -> Judged:
+    longest = longest or outcome
+    vetoes = (_behind(outcome), _failing(outcome, errors), _rising(longest))
+    parts = [part for part in vetoes if part is not None]
+    asked = {
+        name: limit for name, limit in objective.items() if outcome.values.get(name.rpartition(".")[0]) is not None
+    }
+    # Each of several limits is one more chance to be missed by luck.
+    parts += [_held(outcome, longest, name, limit, ALPHA / len(asked)) for name, limit in asked.items()]
+    if not parts:
+        parts = [_Part(True, True, 1.0, "the service keeps up")]
+    answers = [part.meets for part in parts]
+    meets = False if False in answers else None if None in answers else True
+    told = [part for part in parts if part.meets is meets]
+    undecided = [part.times for part in parts if part.meets is None]
+    return Judged(
+        rate=outcome.rate,
+        duration_s=outcome.duration_s,
+        meets=meets,
+        why="; ".join(part.why for part in told),
+        leans=all(part.leans for part in parts),
+        times=max(undecided, default=1.0),
+        behind=any(part.behind for part in parts),
+        least_s=max(part.least_s for part in parts),
+        delivered_per_s=outcome.delivered_per_s if any(part.behind for part in parts) else math.inf,
+    )
+
+
+def _behind(outcome: ProbeOutcome) -> _Part | None:
+    """The part that says that the service does not keep up; None where it does."""
+    if outcome.saturated:
+        return _Part(False, False, 1.0, f"at {number(outcome.rate)}/s the service fell behind for good", behind=True)
+    due = outcome.offered_per_s * outcome.duration_s
+    missing = due - outcome.delivered_per_s * outcome.duration_s - outcome.failed_share * due
+    # Requests that are in flight at the end have not failed: as many as come in while one is answered.
+    in_flight = outcome.offered_per_s * _early_s(outcome.values)
+    if missing <= max((1 - _DELIVERED) * due, _ENDS * math.sqrt(due), in_flight):
+        return None
+    rates = f"{number(outcome.delivered_per_s)} of {number(outcome.offered_per_s)} requests/s were answered"
+    return _Part(False, False, 1.0, f"the service did not keep up: {rates}", behind=True)
+
+
+def _early_s(values: Mapping[str, Values]) -> float:
+    """The median time of the first answers of a probe, before a queue could grow much."""
+    seen = _times(values)
+    return float(np.median(seen[: max(seen.size // 4, 1)])) / 1e3 if seen.size else 0.0
+
+
+def _times(values: Mapping[str, Values]) -> Values:
+    """How long whole answers took, where it was sampled."""
+    return next((values[name] for name in ("e2e_ms", "latency_ms") if name in values), np.empty(0))
+
+
+def _rising(outcome: ProbeOutcome) -> _Part | None:
+    """The part that says that latencies were still growing when the probe ended; None where they were not."""
+    moved = drift(_times(outcome.values))
+    if moved.steady is not False or moved.share < _RISING:
+        return None
+    needed = _LONGER * outcome.duration_s
+    return _Part(None, False, 1.0, f"latency was still growing: {moved.detail}", least_s=needed)
+
+
+def _failing(outcome: ProbeOutcome, errors: float) -> _Part | None:
+    """The part that says that too many requests failed; None where they did not, or too few to be sure."""
+    due = outcome.offered_per_s * outcome.duration_s
+    failed = outcome.failed_share * due
+    if failed <= 0 or _at_least(failed, due, errors) > ALPHA:
+        return None
+    return _Part(False, False, 1.0, f"{percent(outcome.failed_share)} of the requests failed", behind=True)
+
+
+def _held(outcome: ProbeOutcome, longest: ProbeOutcome, name: str, limit: float, alpha: float) -> _Part:
+    """Hold one limit against the samples of its metric."""
+    metric, _, statistic = name.rpartition(".")
+    values = outcome.values[metric]
+    known = describe(metric)
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return _Part(None, False, 2.0, f"{metric} has no samples")
+    if statistic in SHARES or statistic == "mean":
+        failed = outcome.failed_share
+        of_mean = statistic == "mean"
+        found = _mean_held(finite, name, limit, alpha) if of_mean else _share_held(finite, name, limit, alpha, failed)
+        return (_too_short(longest, metric, limit) or found) if found.meets else found
+    value = float(finite.std(ddof=1)) if statistic == "std" and finite.size > 1 else 0.0
+    value = float(finite.min()) if statistic == "min" else float(finite.max()) if statistic == "max" else value
+    met = value <= limit if known.better != "higher" else value >= limit
+    return _Part(met, met, 1.0, _sentence(name, value, known, limit))
+
+
+def _share_held(values: Values, name: str, limit: float, alpha: float, failed_share: float) -> _Part:
+    """A percentile keeps its limit when few enough samples lie beyond it: a binomial question, of any distribution.
+
+    A failed request has no sample; it counts as one beyond the limit.
+    """
+    metric, _, statistic = name.rpartition(".")
+    known = describe(metric)
+    higher = known.better == "higher"
+    share = SHARES[statistic]
+    allowed = share if higher else 1 - share
+    beyond = values < limit if higher else values > limit
+    failed = values.size * failed_share / max(1 - failed_share, 1e-9)
+    bad, n = float(beyond.sum()) + failed, values.size + failed
+    inflation = _inflation(values, beyond, higher)
+    meets, times = _decide(bad / inflation, n / inflation, allowed, alpha)
+    value = float(np.quantile(values, share))
+    told = f"{percent(bad / n)} of {count(round(n), 'sample')} beyond it, {percent(allowed)} may be"
+    return _Part(meets, bad / n <= allowed, times, f"{_sentence(name, value, known, limit)} ({told})")
+
+
+def _too_short(outcome: ProbeOutcome, metric: str, limit: float) -> _Part | None:
+    """The part that says that a probe is too short for its limit; None where it is not."""
+    needed = _BESIDE_LIMIT * limit / 1e3
+    if metric not in _WAITING or outcome.duration_s >= needed:
+        return None
+    told = f"a probe of {number(outcome.duration_s)} s is too short to see waits of {number(limit)} ms build up"
+    return _Part(None, True, 1.0, told, least_s=needed)
+
+
+def _inflation(values: Values, beyond: NDArray[np.bool_], higher: bool) -> float:
+    """How many samples count as one: slow requests come in bunches."""
+    if values.size < 4:
+        return 1.0
+    if not _ENOUGH_BAD <= int(beyond.sum()) <= values.size - _ENOUGH_BAD:
+        edge = np.quantile(values, _SLOWEST if higher else 1 - _SLOWEST)
+        beyond = values < edge if higher else values > edge
+    return min(variance_inflation(beyond.astype(np.float64)), values.size / 2)
+
+
+def _decide(bad: float, n: float, allowed: float, alpha: float) -> tuple[bool | None, float]:
+    """Whether so few (or so many) bad ones tell, and else how many times the samples would."""
+    if _at_most(bad, n, allowed) <= ALPHA:
+        return True, 1.0
+    if bad > 0 and _at_least(bad, n, allowed) <= alpha:
+        return False, 1.0
+    times = 1.0
+    while times < _MOST_TIMES:
+        times *= 1.25
+        if _at_most(bad * times, n * times, allowed) <= ALPHA:
+            return None, times
+        if bad > 0 and _at_least(bad * times, n * times, allowed) <= alpha:
+            return None, times
+    return None, math.inf
+
+
+def _at_most(k: float, n: float, p: float) -> float:
+    """The chance of at most k hits in n tries; the numbers need not be whole."""
+    return 1.0 if k >= n else incomplete_beta(1 - p, n - k, k + 1)
+
+
+def _at_least(k: float, n: float, p: float) -> float:
+    """The chance of at least k hits in n tries."""
+    return 1.0 if k <= 0 else incomplete_beta(p, k, n - k + 1)
+
+
+def _mean_held(values: Values, name: str, limit: float, alpha: float) -> _Part:
+    """A mean keeps its limit when its one-sided interval does."""
+    known = describe(name.rpartition(".")[0])
+    mean = float(values.mean())
+    sign = -1.0 if known.better == "higher" else 1.0
+    distance = sign * (limit - mean)
+    met = distance >= 0
+    sentence = _sentence(name, mean, known, limit)
+    if values.size < 2:
+        return _Part(None, met, 4.0, sentence)
+    error = float(values.std(ddof=1)) * math.sqrt(variance_inflation(values) / values.size)
+    reach = t_quantile(1 - 2 * (ALPHA if met else alpha), values.size - 1) * error
+    if abs(distance) >= reach:
+        return _Part(met, met, 1.0, sentence)
+    times = (reach / abs(distance)) ** 2 if distance else math.inf
+    return _Part(None, met, times if times <= _MOST_TIMES else math.inf, sentence)
+
+
+def _sentence(name: str, value: float, known: Metric, limit: float) -> str:
+    word = "at least" if known.better == "higher" else "at most"
+    return f"{name} is {quantity(value, known.unit)}; {word} {number(limit)} was asked for"

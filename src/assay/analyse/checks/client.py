@@ -1,0 +1,142 @@
+"""Checks of the load generator itself: was it far from its limits, and did it deliver what was asked for."""
+
+from __future__ import annotations
+
+import math
+
+from assay.analyse.checks.evidence import Evidence, Finding
+from assay.analyse.words import count, number, percent
+from assay.spec.driving import Load
+
+# Of what this client can do on this machine. Above it, times begin to be those of the client.
+_CEILING_PCT = 70.0
+# Of one core: a client that never rests is late for what comes next.
+_BUSY_PCT = 90.0
+# How long the loop may be away from the network, as a share of the shortest time that the headline is about; less
+# than the floor hides in the noise of any system that is shared.
+_LAG_SHARE = 0.10
+_LAG_FLOOR_MS = 2.0
+# How late requests may be sent beside how long they take.
+_DELAY_SHARE = 0.10
+_DELAY_FLOOR_MS = 5.0
+_DELIVERED = 0.95
+_SURE = 3.0  # standard deviations of the number of arrivals
+_TIMES = ("itl_ms", "ttft_ms", "latency_ms", "e2e_ms")
+
+
+def below_ceiling(evidence: Evidence) -> Finding:
+    """Whether the client had room to spare: of its measured ceiling, of its core, and in its loop."""
+    found = [part for part in (_ceiling(evidence), _core(evidence), _lag(evidence)) if part is not None]
+    if not found:
+        return None, "what the client can do on this machine was not measured"
+    failed = [sentence for passed, sentence in found if not passed]
+    return not failed, "; ".join(failed or [sentence for _, sentence in found])
+
+
+def _ceiling(evidence: Evidence) -> tuple[bool, str] | None:
+    share = evidence.worst("client_ceiling_pct")
+    if share is None:
+        return None
+    told = f"the load took {percent(share / 100)} of what this client can do on this machine"
+    if share <= _CEILING_PCT:
+        return True, told
+    return False, f"{told}; above {percent(_CEILING_PCT / 100)} add clients (load.clients), or lower the load"
+
+
+def _core(evidence: Evidence) -> tuple[bool, str] | None:
+    busy = evidence.worst("client_cpu_pct")
+    if busy is None:
+        return None
+    if busy <= _BUSY_PCT:
+        return True, f"its busiest process used {percent(busy / 100)} of a core"
+    return False, f"the busiest client process used {percent(busy / 100)} of its core, so it was late for what arrived"
+
+
+def _lag(evidence: Evidence) -> tuple[bool, str] | None:
+    lag = evidence.worst("loop_lag_ms", "p99")
+    beside = _shortest(evidence)
+    if lag is None or beside is None:
+        return None
+    name, median = beside
+    limit = max(_LAG_FLOOR_MS, _LAG_SHARE * median)
+    if lag <= limit:
+        return True, f"its loop was away from the network for at most {number(lag)} ms"
+    told = f"the client's loop was away from the network for {number(lag)} ms, beside a median {name} of"
+    return False, f"{told} {number(median)} ms; at most {number(limit)} ms is fine"
+
+
+def _shortest(evidence: Evidence) -> tuple[str, float] | None:
+    """The shortest time that the headline is about, by its median."""
+    medians = {name: evidence.metrics[name].median for name in _TIMES if name in evidence.metrics}
+    shown = {name: value for name, value in medians.items() if name in evidence.headline} or medians
+    return min(shown.items(), key=lambda item: item[1]) if shown else None
+
+
+def load_delivered(evidence: Evidence) -> Finding:
+    """Whether the load that the file asks for is the one that the target got."""
+    if not evidence.is_served:
+        return None, "calls follow one another inside our process, so nothing can be left unsent"
+    parts = (_stopped(evidence), _skipped(evidence), _delay(evidence), _level(evidence))
+    found = [part for part in parts if part is not None]
+    if not found:
+        return None, "how much of the load was delivered was not recorded"
+    failed = [sentence for passed, sentence in found if not passed]
+    return not failed, "; ".join(failed or [sentence for _, sentence in found])
+
+
+def _stopped(evidence: Evidence) -> tuple[bool, str] | None:
+    """Whether a run was ended before its time."""
+    told = evidence.facts("load")
+    for run in evidence.good:
+        why = run.facts.get("stopped") or told.get(run.run_id, {}).get("stopped")
+        if isinstance(why, str) and why != "finished":
+            return False, f"run {run.run_id} was ended early: {why}"
+    return None
+
+
+def _skipped(evidence: Evidence) -> tuple[bool, str] | None:
+    skipped = evidence.worst("skipped")
+    if not skipped:
+        return None
+    open_ = evidence.job.definition.load.max_in_flight
+    told = f"{count(round(skipped), 'request')} of a run were due and not sent, since {open_:,} were open"
+    return False, f"{told} (load.max_in_flight)"
+
+
+def _delay(evidence: Evidence) -> tuple[bool, str] | None:
+    """Whether requests left when they were due."""
+    delay = evidence.worst("schedule_delay_ms", "p99")
+    medians = [evidence.metrics[name].median for name in _TIMES[1:] if name in evidence.metrics]
+    if delay is None or not medians:
+        return None
+    limit = max(_DELAY_FLOOR_MS, _DELAY_SHARE * min(medians))
+    if delay <= limit:
+        return True, f"requests were sent at most {number(delay)} ms after they were due (p99)"
+    return False, f"requests were sent {number(delay)} ms after they were due (p99); at most {number(limit)} ms is fine"
+
+
+def _level(evidence: Evidence) -> tuple[bool, str] | None:
+    """Whether the rate or the concurrency was the one asked for, in the run where it was least."""
+    load = evidence.job.definition.load
+    if load.rate == "search" or load.trace is not None or load.stages:
+        return None
+    if isinstance(load.rate, float | int):
+        return _rate(evidence, load, float(load.rate))
+    asked = load.concurrency or 1
+    stats = evidence.metrics.get("concurrency")
+    if stats is None or load.think is not None:
+        return None  # a user who thinks has no request in flight meanwhile
+    told = f"{number(stats.min)} of {asked} requests were in flight on average"
+    return stats.min >= _DELIVERED * asked, told
+
+
+def _rate(evidence: Evidence, load: Load, asked: float) -> tuple[bool, str] | None:
+    stats = evidence.metrics.get("offered_per_s")
+    if stats is None:
+        return None
+    seconds = min(evidence.windows(lambda window: window.wall_s).values(), default=load.duration or 1.0)
+    # Arrivals of a burstier process spread more: their variance is that of Poisson's over the shape.
+    spread = _SURE * math.sqrt(asked / max(seconds, 1e-9) / (load.burstiness or 1.0))
+    far = max((1 - _DELIVERED) * asked, spread if load.arrivals != "constant" else 0.0)
+    value = max(stats.run_values.values(), key=lambda one: abs(one - asked), default=stats.median)
+    return abs(value - asked) <= far, f"{number(value)} requests/s were due where {number(asked)} were asked for"

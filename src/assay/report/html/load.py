@@ -1,0 +1,255 @@
+"""Pictures of a load: tails, latency over rate with its knee, the probes of a search, recall over speed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from pydantic import JsonValue
+
+from assay.analyse.capacity.knee import Knee, knee
+from assay.analyse.percentiles import TAILS, samples_needed
+from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
+from assay.report.headline import section
+from assay.report.html.axis import Axis, axis_for
+from assay.report.html.chart import figure
+from assay.report.html.distribution import Values
+from assay.report.html.markup import Markup
+from assay.report.html.plane import Plane, Point
+from assay.report.numbers import show
+from assay.report.served import grouped, is_served, searches_of, series_of
+from assay.report.wording import verdict_word
+
+_LATENCIES = ("ttft_ms", "latency_ms", "e2e_ms", "itl_ms")
+_PATHS = {"load.rate": "requests per second", "load.concurrency": "requests at once"}
+_KNOTS = 240
+_TAIL_TICKS = {0.0: "0 %", 0.5: "50 %", 0.9: "90 %", 0.99: "99 %", 0.999: "99.9 %", 0.9999: "99.99 %"}
+
+
+class _TailAxis(Axis):
+    """Shares on a scale on which each further nine takes the same room."""
+
+    __slots__ = ()
+
+    def label(self, tick: float) -> str:
+        return _TAIL_TICKS[tick]
+
+    def share(self, value: float) -> float:
+        end = float(-np.log10(1 - self.high))
+        return min(max(float(-np.log10(max(1 - value, 1e-12))) / end, 0.0), 1.0)
+
+
+def draw_tail(
+    name: str, stats: MetricStatistics, samples: Mapping[int, Values], limits: Mapping[str, float]
+) -> Markup | None:
+    """The cumulative distribution of all runs together, with room for its tail and the objectives of the metric."""
+    pooled = np.concatenate(list(samples.values())) if samples else np.empty(0)
+    if pooled.size < samples_needed(TAILS["p90"]):
+        return None
+    ticks = [share for share in _TAIL_TICKS if share < 1 - 1 / pooled.size]
+    top = next((share for share in _TAIL_TICKS if share >= 1 - 1 / pooled.size), max(_TAIL_TICKS))
+    up = _TailAxis(0.0, top, (*ticks, top))
+    shares = 1 - np.logspace(0, np.log10(max(1 - top, 1 / pooled.size)), _KNOTS)
+    at = np.quantile(pooled, shares)
+    wanted = {statistic: limit for statistic, limit in limits.items() if statistic in ("p50", "median", *TAILS)}
+    across = axis_for([float(at.min()), float(at.max()), *wanted.values()], may_log=True)
+    title = f"{name}: how many are faster"
+    told = f"Half of {pooled.size:,} samples of {name} are at most {show(stats.p50)} {stats.unit}."
+    plane = Plane(title, told, across, f"{name}, in {stats.unit}", up, "share of the samples that are faster")
+    points = [
+        Point(limit, {"p50": 0.5, "median": 0.5, **TAILS}[statistic], "limit") for statistic, limit in wanted.items()
+    ]
+    drawn = plane.draw(
+        plane.line(list(zip(at.tolist(), shares.tolist(), strict=True)), "trace thick"),
+        *(plane.points([point]) for point in points),
+    )
+    caption = (
+        f"All {pooled.size:,} samples of all runs, drawn through {_KNOTS} of their percentiles; the highest shown are "
+        f"those with at least one sample beyond. Each further nine takes the same room."
+    )
+    caption += " A diamond is an objective: the line must pass to the left of it." if points else ""
+    return figure(title, drawn, caption)
+
+
+def draw_curves(record: CampaignRecord, labels: Mapping[str, str], anchors: Mapping[str, str]) -> list[Markup]:
+    """Latency over the load for every part of a matrix that varies it, and recall over speed."""
+    jobs = [job for job in record.jobs if job.state == "done" and is_served(job)]
+    pictures = []
+    for path, across in _PATHS.items():
+        for rest, group in grouped([job for job in jobs if path in job.point], path).items():
+            picture = _latency_curve(series_of(group, path), path, across, rest, anchors)
+            pictures += [picture] if picture is not None else []
+    recall = draw_recall(jobs, labels, anchors)
+    return [*pictures, *([recall] if recall is not None else [])]
+
+
+def _latency_curve(
+    series: Sequence[tuple[float, MultiRunJobResult]], path: str, across: str, rest: str, anchors: Mapping[str, str]
+) -> Markup | None:
+    name = next((one for one in _LATENCIES if sum(one in job.metrics for _, job in series) >= 2), None)
+    if name is None:
+        return None
+    there = [(level, job, job.metrics[name]) for level, job in series if name in job.metrics]
+    limits = {
+        key: value for key, value in _limits(there[0][1], name).items() if key in ("p50", "median", "p90", "p95", "p99")
+    }
+    values = [value for _, _, stats in there for value in (stats.p50, stats.p99, *_ends(stats)) if value is not None]
+    up = axis_for([*values, *limits.values()], may_log=True)
+    x = axis_for([level for level, _, _ in there], may_log=True, zero=True)
+    word = path.rpartition(".")[2]
+    title = f"{name} over {word}{f' ({rest})' if rest else ''}"
+    bend = knee([level for level, _, _ in there], [list(stats.run_values.values()) for _, _, stats in there])
+    told = "; ".join(f"{level:g}: {show(stats.p50)} {stats.unit}" for level, _, stats in there)
+    plane = Plane(title, told, x, across, up, f"{name}, in {there[0][2].unit}")
+    medians = [
+        Point(level, stats.p50, verdict_word(job), y_ends=_ends(stats) or None, href=f"#{anchors[job.job]}")
+        for level, job, stats in there
+    ]
+    tails = [(level, stats.p99) for level, _, stats in there if stats.p99 is not None]
+    drawn = plane.draw(
+        _knee_band(plane, bend),
+        plane.line([(point.x, point.y) for point in medians], "trace thick"),
+        plane.line(tails, "trace tail"),
+        plane.points([Point(level, value, "tail") for level, value in tails]),
+        plane.points(medians),
+        *(plane.limit(limit, f"objective: {name}.{key} at most {limit:g}") for key, limit in limits.items()),
+    )
+    return figure(title, drawn, _curve_caption(bend, bool(tails), len(there)), wide=True)
+
+
+def _knee_band(plane: Plane, bend: Knee | None) -> Markup | None:
+    return None if bend is None else plane.band(bend.interval.low, bend.interval.high, f"knee at {show(bend.rate)}")
+
+
+def _curve_caption(bend: Knee | None, tails: bool, levels: int) -> str:
+    parts = ["Each dot is a job's median, its whisker the interval from the spread between runs."]
+    parts += ["The broken line is p99 of all samples."] if tails else []
+    if bend is not None:
+        parts.append(
+            f"The band is where the curve bends: at {show(bend.rate)}, between {show(bend.interval.low)} and "
+            f"{show(bend.interval.high)} ({bend.interval.level:.0%} interval). Before it latency grows with the load "
+            f"to the power of {bend.before:.1f}, after it of {bend.after:.1f}."
+        )
+    else:
+        why = "a bend needs five levels or more" if levels < 5 else "noise explains what bend there is"
+        parts.append(f"No knee is marked: {why}.")
+    return " ".join(parts)
+
+
+def draw_search(job: MultiRunJobResult) -> list[Markup]:
+    """The probes of the searches of a job: what each rate gave, whether it met the objective, and the answer."""
+    found = searches_of(job)
+    names = dict.fromkeys(name for _, one in found for name in _mapping(one.get("objective")))
+    return [picture for name in names if (picture := _search(name, found, job)) is not None]
+
+
+def _search(name: str, found: Sequence[tuple[int, Mapping[str, JsonValue]]], job: MultiRunJobResult) -> Markup | None:
+    limit = next(
+        value for _, one in found if isinstance(value := _mapping(one.get("objective")).get(name), int | float)
+    )
+    probes = [probe for _, one in found for probe in _list(one.get("probes"))]
+    points = [point for probe in probes if (point := _probe_point(probe, name)) is not None]
+    if len({point.x for point in points}) < 2:
+        return None
+    points.sort(key=lambda point: point.x)
+    across = axis_for([point.x for point in points], may_log=True)
+    up = axis_for([float(limit), *(point.y for point in points)], may_log=True)
+    title = f"{name} at each rate that was tried"
+    told = "; ".join(f"{show(point.x)}/s: {show(point.y)} ({point.kind})" for point in points)
+    plane = Plane(title, told, across, "requests per second", up, name)
+    ends = [(low, high) for _, one in found if (low := _number(one.get("low"))) and (high := _number(one.get("high")))]
+    stats = job.metrics.get("capacity_per_s")
+    band = (
+        plane.band(min(low for low, _ in ends), max(high for _, high in ends), f"capacity {show(stats.median)}/s")
+        if ends and stats
+        else None
+    )
+    drawn = plane.draw(band, plane.limit(float(limit), f"objective: at most {limit:g}"), plane.points(points))
+    runs = f"{len(found)} run{'' if len(found) == 1 else 's'}"
+    caption = (
+        f"Each mark is one probe, of {runs} in all: full where the objective was met with confidence, a cross where it "
+        "was missed, open where the samples could not tell. The band reaches from the highest rate that met it to the "
+        "lowest above that missed it."
+    )
+    return figure(title, drawn, caption, wide=True)
+
+
+def _probe_point(probe: Mapping[str, JsonValue], name: str) -> Point | None:
+    metric, _, statistic = name.rpartition(".")
+    value = _number(_mapping(probe.get("judged")).get(name))
+    if value is None:
+        value = _number(_mapping(_mapping(probe.get("statistics")).get(metric)).get(statistic))
+    rate = _number(probe.get("rate"))
+    if rate is None or value is None:
+        return None
+    meets = probe.get("meets")
+    return Point(rate, value, "valid" if meets is True else "invalid" if meets is False else "suspect")
+
+
+def draw_recall(
+    jobs: Sequence[MultiRunJobResult], labels: Mapping[str, str], anchors: Mapping[str, str]
+) -> Markup | None:
+    """Queries per second over recall: a point is better the further it lies to the upper right."""
+    there = [job for job in jobs if "recall" in job.metrics and "throughput_per_s" in job.metrics]
+    if len(there) < 2:
+        return None
+    points = [_recall_point(job, labels[job.job], f"#{anchors[job.job]}") for job in there]
+    across = axis_for([end for point in points for end in (point.x, *(point.x_ends or ()))])
+    up = axis_for([end for point in points for end in (point.y, *(point.y_ends or ()))], may_log=True, zero=True)
+    title = "Queries per second over recall"
+    told = "; ".join(f"{point.name}: recall {point.x:.3f}, {show(point.y)} queries/s" for point in points)
+    plane = Plane(title, told, across, "recall (mean of all queries)", up, "queries per second")
+    front = _best(points)
+    drawn = plane.draw(plane.line([(point.x, point.y) for point in front], "trace tail"), plane.points(points))
+    caption = (
+        "Each dot is a job; its whiskers are the intervals from the spread between runs. The broken line joins those "
+        "that no other beats in both: more queries per second cost recall along it."
+    )
+    return figure(title, drawn, caption, wide=True)
+
+
+def _recall_point(job: MultiRunJobResult, name: str, href: str) -> Point:
+    recall, speed = job.metrics["recall"], job.metrics["throughput_per_s"]
+    spread = recall.interval
+    ends = None
+    if spread is not None and spread.half_width > 0:
+        ends = (max(recall.mean - spread.half_width, 0.0), min(recall.mean + spread.half_width, 1.0))
+    return Point(recall.mean, speed.median, verdict_word(job), ends, _ends(speed) or None, name, href)
+
+
+def _best(points: Sequence[Point]) -> list[Point]:
+    """The points that no other one beats in both directions, by recall."""
+    front: list[Point] = []
+    for point in sorted(points, key=lambda one: (-one.x, -one.y)):
+        if not front or point.y > front[-1].y:
+            front.append(point)
+    return front[::-1]
+
+
+def _limits(job: MultiRunJobResult, metric: str) -> dict[str, float]:
+    """The objectives of a job on one metric: statistic → limit."""
+    found = section(job.definition, "objective")
+    return {
+        name.rpartition(".")[2]: float(limit)
+        for name, limit in found.items()
+        if name.rpartition(".")[0] == metric and isinstance(limit, int | float)
+    }
+
+
+limits_of = _limits
+
+
+def _ends(stats: MetricStatistics) -> tuple[float, float] | tuple[()]:
+    return () if stats.interval is None else (stats.interval.low, stats.interval.high)
+
+
+def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: JsonValue) -> list[Mapping[str, JsonValue]]:
+    return [_mapping(one) for one in value] if isinstance(value, list) else []
+
+
+def _number(value: JsonValue) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,244 @@
+"""What a load of requests gave, gathered once for every form of report: one line per job, and the facts beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import JsonValue
+
+from assay.analyse.quality import QUALITY
+from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
+from assay.report.headline import section
+from assay.report.numbers import NOTHING, decimals_of, show, show_percent
+from assay.report.wording import one_line, verdict_word
+
+_SERVED = ("endpoint", "service", "library")
+_MOST_KINDS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTable:
+    """Speed, quality and cost of all jobs that answer requests, side by side."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How often something happened, and what was said the first time."""
+
+    kind: str
+    count: int
+    first: str = ""
+
+    @property
+    def words(self) -> str:
+        """The kind, with what was said the first time."""
+        return f"{self.kind} ({self.first})" if self.first else self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One statistic as we measured it and as the server itself tells it."""
+
+    statistic: str
+    ours: float | None
+    theirs: float
+    source: str
+
+
+def is_served(job: MultiRunJobResult) -> bool:
+    """Whether a job loads something that answers requests."""
+    target = section(job.definition, "target")
+    return any(kind in target for kind in _SERVED)
+
+
+def asked_load(job: MultiRunJobResult) -> str:
+    """The load of a job in a word or two: `4/s`, `16 at once`, `search`."""
+    load = section(job.definition, "load")
+    rate, stages = load.get("rate"), load.get("stages")
+    if rate is not None:
+        return rate if isinstance(rate, str) else f"{rate:g}/s" if isinstance(rate, int | float) else NOTHING
+    if load.get("trace"):
+        return "trace"
+    if isinstance(stages, list) and stages:
+        return f"{len(stages)} stages"
+    return f"{load.get('concurrency') or load.get('streams') or 1} at once"
+
+
+Cell = Callable[[MultiRunJobResult], str]
+
+
+def _of(metric: str, statistic: str) -> Cell:
+    def cell(job: MultiRunJobResult) -> str:
+        stats = job.metrics.get(metric)
+        if stats is None:
+            return ""
+        value: float | None = getattr(stats, statistic)
+        return show(value, decimals_of(stats)) if value is not None else NOTHING
+
+    return cell
+
+
+def _share(metric: str) -> Cell:
+    def cell(job: MultiRunJobResult) -> str:
+        stats = job.metrics.get(metric)
+        return "" if stats is None else show_percent(stats.max)
+
+    return cell
+
+
+def _cost(job: MultiRunJobResult) -> str:
+    stats = job.metrics.get("cost")
+    currency = next((section(run.facts, "cost").get("currency") for run in job.runs if "cost" in run.facts), "")
+    return "" if stats is None else f"{show(stats.median)} {currency}".rstrip()
+
+
+# Speed first, then how good the answers were, then what went wrong and what it cost.
+_COLUMNS: Mapping[str, Cell] = {
+    "load": asked_load,
+    "capacity/s": _of("capacity_per_s", "median"),
+    "goodput/s": _of("goodput_per_s", "median"),
+    "requests/s": _of("throughput_per_s", "median"),
+    "ttft p50": _of("ttft_ms", "p50"),
+    "ttft p99": _of("ttft_ms", "p99"),
+    "itl p50": _of("itl_ms", "p50"),
+    "itl p99": _of("itl_ms", "p99"),
+    "e2e p50": _of("e2e_ms", "p50"),
+    "latency p50": _of("latency_ms", "p50"),
+    "latency p99": _of("latency_ms", "p99"),
+    "tokens/s": _of("output_tokens_per_s", "median"),
+    **{name: _of(name, "mean") for name in sorted(QUALITY)},
+    "errors": _share("error_rate"),
+    "cost": _cost,
+}
+
+
+def load_table(record: CampaignRecord, labels: Mapping[str, str]) -> LoadTable | None:
+    """One line per job that loads something, with the columns that any of them has; None where there is no such job."""
+    jobs = [job for job in record.jobs if job.state == "done" and is_served(job)]
+    cells = {title: [cell(job) for job in jobs] for title, cell in _COLUMNS.items()}
+    kept = [title for title, column in cells.items() if any(column)]
+    if len(kept) < 2:
+        return None
+    rows = (
+        (labels[job.job], *(cells[title][place] or NOTHING for title in kept), verdict_word(job))
+        for place, job in enumerate(jobs)
+    )
+    return LoadTable(("job", *kept, "verdict"), tuple(rows))
+
+
+LOAD_NOTE = (
+    "Times in ms. p50 and p99 are of all samples of all runs; scores are means; the rest are medians of the runs."
+)
+
+
+def errors_of(job: MultiRunJobResult) -> list[Counted]:
+    """Failed requests of all runs by kind, the most frequent first; what was skipped is one of them."""
+    totals: dict[str, Counted] = {}
+    for run in job.runs:
+        for kind, told in section(run.facts, "errors").items():
+            count = told.get("count") if isinstance(told, dict) else told
+            words = (told.get("first") or told.get("example") or "") if isinstance(told, dict) else ""
+            before = totals.get(kind, Counted(kind, 0, one_line(str(words))))
+            totals[kind] = Counted(kind, before.count + (count if isinstance(count, int) else 0), before.first)
+    skipped = sum(int(run.metrics.get("skipped", 0)) for run in job.runs)
+    if skipped:
+        totals["skipped"] = Counted("skipped", skipped, "due while too many requests were open, and not sent")
+    return sorted(totals.values(), key=lambda one: -one.count)[:_MOST_KINDS]
+
+
+def finish_reasons_of(job: MultiRunJobResult) -> list[Counted]:
+    """Why answers ended, over all runs."""
+    totals: dict[str, int] = {}
+    for run in job.runs:
+        for reason, count in section(run.facts, "finish_reasons").items():
+            totals[reason] = totals.get(reason, 0) + (count if isinstance(count, int) else 0)
+    ranked = sorted(totals.items(), key=lambda item: -item[1])[:_MOST_KINDS]
+    return [Counted(reason, count) for reason, count in ranked]
+
+
+def token_facts_of(job: MultiRunJobResult) -> list[tuple[str, str]]:
+    """Who counted tokens and how they arrived, each distinct fact once."""
+    names = {
+        "input": "input tokens counted by",
+        "output": "output tokens counted by",
+        "tokens_per_chunk": "tokens in a piece of an answer",
+        "itl_ms_is": "itl_ms is",
+        "first_chunk_tokens": "tokens in the first piece (median)",
+        "tokenizer_disagrees": "two counts of the answers disagree",
+        "tokenizer_disagrees_on_prompts": "two counts of the prompts disagree",
+    }
+    told = [(names[key], _plain(value)) for run in job.runs for key, value in section(run.facts, "tokens").items()
+            if key in names]  # fmt: skip
+    by_name: dict[str, list[str]] = {}
+    for name, text in told:
+        if text not in by_name.setdefault(name, []):
+            by_name[name].append(text)
+    return [(name, "; ".join(texts[:3])) for name, texts in by_name.items()]
+
+
+def _plain(value: JsonValue) -> str:
+    if isinstance(value, dict):
+        inner = value.get("source", value) if len(value) == 1 else value
+        if isinstance(inner, dict):
+            return ", ".join(f"{key} {_plain(one)}" for key, one in inner.items())
+        return _plain(inner)
+    return one_line(f"{value:.4g}" if isinstance(value, float) else str(value))
+
+
+def server_view_of(job: MultiRunJobResult) -> list[View]:
+    """What the server says of the same window, beside our own numbers: the median over the runs."""
+    seen: dict[str, list[tuple[float, str]]] = {}
+    for run in job.runs:
+        for view in section(run.facts, "server_view").values():
+            for statistic, told in view.items() if isinstance(view, dict) else ():
+                value = told.get("value") if isinstance(told, dict) else None
+                if isinstance(value, int | float):
+                    source = one_line(str(told.get("from", ""))) if isinstance(told, dict) else ""
+                    seen.setdefault(statistic, []).append((float(value), source))
+    return [
+        View(statistic, _ours(job.metrics, statistic), float(np.median([value for value, _ in told])), told[0][1])
+        for statistic, told in seen.items()
+    ]
+
+
+def _ours(metrics: Mapping[str, MetricStatistics], statistic: str) -> float | None:
+    name, _, of = statistic.rpartition(".")
+    stats = metrics.get(name or statistic)
+    if stats is None:
+        return None
+    value = getattr(stats, of if name else "median", None)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def searches_of(job: MultiRunJobResult) -> list[tuple[int, Mapping[str, JsonValue]]]:
+    """The searches for a rate that the runs of a job made."""
+    return [(run.run_id, found) for run in job.runs if (found := section(run.facts, "search"))]
+
+
+def search_sentences(job: MultiRunJobResult) -> list[str]:
+    """What each search found, as one line."""
+    return [one_line(f"run {run}: {found.get('reason', 'no reason was recorded')}") for run, found in searches_of(job)]
+
+
+def series_of(jobs: Sequence[MultiRunJobResult], path: str) -> list[tuple[float, MultiRunJobResult]]:
+    """The measured jobs of a matrix along one numeric path, in its order."""
+    found = [(value, job) for job in jobs if job.state == "done" and _is_number(value := job.point.get(path))]
+    return sorted(((float(value), job) for value, job in found), key=lambda pair: pair[0])  # type: ignore[arg-type]
+
+
+def _is_number(value: JsonValue) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def grouped(jobs: Iterable[MultiRunJobResult], path: str) -> dict[str, list[MultiRunJobResult]]:
+    """Jobs that differ in one path only, by what the others say; in the order in which they come."""
+    groups: dict[str, list[MultiRunJobResult]] = {}
+    for job in jobs:
+        rest = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in job.point.items() if key != path)
+        groups.setdefault(one_line(rest), []).append(job)
+    return groups

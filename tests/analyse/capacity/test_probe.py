@@ -1,0 +1,135 @@
+import math
+
+import numpy as np
+import pytest
+
+from assay.analyse.capacity import ProbeOutcome, judge_probe, judged
+
+LIMIT = {"e2e_ms.p99": 100.0}
+
+
+def outcome(values, rate: float = 100.0, seconds: float = 10.0, **changes) -> ProbeOutcome:
+    offered = len(values) / seconds
+    given = {"offered_per_s": offered, "delivered_per_s": offered, **changes}
+    return ProbeOutcome(rate, seconds, values={"e2e_ms": np.asarray(values, dtype=float)}, **given)
+
+
+def mixed(bad: int, of: int) -> np.ndarray:
+    values = np.full(of, 50.0)
+    values[np.random.default_rng(bad).permutation(of)[:bad]] = 200.0
+    return values
+
+
+@pytest.mark.parametrize(
+    ("bad", "of", "meets"),
+    [(0, 100, None), (0, 229, None), (0, 230, True), (3, 1000, True), (8, 1000, None), (10, 1000, None),
+     (17, 1000, False), (3, 10, False), (1, 10, None)],
+)  # fmt: skip
+def test_a_percentile_is_a_binomial_question(bad, of, meets) -> None:
+    assert judge_probe(outcome(mixed(bad, of)), LIMIT)[0] is meets
+
+
+def test_an_exact_boundary_is_decided_wrongly_as_rarely_as_promised() -> None:
+    rng = np.random.default_rng(0)
+    answers = [judge_probe(outcome(np.where(rng.random(2000) < 0.01, 200.0, 50.0)), LIMIT)[0] for _ in range(400)]
+    assert answers.count(True) / 400 <= 0.14
+    assert answers.count(False) / 400 <= 0.14
+
+
+def test_slow_requests_that_come_in_bunches_tell_less() -> None:
+    scattered, bunched = mixed(20, 1000), np.full(1000, 50.0)
+    bunched[400:420] = 200.0
+    assert judge_probe(outcome(scattered), LIMIT)[0] is False
+    assert judge_probe(outcome(bunched), LIMIT)[0] is None
+
+
+def test_all_objectives_count_and_the_sentence_names_the_missed_one() -> None:
+    both = {"e2e_ms.p99": 100.0, "e2e_ms.median": 20.0}
+    meets, why = judge_probe(outcome(mixed(0, 1000)), both)
+    assert meets is False
+    assert "e2e_ms.median is 50 ms; at most 20 was asked for" in why
+    assert "p99" not in why
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"delivered_per_s": 80.0}, "did not keep up"),
+        ({"failed_share": 0.03}, "3.0 % of the requests failed"),
+        ({"saturated": True}, "fell behind for good"),
+    ],
+)
+def test_what_else_makes_a_miss(changes, told) -> None:
+    meets, why = judge_probe(outcome(mixed(0, 1000), **changes), LIMIT)
+    assert meets is False
+    assert told in why
+
+
+def test_failed_requests_are_beyond_every_limit() -> None:
+    assert judge_probe(outcome(mixed(0, 1000)), LIMIT)[0] is True
+    assert judge_probe(outcome(mixed(0, 1000), failed_share=0.009), LIMIT)[0] is None
+
+
+def test_answers_in_flight_at_the_end_are_not_missing() -> None:
+    long = outcome(np.full(100, 4000.0), rate=10.0, seconds=50.0, offered_per_s=2.0, delivered_per_s=1.85)
+    assert judge_probe(long, {"e2e_ms.median": 5000.0})[0] is True
+
+
+def test_a_probe_that_is_short_beside_the_limit_cannot_meet_it() -> None:
+    meets, why = judge_probe(outcome(mixed(0, 1000), seconds=10.0), {"e2e_ms.p99": 3000.0})
+    assert meets is None
+    assert "too short" in why
+    assert judge_probe(outcome(mixed(0, 1000), seconds=30.0), {"e2e_ms.p99": 3000.0})[0] is True
+
+
+def test_latency_that_still_grows_is_no_answer() -> None:
+    rising = np.linspace(10, 90, 1000) * np.exp(0.05 * np.random.default_rng(0).standard_normal(1000))
+    meets, why = judge_probe(outcome(rising), LIMIT)
+    assert meets is None
+    assert "still growing" in why
+
+
+@pytest.mark.parametrize(("limit", "meets"), [(40.0, True), (60.0, False), (50.0, None)])
+def test_more_may_be_better(limit, meets) -> None:
+    speed = 50 + 5 * np.random.default_rng(0).standard_normal(500)
+    probe = ProbeOutcome(10.0, 10.0, 50.0, 50.0, {"user_tokens_per_s": speed})
+    assert judge_probe(probe, {"user_tokens_per_s.p50": limit})[0] is meets
+    assert judge_probe(probe, {"user_tokens_per_s.mean": limit})[0] is meets
+
+
+def test_objectives_without_samples_are_left_out_and_no_objective_asks_only_to_keep_up() -> None:
+    assert judge_probe(outcome(mixed(0, 1000)), {"rouge_l.mean": 0.3})[0] is True
+    assert judge_probe(outcome(mixed(0, 1000)), {})[0] is True
+    assert judge_probe(outcome(mixed(0, 1000), delivered_per_s=50.0), {})[0] is False
+
+
+def test_probes_of_one_rate_are_pooled() -> None:
+    (found,) = judged([outcome(mixed(0, 150)), outcome(mixed(0, 150))], LIMIT)
+    assert (found.meets, found.probes, found.duration_s) == (True, 2, 20.0)
+
+
+def test_probes_that_contradict_each_other_are_outvoted_not_averaged() -> None:
+    stalled = mixed(0, 1000)
+    stalled[300:600] = 5000.0
+    good = outcome(mixed(0, 1000))
+    assert judged([outcome(stalled), good], LIMIT)[0].meets is None
+    found = judged([outcome(stalled), good, good], LIMIT)[0]
+    assert found.meets is True
+    assert "2 of 3 probes kept" in found.why
+
+
+def test_how_many_times_the_samples_would_tell() -> None:
+    (few,) = judged([outcome(mixed(0, 100))], LIMIT)
+    assert 2.0 <= few.times <= 3.5
+    (edge,) = judged([outcome(mixed(10, 1000))], LIMIT)
+    assert math.isinf(edge.times) or edge.times > 20
+
+
+def test_millions_of_token_gaps_are_judged_fast() -> None:
+    import time
+
+    gaps = np.random.default_rng(0).lognormal(2.3, 0.3, 3_000_000)
+    begin = time.perf_counter()
+    meets, _ = judge_probe(ProbeOutcome(50.0, 10.0, 50.0, 50.0, {"itl_ms": gaps}), {"itl_ms.p99": 50.0})
+    assert meets is True
+    assert time.perf_counter() - begin < 2.0
