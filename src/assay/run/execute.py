@@ -44,6 +44,8 @@ CERTAIN = frozenset(
     | {"input-type", "input-name", "input-shape", "input-dtype", "input-value", "input-file"}
     | {"session-option", "provider-option", "disk-full", "cache"}
     | {"service-command", "service-reference", "container-runtime", "port-taken"}
+    | {"index-option", "search-option", "extension", "vector-dims", "oracle"}
+    | {"task", "task-key", "tokenizer", "objective", "budget", "endpoint", "header", "clients"}
 )
 # Lines of a run's output that whoever watches is given; a failed run keeps the last of them.
 LOG_LINES = 40

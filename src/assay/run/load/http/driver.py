@@ -98,16 +98,29 @@ class HttpLoad:
     """When to begin; at once when left out."""
     client: int = 0
     clients: int = 1
+    host: int = 0
+    hosts: int = 1
+    """Machines that share the load, each with as many clients."""
+
+    @property
+    def place(self) -> int:
+        """Number of this client among those of all machines: it takes every `places`-th request of the load."""
+        return self.host * self.clients + self.client
+
+    @property
+    def places(self) -> int:
+        """Clients of all machines."""
+        return self.hosts * self.clients
 
     @property
     def share_of_requests(self) -> int | None:
         """Requests that this client measures."""
-        return None if self.requests is None else _share(self.requests, self.client, self.clients)
+        return None if self.requests is None else _share(self.requests, self.place, self.places)
 
     @property
     def share_of_budget(self) -> int | None:
         """Requests that this client may send."""
-        return None if self.most_requests is None else _share(self.most_requests, self.client, self.clients)
+        return None if self.most_requests is None else _share(self.most_requests, self.place, self.places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +136,8 @@ class Asks:
     """Is told when the warm-up is over."""
 
 
-def _share(total: int, client: int, clients: int) -> int:
-    return total // clients + (1 if client < total % clients else 0)
+def _share(total: int, place: int, places: int) -> int:
+    return total // places + (1 if place < total % places else 0)
 
 
 class Driver:
@@ -143,6 +156,7 @@ class Driver:
         self.stopped = ""
         self.resent = 0
         self.sessions = 0
+        self.place, self.places = load.place, load.places
         self.issued = self.answered = self.measured = self.good = 0
         self._columns = Columns(load.spool / f"client-{load.client}.bodies")
         self._timeout_ns = int(load.timeout_s * 1e9)
@@ -241,7 +255,7 @@ class Driver:
 
     def open_session(self) -> tuple[int, bytes]:
         """The next session of this client and its first request."""
-        session = self.sessions * self.load.clients + self.load.client
+        session = self.sessions * self.places + self.place
         self.sessions += 1
         return session, self.supply.first(session)
 
@@ -259,7 +273,7 @@ class Driver:
 
     def skip(self, due: int, stage: int) -> None:
         """Count a request that was due and could not be sent."""
-        session = self.sessions * self.load.clients + self.load.client
+        session = self.sessions * self.places + self.place
         self.sessions += 1
         self.issued += 1
         phase = self.phase if due >= self.window[0] else WARMUP

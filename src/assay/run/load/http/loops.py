@@ -36,13 +36,12 @@ class ClosedLoop(Driver):
         self._order = 0
         self._users: list[Connection] = []
         self._leaving = 0
-        self._chance = np.random.default_rng([load.seed, load.client, 0x7417])
+        self._chance = np.random.default_rng([load.seed, load.place, 0x7417])
 
     def level(self, at_s: float) -> None:
         """Bring in the users that are missing, and let those leave that are too many."""
         whole = level_at(self._shape.levels, at_s)
-        clients, client = self.load.clients, self.load.client
-        wanted = int(whole + 0.5) // clients + (1 if client < int(whole + 0.5) % clients else 0)
+        wanted = int(whole + 0.5) // self.places + (1 if self.place < int(whole + 0.5) % self.places else 0)
         active = len(self._users) - self._leaving
         self._leaving = max(0, self._leaving - max(0, wanted - active))
         for _ in range(wanted - (len(self._users) - self._leaving)):
@@ -137,9 +136,9 @@ class OpenLoop(Driver):
             if block is None:
                 self._over = True
                 return
-            begin = (self.load.client - self._seen) % self.load.clients
+            begin = (self.place - self._seen) % self.places
             self._seen += len(block.at_ns)
-            own = slice(begin, None, self.load.clients)
+            own = slice(begin, None, self.places)
             self._due = (block.at_ns[own] + self.begin_ns).tolist()
             self._stages = block.stage[own].tolist()
 

@@ -70,6 +70,8 @@ def load_of(order: Order, origin: Origin, *, trace: Trace | None = None, rate: f
         max_in_flight=load.max_in_flight,
         errors=load.errors,
         clients=load.clients,
+        host=load.host or 0,
+        hosts=load.hosts,
     )
 
 
@@ -84,7 +86,7 @@ def _warmup(load: Load, measure: Measure, shape: Shape, *, replays: bool) -> War
     if asked == "none" or replays or load.stages:
         return Warmup(seconds=ramp_s)
     longest_s = max(1.0, load.duration or measure.until.at_most)
-    if load.clients > 1:
+    if load.clients > 1 or load.hosts > 1:
         return Warmup(seconds=ramp_s + min(_SHARED_WARMUP_S, longest_s))
     return Warmup(detect=not ramp_s, seconds=ramp_s + longest_s)
 
@@ -95,7 +97,7 @@ def reading_s(measure: Measure) -> float:
 
 
 def drive_watched(
-    load: HttpLoad, supply: Supply, order: Order, stage: Stage, rules: Rules, *, began_ns: int, latency_s: float
+    load: HttpLoad, supply: Supply, order: Order, stage: Stage, rules: Rules, began_ns: int, latency_s: float = 0.0
 ) -> Recording:
     """Drive a load, tell how far it is, and put the client's share of its ceiling beside it.
 
