@@ -45,7 +45,8 @@ CERTAIN = frozenset(
     | {"session-option", "provider-option", "disk-full", "cache"}
     | {"service-command", "service-reference", "container-runtime", "port-taken"}
     | {"index-option", "search-option", "extension", "vector-dims", "oracle"}
-    | {"task", "task-key", "tokenizer", "objective", "budget", "endpoint", "header", "clients"}
+    | {"task", "task-key", "tokenizer", "no-tokenizer", "objective", "budget", "endpoint", "header", "clients"}
+    | {"prompt-length", "prompt-template", "shared-prefix", "token-lengths", "too-few-items", "trace", "workload-file"}
 )
 # Lines of a run's output that whoever watches is given; a failed run keeps the last of them.
 LOG_LINES = 40

@@ -1,5 +1,7 @@
 """The shapes of the Qdrant endpoints that we use, after its published OpenAPI document (v1.19.x).
 
+The shapes of requests follow the models that Qdrant's client library generates from that document.
+
 Only these endpoints, with the fields that the document lists for them; a request may have no other.
 """
 
