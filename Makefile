@@ -1,11 +1,12 @@
 # Five verbs: setup, demo, test, check, docs. Everything lives in .venv; nothing is installed outside it
-# except what `make test` tests with: a browser for the reports, PostgreSQL and Redis for the server.
+# except what `make test` tests with: a browser for the reports, PostgreSQL and Redis for the server. The model servers
+# and vector databases that it measures live in .venv-servers, PyTorch (`make test-torch`) in .venv-torch.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check docs bench lock clean
+.PHONY: setup demo test test-torch check docs bench lock clean
 .DEFAULT_GOAL := setup
 
 setup: $(STAMP)
@@ -24,7 +25,12 @@ test: setup
 	@scripts/browser.sh
 	@scripts/postgresql.sh
 	@scripts/redis.sh
+	@scripts/servers.sh
 	$(BIN)/python -m pytest
+
+test-torch: setup
+	@scripts/torch.sh
+	.venv-torch/bin/python -m pytest tests_torch
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -44,4 +50,4 @@ lock: setup
 	  --extra dev pyproject.toml -o constraints.txt
 
 clean:
-	rm -rf $(VENV) demo-results site
+	rm -rf $(VENV) .venv-servers .venv-torch demo-results site

@@ -22,7 +22,7 @@ from assay.plan.digest import content_hash
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL
 from assay.plan.plan import Plan, make_plan
-from assay.plan.support import refuse_unsupported
+from assay.plan.support import refuse_parts_in_turn, refuse_unsupported
 from assay.report.live import SilentView, View
 from assay.report.reading import read_campaign, read_job
 from assay.report.wording import job_label
@@ -186,7 +186,9 @@ class _Campaign:
         refuse_unsupported(self.loaded.benchmark)
         self._note_unused()
         sweep_abandoned()
-        plan = self._submit(plan_of(self.loaded), fresh=fresh)
+        planned = plan_of(self.loaded)
+        refuse_parts_in_turn(planned.jobs)
+        plan = self._submit(planned, fresh=fresh)
         campaign = plan.jobs[0].campaign
         try:
             for job in plan.jobs:

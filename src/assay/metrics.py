@@ -32,6 +32,7 @@ _KNOWN = (
     Metric("cpu_ms", "ms", "lower", "CPU time of one call, all threads together, over the measured window"),
     Metric("cpu_s", "s", "lower", "CPU time of a command and the processes it waited for", "program"),
     Metric("duration_s", "s", "lower", "wall time of a command from its start to its end", "program"),
+    Metric("gpu_mem_mb", "MB", "lower", "highest memory that the runtime held on the GPU while running"),
     Metric("prefill_ms", "ms", "lower", "from a call to its first token, inside the process"),
     Metric("decode_ms", "ms", "lower", "one decoding step after the first token, inside the process"),
 )  # fmt: skip

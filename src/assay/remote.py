@@ -18,7 +18,7 @@ from assay.plan.lifecycle import FINAL
 from assay.report.live import View
 from assay.run.files import local_paths
 from assay.run.fingerprints import LocalPart, files_of
-from assay.run.models.sources import existing
+from assay.run.models.sources import existing, hub_name
 from assay.run.records import SampleSet
 from assay.spec.load import Loaded
 
@@ -38,9 +38,11 @@ class Wishes:
 
 
 def run_on(server: str, loaded: Loaded, view: View) -> CampaignResult:
-    """Measure a benchmark on a server's fleet and return its results."""
+    """Measure a benchmark on a server's fleet and return its results, those of shared loads put together."""
+    from assay.merging import beside_parts
+
     client = FleetClient(server, read_token())
-    return follow(client, submit(loaded, client, Wishes(), view), view)
+    return beside_parts(follow(client, submit(loaded, client, Wishes(), view), view))
 
 
 def submit(loaded: Loaded, client: FleetClient, wishes: Wishes, view: View) -> str:
@@ -110,7 +112,7 @@ def _local_files(loaded: Loaded) -> dict[str, tuple[LocalPart, ...]]:
     for job in plan_of(loaded).jobs:
         here = files_of(job.definition, loaded.base)
         for name in local_paths(job.definition):
-            if name not in here:
+            if name not in here and name != hub_name(job.definition.target):
                 existing(name, loaded.base)  # says what is wrong with it, and what may have been meant
         found |= here
     return found

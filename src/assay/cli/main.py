@@ -21,6 +21,7 @@ from assay.cli import (
     exec_,
     init,
     jobs,
+    merge,
     models,
     plan,
     report,
@@ -58,6 +59,7 @@ app.command("models")(models.models)
 app.add_typer(results.app, name="results")
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
+app.command("merge")(merge.merge)
 app.command("score")(score.score)
 app.add_typer(campaigns.app, name="campaigns")
 app.add_typer(jobs.app, name="jobs")

@@ -105,19 +105,28 @@ def _wishes(
 
 
 def end(result: CampaignResult, form: Format, fail_on: FailOn, out: Path | None = None) -> NoReturn:
-    """Print the results, write them where asked, and leave with the code that they deserve."""
+    """Print the results, write them where asked, and leave with the code that they deserve.
+
+    Loads that several machines shared are put together first; how they did together decides.
+    """
+    from assay.merging import merge
+
+    shared = merge(result)
+    judged = result.record if shared is None else shared.alone
+    result = result if shared is None else shared.beside_parts
     say(rendered(result.record, form))
-    written = _write(result, out) if out else []
+    written = write_reports(result, out) if out else []
     if form is Format.text:
         for path in written:
             say(f"{path.suffix[1:]:<6}  {path}")
         kind = "server" if "://" in result.address else "store"
         say(f"{kind:<6}  {result.address}")
         say(f"result  {result.record.campaign}")
-    raise typer.Exit(exit_code(result.record, fail_on))
+    raise typer.Exit(exit_code(judged, fail_on))
 
 
-def _write(result: CampaignResult, folder: Path) -> list[Path]:
+def write_reports(result: CampaignResult, folder: Path) -> list[Path]:
+    """Write a campaign as CSV, JSON and HTML into a folder; return the files."""
     from datetime import datetime
 
     from assay.report.table import results_filename

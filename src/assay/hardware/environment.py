@@ -22,6 +22,10 @@ _PACKAGES = (
     "onnxruntime-directml",
     "onnxruntime-openvino",
     "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "faiss-cpu",
 )
 _BUSY_PCT = 5.0
 

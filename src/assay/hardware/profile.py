@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from functools import cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
@@ -9,7 +10,8 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 from assay.hardware.machine import machine
 from assay.place.needs import Profile
 from assay.run.targets import GROUP
-from assay.run.targets.onnx.devices import available_devices
+from assay.run.targets.onnx import devices as onnx
+from assay.run.targets.torch import available as torch
 
 _OS = {"linux": "linux", "darwin": "macos", "win32": "windows"}
 
@@ -36,11 +38,19 @@ def _runtimes() -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """Runtimes with their versions, and the devices of those that can be asked for them."""
     # A third party's target says by itself, when it loads, what it can do here.
     found = {entry.name: _version_of(entry) for entry in entry_points(group=GROUP) if entry.name != "program"}
-    devices = available_devices()
-    if not devices:  # not installed, or installed and broken: either way not there
+    devices: dict[str, dict[str, str]] = {}
+    for runtime in ("torch", "transformers"):
+        if (known := torch.installed(runtime)) is None:
+            found.pop(runtime, None)
+        else:
+            found[runtime], devices[runtime] = known, torch.available_devices()
+    if importlib.util.find_spec("faiss") is None:
+        found.pop("faiss", None)
+    if on_onnx := onnx.available_devices():
+        found["onnxruntime"], devices["onnxruntime"] = _onnxruntime_version(), on_onnx
+    else:  # not installed, or installed and broken: either way not there
         found.pop("onnxruntime", None)
-        return found, {}
-    return {**found, "onnxruntime": _onnxruntime_version()}, {"onnxruntime": devices}
+    return found, devices
 
 
 def _version_of(entry: EntryPoint) -> str:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from assay.plan.digest import content_hash
 from assay.plan.job import Job
+from assay.plan.parts import is_part, point_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,12 @@ def delivery(state: str, current_fence: int, fence: int, attempt: str | None) ->
 
 
 def needs_key(job: Job) -> str:
-    """The set of needs of a job, as a hash: jobs that need the same share it."""
+    """The set of needs of a job, as a hash: jobs that need the same share it.
+
+    The parts of one load need each other beside what else they need, so they share it with nobody else.
+    """
     target = job.definition.target
     known = target.model_dump(mode="json", include={"runtime", "device"})
     kind = type(target).__name__
-    return content_hash([job.definition.needs.model_dump(mode="json", exclude_defaults=True), kind, known])
+    needs = [job.definition.needs.model_dump(mode="json", exclude_defaults=True), kind, known]
+    return content_hash([*needs, point_key(job)] if is_part(job.definition) else needs)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from assay.plan.job import Job
+from assay.plan.parts import is_part
 from assay.spec.paths import runs_programs
-from assay.spec.target import CommandTarget, ModelTarget
+from assay.spec.target import CommandTarget, LibraryTarget, ModelTarget
 from assay.units import show_bytes
 
 
@@ -61,6 +62,11 @@ def device_kind(job: Job) -> str:
     return (device or "cpu").partition(":")[0]
 
 
+def machines_of(job: Job) -> int:
+    """How many machines must be there at once: more than one for the parts of a shared load."""
+    return job.definition.load.hosts if is_part(job.definition) else 1
+
+
 def needs_in_words(job: Job) -> str:
     """What a job needs, on one line."""
     needs, target = job.definition.needs, job.definition.target
@@ -74,12 +80,15 @@ def needs_in_words(job: Job) -> str:
     words += [needs.os] if needs.os else []
     words += [f"{label}={value}" for label, value in needs.labels.items()]
     words += [f"on {needs.agent}"] if needs.agent else []
+    words += [f"{machines_of(job)} machines at once"] if machines_of(job) > 1 else []
     return ", ".join(words) or "nothing special"
 
 
 def _runtime_missing(job: Job, profile: Profile) -> list[str]:
     target, needs = job.definition.target, job.definition.needs
-    runtime = needs.runtime or (target.runtime if isinstance(target, ModelTarget) else None)
+    own = target.runtime if isinstance(target, ModelTarget) else None
+    own = target.library if isinstance(target, LibraryTarget) else own
+    runtime = needs.runtime or own
     device = needs.device or (target.device if isinstance(target, ModelTarget) else None)
     found = []
     if runtime and runtime not in profile.runtimes:

@@ -9,6 +9,7 @@ from assay.errors import Problem, SpecError
 from assay.plan.digest import content_hash, digest_of
 from assay.plan.expand import points
 from assay.plan.job import Job
+from assay.plan.parts import split
 from assay.spec.benchmark import Definition
 from assay.spec.load import Loaded, validate
 from assay.spec.matrix import Point
@@ -43,7 +44,8 @@ def make_plan(loaded: Loaded, fingerprint: Fingerprint) -> Plan:
         definition, found = validate(Definition, loaded.source, point)
         problems += found
         if definition is not None and not problems:
-            jobs.append(_job(loaded, len(jobs), definition, point, fingerprint(definition)))
+            files = fingerprint(definition)
+            jobs += [_job(loaded, len(jobs), part, where, files) for part, where in split(definition, point)]
     if problems:
         raise SpecError.of(unique(problems))
     if not jobs:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable
 
 from assay.errors import MeasureError
+from assay.plan.job import Job
+from assay.plan.parts import point_key
 from assay.spec.benchmark import Benchmark
 
 _PLACES = {"local": "on the local machine", "fleet": "on the agents of a server"}
@@ -26,4 +29,22 @@ def refuse_unsupported(benchmark: Benchmark, engines: Collection[str] = ("local"
             f"place.engine is {benchmark.place.engine!r}; this installation runs jobs {_PLACES[first]} only",
             code="engine",
             try_=f"set place.engine: {first}, or leave place out",
+        )
+
+
+def refuse_parts_in_turn(jobs: Iterable[Job]) -> None:
+    """Refuse parts of one load that a single machine would drive one after another: together they are no load.
+
+    Raises:
+        MeasureError: if there are two parts of the same point.
+    """
+    parts = [job for job in jobs if job.definition.load.hosts > 1]
+    if max(Counter(point_key(job) for job in parts).values(), default=0) > 1:
+        hosts = max(job.definition.load.hosts for job in parts)
+        raise MeasureError(
+            f"load.hosts is {hosts}, and one machine can only drive its parts one after another",
+            code="hosts",
+            at="load.hosts",
+            try_="run it on a fleet (place.engine: fleet, `assay run FILE --server URL`), use load.clients for several "
+            "processes here, or set load.host to drive one part",
         )

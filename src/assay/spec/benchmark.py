@@ -255,6 +255,17 @@ class Definition(Section):
             raise ValueError(f"target.service is {self.target.service!r}, which is not under services")
         return self
 
+    @model_validator(mode="after")
+    def _can_be_loaded_by_several(self) -> Definition:
+        if self.load.hosts == 1:
+            return self
+        shared = f"load.hosts is {self.load.hosts}"
+        if self.services:
+            raise ValueError(f"{shared}, and each machine would start its own services; name an endpoint instead")
+        if self.workload.task == "knn" or getattr(self.target, "api", None) in _VECTOR_APIS:
+            raise ValueError(f"{shared}, and each machine would load the vectors anew; one machine drives a search")
+        return self
+
 
 class Benchmark(Definition):
     """What to measure: the file that a user writes."""
@@ -285,6 +296,7 @@ class Benchmark(Definition):
 # Section, keys, and the kinds of target for which those keys do something. A key that would be ignored
 # is refused: a field that looks decisive and does nothing makes wrong numbers.
 _SERVED = frozenset({"service", "endpoint"})
+_VECTOR_APIS = ("qdrant", "chroma", "pgvector")
 _TEXT = {"task", "file", "prompt", "input_tokens", "output_tokens", "items", "turns", "shared_prefix", "scorers"}
 _MEANING: tuple[tuple[str, set[str], frozenset[str]], ...] = (
     ("workload", {"batch"}, frozenset({"model", "language model"}) | _SERVED),
@@ -295,7 +307,7 @@ _MEANING: tuple[tuple[str, set[str], frozenset[str]], ...] = (
     ("load", {"streams"}, frozenset({"model", "language model", "library"})),
     ("load", {"concurrency", "duration", "requests"}, frozenset({"library"}) | _SERVED),
     ("load", {"think", "arrivals", "burstiness", "rate", "search", "trace", "stages", "ramp", "errors"}, _SERVED),
-    ("load", {"max_in_flight", "saturation", "clients"}, _SERVED),
+    ("load", {"max_in_flight", "saturation", "clients", "hosts", "host"}, _SERVED),
     ("measure", {"warmup", "until"}, frozenset({"model", "language model", "library"}) | _SERVED),
 )
 

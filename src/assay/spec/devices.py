@@ -23,7 +23,7 @@ _ALIASES = {
     "neural engine": "coreml-ane",
 }
 
-DEVICES = ("cpu", "cuda", "tensorrt", "directml", "openvino", "coreml", "coreml-gpu", "coreml-ane")
+DEVICES = ("cpu", "cuda", "tensorrt", "directml", "openvino", "coreml", "coreml-gpu", "coreml-ane", "mps")
 
 # What gives a machine a device that it lacks.
 INSTALL = {

@@ -82,6 +82,26 @@ class Load(Section):
     """Open loop: whether to end early when the service falls behind for good."""
     clients: int = Field(default=1, ge=1, le=256)
     """Client processes on this machine that share the load."""
+    hosts: int = Field(default=1, ge=1, le=64)
+    """Machines that share the load, each a job of its own on another agent; with `clients` processes each."""
+    host: int | None = Field(default=None, ge=0, le=63)
+    """Which of these machines a job is for, counted from 0; the plan sets it."""
+
+    @model_validator(mode="after")
+    def _can_be_shared(self) -> Load:
+        if self.host is not None and self.host >= self.hosts:
+            raise ValueError(f"host is {self.host}, and hosts counted from 0 end at {self.hosts - 1}")
+        if self.hosts == 1:
+            return self
+        shared = f"hosts is {self.hosts}"
+        if self.rate == "search":
+            raise ValueError(f"{shared}, and rate: search looks for a rate with one machine; use a matrix over rate")
+        if self.duration is None:
+            raise ValueError(f"{shared}, so a duration is needed: it is what lets their windows overlap")
+        users = None if self.rate or self.trace or self.stages else self.concurrency or 1
+        if users is not None and users < self.hosts:
+            raise ValueError(f"{shared} and concurrency is {users}: every machine needs a request of its own")
+        return self
 
     @model_validator(mode="after")
     def _one_shape(self) -> Load:

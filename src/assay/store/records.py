@@ -200,6 +200,8 @@ class Placement:
     """How many of them are still to be placed."""
     agents: tuple[Fit, ...]
     """Every enrolled agent, those that can take them first."""
+    machines: int = 1
+    """How many agents must take them at once."""
 
     @property
     def able(self) -> tuple[Fit, ...]:

@@ -13,7 +13,7 @@ from assay.errors import MeasureError, UsageError
 from assay.run.models.builtin import BUILTIN_NAMES, materialise
 from assay.run.models.digest import file_digest, mismatch, whole_digest
 from assay.run.models.graph import outline_or_none
-from assay.spec.target import ModelTarget
+from assay.spec.target import ModelTarget, Target
 
 Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where known
 
@@ -77,6 +77,13 @@ def is_folder(target: ModelTarget, base: Path) -> bool:
         return path.is_dir() or path.name == "config.json"
     # A slip in a path must not become a question to the network.
     return bool(_HUB_NAME.match(name)) and not (base / name.partition("/")[0]).is_dir()
+
+
+def hub_name(target: Target) -> str | None:
+    """The name of a language model that may lie on the hub; None for everything else."""
+    if not isinstance(target, ModelTarget) or target.runtime in _FILE_RUNTIMES or not _HUB_NAME.match(target.model):
+        return None
+    return target.model
 
 
 def _check_url(url: str) -> None:

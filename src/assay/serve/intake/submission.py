@@ -17,6 +17,7 @@ from assay.plan.support import refuse_unsupported
 from assay.report.wording import job_label
 from assay.run.files import local_paths, place_files
 from assay.run.fingerprints import fingerprint_of
+from assay.run.models.sources import hub_name
 from assay.run.targets import find_target, target_name
 from assay.run.targets.program import words_of
 from assay.serve.intake.delivery import missing_artefacts
@@ -135,7 +136,8 @@ def _check_target(loaded: Loaded) -> None:
 def _check_paths(plan: Plan, files: Files) -> None:
     """Refuse files that only the client can see: no agent could have them."""
     named = dict.fromkeys(name for job in plan.jobs for name in local_paths(job.definition))
-    here = [name for name in named if name not in files]
+    hub = {hub_name(job.definition.target) for job in plan.jobs}
+    here = [name for name in named if name not in files and name not in hub]
     if here:
         raise SpecError.of(
             Problem("local-path", f"{name!r} is neither an uploaded file, a URL nor a built-in model", "benchmark",

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from assay.clock import iso
 from assay.errors import UsageError
-from assay.place.needs import missing
+from assay.place.needs import machines_of, missing
 from assay.plan.lifecycle import FINAL, TABLE, Event, State, after
 from assay.store.fleet.agents import full_profile
 from assay.store.fleet.matching import Matching
@@ -210,7 +210,10 @@ class Endings(Matching):
         found: dict[str, str] = {}
         for key in session.scalars(waiting):
             lacks = [missing(jobs[key], profile) for profile in agents]
-            if all(lacks):
+            able = sum(not lacking for lacking in lacks)
+            if 0 < able < machines_of(jobs[key]):
+                found[key] = f"{machines_of(jobs[key])} agents must share it, and {able} can take it"
+            elif not able:
                 words = "; ".join(dict.fromkeys(why for reasons in lacks[:_NAMED] for why in reasons))
                 found[key] = f"no agent can take it: {words}" if words else "no agent is enrolled"
         return found

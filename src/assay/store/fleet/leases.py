@@ -49,7 +49,7 @@ class Leases(Matching):
             if not _has_room(session, agent):
                 return None
             keys = with_work(session, self._met(session, agent, device), now)
-            row = next_job(session, self._asking(agent, now), keys) if keys else None
+            row = next_job(session, self._asking(session, agent, now), keys) if keys else None
             return None if row is None else self._lease(session, row, agent, now)
 
     def claim(self, agent_id: str, job_id: str, fence: int) -> Lease | None:
@@ -60,7 +60,7 @@ class Leases(Matching):
         now = self._now()
         with self._writing() as session:
             agent = known_agent(session, agent_id, lock=True)
-            fair = is_fair(session, self._asking(agent, now), job_id)
+            fair = is_fair(session, self._asking(session, agent, now), job_id)
             row = session.get(JobRow, job_id, with_for_update=LOCK)
             if row is None:
                 return None
@@ -74,8 +74,8 @@ class Leases(Matching):
                 return None
             return self._lease(session, row, agent, now, fence)
 
-    def _asking(self, agent: AgentRow, now: float) -> Asking:
-        return Asking(agent, now, self._needs.met_by, self.policy.lease_s)
+    def _asking(self, session: Session, agent: AgentRow, now: float) -> Asking:
+        return Asking(agent, now, self._needs.met_by, self.policy.lease_s, self._needs.shared(session))
 
     def ready(self) -> dict[str, int]:
         """How many jobs may go out now, by the key of their needs."""

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from assay.clock import Clock
 from assay.documents import from_json
 from assay.place.leasing import LeasePolicy, needs_key
-from assay.place.needs import device_kind, missing, needs_in_words
+from assay.place.needs import device_kind, machines_of, missing, needs_in_words
 from assay.plan.job import Job
 from assay.store.fleet.agents import full_profile, known_agent
 from assay.store.fleet.transactions import Transactions, unknown_campaign
@@ -41,6 +41,7 @@ class Needs:
         self._lock = threading.Lock()
         self._jobs: dict[str, Job] = {}
         self._known: dict[str, _Known] = {}
+        self._shared: tuple[Mapping[str, Job], Mapping[str, int]] = ({}, {})
 
     def all(self, session: Session) -> Mapping[str, Job]:
         """Every set of needs: its key → a job that has them."""
@@ -54,6 +55,15 @@ class Needs:
             with self._lock:
                 self._jobs = {key: job for key, job in {**known, **read}.items() if key in set(ids)}
         return self._jobs
+
+    def shared(self, session: Session) -> Mapping[str, int]:
+        """The needs of loads that several machines share → how many machines."""
+        jobs = self.all(session)
+        if self._shared[0] is not jobs:
+            found = {key: machines_of(job) for key, job in jobs.items() if machines_of(job) > 1}
+            with self._lock:
+                self._shared = (jobs, found)
+        return self._shared[1]
 
     def met_by(self, session: Session, agent: AgentRow) -> frozenset[str]:
         """The keys of the needs that an agent meets."""
@@ -126,4 +136,5 @@ def _placement(key: str, job: Job, jobs: int, waiting: int, agents: Sequence[Age
         Fit(row.id, row.name, missing(job, full_profile(row)), not row.draining and row.state != "faulty")
         for row in agents
     ]
-    return Placement(key, needs_in_words(job), jobs, waiting, tuple(sorted(fits, key=lambda fit: len(fit.missing))))
+    fits.sort(key=lambda fit: len(fit.missing))
+    return Placement(key, needs_in_words(job), jobs, waiting, tuple(fits), machines_of(job))

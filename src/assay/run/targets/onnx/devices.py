@@ -64,7 +64,10 @@ def place(device: str, options: dict[str, str]) -> Placement:
         MeasureError: when this machine's ONNX Runtime has no provider for it.
     """
     base, index = split_index(device)
-    provider = PROVIDERS[base]
+    provider = PROVIDERS.get(base)
+    if provider is None:
+        raise MeasureError(f"ONNX Runtime has no device {base}", code="device", at="target.device",
+                           try_=f"use one of {', '.join(PROVIDERS)}, or runtime: torch for {base}")  # fmt: skip
     _check_available(device, base, provider)
     if index and base not in _INDEXED:
         raise MeasureError(

@@ -14,6 +14,7 @@ from assay.errors import MeasureError, UsageError
 from assay.run.contract import Order
 from assay.run.models.graph import Outline, outline_or_none
 from assay.run.records import DeviceProof
+from assay.run.targets.keys import refuse_idle
 from assay.run.targets.onnx import outputs
 from assay.run.targets.onnx.devices import place, preload, runtime
 from assay.run.targets.onnx.dtypes import tensor_type, to_ort_value
@@ -37,6 +38,7 @@ class OnnxModel:
         target = order.job.definition.target
         if not isinstance(target, ModelTarget) or order.model is None:
             raise UsageError("the ONNX Runtime target needs a model file", code="target", at="target.model")
+        refuse_idle(target, ("use", "dtype", "remote_code"))
         self.items_per_call = 1  # known once the inputs are made
         self._order, self._target = order, target
         self._path = Path(order.model)

@@ -31,6 +31,7 @@ from assay.run.targets.served.pricing import requests_within
 from assay.run.targets.served.reaching import Reached, local_tokenizer_of, reached, server_tokenizer_of
 from assay.run.targets.served.rows import Rows, read_rows
 from assay.run.targets.served.searching import search_rate
+from assay.run.targets.served.shared import clock_facts, keep_requests, read_clocks, share_facts
 from assay.run.targets.served.supply import ApiSupply
 from assay.run.tokens import Tokenizer
 from assay.run.workloads import Workset, make_workset
@@ -98,12 +99,15 @@ class _Run:
         watched = stack.enter_context(self._watching())
         before = window.read(own_cpu_s=self._cpu_s())
         recording = self._load(supply, api, work, trace, most, local)
+        self.facts["clock"] = clock_facts(recording, read_clocks())
         seen = window.between(before, window.read(own_cpu_s=self._cpu_s()))
         refuse_ended([self.there.service] if self.there.service is not None else [])
         with self.stage.phase("score"):
             self._telemetry(watched, recording)
             rows = self._read(recording, api, work, local)
-            self._keep(figures(recording, rows, api, self.definition), recording, work)
+            found = figures(recording, rows, api, self.definition)
+            self._keep(found, recording, work)
+            self._share(found, recording, rows, api)
             self._score(recording, rows, api, work)
         return Measured(
             self.metrics, self.absent, tuple(self.samples), self.facts, window=_of(seen, recording), files=self.files
@@ -243,6 +247,13 @@ class _Run:
         ]  # fmt: skip
         if not len(recording):
             raise MeasureError("no request was sent", code="load", try_="give load.duration or load.requests")
+
+    def _share(self, found: Figures, recording: Recording, rows: Rows, api: Api) -> None:
+        """Leave what is needed to put this share of a load together with those of other machines."""
+        if self.definition.load.hosts > 1:
+            self.facts["share"] = share_facts(self.definition)
+            name, path = keep_requests(self.scratch, recording, rows, found.judged, api)
+            self.files[name] = path
 
     def _score(self, recording: Recording, rows: Rows, api: Api, work: Workset) -> None:
         keep = self.definition.workload.keep_outputs

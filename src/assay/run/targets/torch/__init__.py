@@ -2,7 +2,6 @@
 
 available.py   whether PyTorch is here, without importing it
 devices.py     devices, threads, memory and the proof of device; also for the transformers target
-keys.py        keys of the file that a runtime would ignore
 archive.py     what a file holds, told before it is loaded
 inputs.py      values of all inputs
 programs.py    exported programs and TorchScript, loaded
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from assay.errors import UsageError
 from assay.run.contract import Measured, Order, Rules, Stage
-from assay.run.targets.torch.keys import refuse_idle
+from assay.run.targets.keys import refuse_idle
 from assay.spec.target import ModelTarget
 
 __all__ = ["measure"]

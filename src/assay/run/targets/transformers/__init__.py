@@ -19,7 +19,7 @@ from pathlib import Path
 
 from assay.errors import UsageError
 from assay.run.contract import Measured, Order, Rules, Stage
-from assay.run.targets.torch.keys import refuse_idle, refuse_streams
+from assay.run.targets.keys import refuse_idle, refuse_streams
 from assay.spec.target import ModelTarget
 
 __all__ = ["measure"]

@@ -1,0 +1,182 @@
+"""The same run of every part becomes one run: samples joined, the window counted again, the worst client told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from pydantic import JsonValue
+
+from assay.analyse.merge.overlap import Overlap, PartRun, overlap_of
+from assay.analyse.merge.totals import COUNTED, Joined, error_facts, join, request_facts, totals
+from assay.plan.job import Job
+from assay.run.records import Failure, RunOutcome, SampleSet, SingleRunResult, Window
+
+# Of the client that was worst off: where one of them is at its limit, the load together is in doubt.
+_WORST = ("client_cpu_pct", "client_ceiling_pct", "loop_lag_ms")
+_OF_ONE = "a number of each machine by itself; the parts have it"
+# What every part asked for in the same way.
+_SAME = ("endpoint", "workload", "goodput", "cost")
+
+
+def merge_run(job: Job, run_id: int, parts: Sequence[PartRun]) -> RunOutcome:
+    """Put the parts of one run together; a run whose parts cannot be is a failed one that says why.
+
+    Args:
+        job: What all machines together were to measure.
+        run_id: Which run.
+        parts: The same run of every part that there is, in any order.
+    """
+    parts = sorted(parts, key=lambda part: part.host)
+    duration_s = job.definition.load.duration or 0.0
+    result = _frame(run_id, parts)
+    overlap = overlap_of(parts, job.definition.load.hosts, duration_s)
+    if isinstance(overlap, Failure):
+        return RunOutcome(replace(result, error=overlap))
+    joined = join(parts, overlap)
+    metrics, absent = _numbers(job, joined, parts)
+    samples = joined_samples(parts, overlap)
+    result = replace(
+        result,
+        metrics=metrics,
+        absent=absent,
+        sample_counts={one.metric: len(one.value) for one in samples},
+        facts=_facts(job, joined, parts, overlap, metrics),
+        window=_window(parts, overlap),
+    )
+    return RunOutcome(result, samples)
+
+
+def _frame(run_id: int, parts: Sequence[PartRun]) -> SingleRunResult:
+    """When the run was, from the first part's begin to the last one's end."""
+    runs = [part.result for part in parts]
+    return SingleRunResult(
+        run_id=run_id,
+        is_cold_start=run_id == 0,
+        started_at=min((run.started_at for run in runs), default=""),
+        completed_at=max((run.completed_at for run in runs), default=""),
+        duration_seconds=max((run.duration_seconds for run in runs), default=0.0),
+    )
+
+
+def joined_samples(parts: Sequence[PartRun], overlap: Overlap) -> tuple[SampleSet, ...]:
+    """The measured samples of all parts that began while all machines were loading, by time."""
+    found: dict[str, list[SampleSet]] = {}
+    for part in parts:
+        begin, end = overlap.inside(part)
+        for one in part.samples:
+            if one.phase == "measure":
+                inside = (one.at_ns >= begin) & (one.at_ns < end)
+                cut = SampleSet(one.metric, "measure", one.at_ns[inside] - begin, one.value[inside])
+                found.setdefault(one.metric, []).append(cut)
+    return tuple(_together(name, sets) for name, sets in found.items() if any(len(one.value) for one in sets))
+
+
+def _together(metric: str, sets: Sequence[SampleSet]) -> SampleSet:
+    at = np.concatenate([one.at_ns for one in sets])
+    order = np.argsort(at, kind="stable")
+    return SampleSet(metric, "measure", at[order], np.concatenate([one.value for one in sets])[order])
+
+
+def _numbers(job: Job, joined: Joined, parts: Sequence[PartRun]) -> tuple[dict[str, float], dict[str, str]]:
+    """The numbers of the whole run, and why others are absent."""
+    told = dict.fromkeys(name for part in parts for name in part.result.metrics)
+    lacking = {name: why for part in parts for name, why in part.result.absent.items()}
+    counted, uncounted = totals(joined, job.definition)
+    metrics = {name: value for name, value in counted.items() if name in told}
+    for name in _WORST:
+        values = [part.result.metrics[name] for part in parts if name in part.result.metrics]
+        if len(values) == len(parts):
+            metrics[name] = max(values)
+    absent = {name: uncounted.get(name, lacking.get(name, _OF_ONE)) for name in (*told, *lacking)}
+    return metrics, {name: why for name, why in absent.items() if name not in metrics and name not in _sampled(parts)}
+
+
+def _sampled(parts: Sequence[PartRun]) -> set[str]:
+    return {one.metric for part in parts for one in part.samples if one.phase == "measure"}
+
+
+def _facts(
+    job: Job, joined: Joined, parts: Sequence[PartRun], overlap: Overlap, metrics: Mapping[str, float]
+) -> dict[str, JsonValue]:
+    first = parts[0].result.facts
+    facts: dict[str, JsonValue] = {name: first[name] for name in _SAME if name in first}
+    if (tokens := _tokens(parts)) is not None:
+        facts["tokens"] = tokens
+    facts |= {
+        "requests": request_facts(joined),
+        "errors": error_facts(joined, parts),
+        "load": _load(job, parts, overlap, metrics),
+        "merged": {
+            **overlap.facts(job.definition.load.duration or 0.0),
+            "of": [_part(part, overlap) for part in parts],
+            "means": "samples of all machines that began, and requests that were due, while all of them were loading",
+            "counted_again": [name for name in COUNTED if name in metrics],
+            "worst_machine": [name for name in _WORST if name in metrics],
+        },
+    }
+    return facts
+
+
+def _part(part: PartRun, overlap: Overlap) -> dict[str, JsonValue]:
+    begin, end = overlap.inside(part)
+    due = part.requests.due_ns if part.requests is not None else np.zeros(0, dtype=np.int64)
+    own = part.window_ns or (0, 0)
+    return {
+        "host": part.host,
+        "window_s": (own[1] - own[0]) / 1e9,
+        "cut_before_s": begin / 1e9,
+        "cut_after_s": (own[1] - own[0] - end) / 1e9,
+        "due": int(np.count_nonzero((due >= begin) & (due < end))),
+    }
+
+
+def _load(job: Job, parts: Sequence[PartRun], overlap: Overlap, metrics: Mapping[str, float]) -> dict[str, JsonValue]:
+    load = job.definition.load
+    told = [part.result.facts.get("load") for part in parts]
+    stops = [one.get("stopped", "finished") if isinstance(one, dict) else "finished" for one in told]
+    early = [f"host {part.host}: {why}" for part, why in zip(parts, stops, strict=True) if why != "finished"]
+    facts: dict[str, JsonValue] = {
+        "offered_per_s": metrics.get("offered_per_s"),
+        "delivered_per_s": metrics.get("throughput_per_s"),
+        "concurrency": metrics.get("concurrency"),
+        "window_s": overlap.length_s,
+        "clients": load.hosts * load.clients,
+        "stopped": early[0] if early else "finished",
+    }
+    if isinstance(load.rate, float):
+        facts["asked_per_s"] = load.rate
+    elif load.rate is None and not load.trace and not load.stages:
+        facts["asked_concurrency"] = load.concurrency or 1
+    return facts
+
+
+def _tokens(parts: Sequence[PartRun]) -> JsonValue:
+    """Who counted tokens: as the part says in which something is wrong, else as the first one does."""
+    told = [part.result.facts.get("tokens") for part in parts]
+    wrong = ("tokenizer_disagrees", "tokenizer_disagrees_on_prompts", "bundled")
+    doubtful = (one for key in wrong for one in told if isinstance(one, dict) and one.get(key))
+    return next(doubtful, told[0])
+
+
+def _window(parts: Sequence[PartRun], overlap: Overlap) -> Window | None:
+    """What the busiest machine did meanwhile: its shares of its own window, for as long as all were loading."""
+    windows = [part.result.window for part in parts if part.result.window is not None]
+    if len(windows) < len(parts):
+        return None
+    length_s = overlap.length_s
+
+    def worst(read: Callable[[Window], float | None]) -> float | None:
+        shares = [value / (one.wall_s * one.cores) for one in windows if (value := read(one)) is not None]
+        return max(shares) * length_s if len(shares) == len(windows) else None
+
+    throttled = [one.throttle_events for one in windows if one.throttle_events is not None]
+    return Window(
+        wall_s=length_s,
+        cpu_s=max(one.cpu_s / (one.wall_s * one.cores) for one in windows) * length_s,
+        others_cpu_s=worst(lambda one: one.others_cpu_s),
+        steal_s=worst(lambda one: one.steal_s),
+        cores=1,
+        throttle_events=sum(throttled) if len(throttled) == len(windows) else None,
+    )
