@@ -219,3 +219,18 @@ def test_keys_that_would_do_nothing_are_refused(exported, ran, more, at):
 def test_several_streams_at_once(exported, ran):
     result = ran(exported, {"batch": 2}, load={"scenario": "multi-stream", "streams": 3}, threads=1)
     assert result.facts["load"]["streams"] == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (root@host)", "580.159.04"),
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024", "535.183.01"),
+    ],
+)
+def test_the_driver_is_read_from_either_module(line, version, tmp_path, monkeypatch):
+    from assay.run.targets.torch import devices
+
+    (tmp_path / "version").write_text(line)
+    monkeypatch.setattr(devices, "_DRIVER", tmp_path / "version")
+    assert devices.driver_version() == version

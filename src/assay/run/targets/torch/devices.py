@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 DEVICES = ("cpu", "cuda", "mps")
 _DRIVER = Path("/proc/driver/nvidia/version")
+_DRIVER_VERSION = re.compile(r"Kernel Module\D*?(?:x86_64|aarch64)?\s+(\d+\.[\d.]+)")
 _HOW_TO_GET = {
     "cuda": "install a build of PyTorch for CUDA, and an NVIDIA driver",
     "mps": "run it on a Mac with Apple silicon",
@@ -159,8 +161,10 @@ def peak_memory(placement: Placement) -> tuple[dict[str, float], dict[str, str]]
 
 def driver_version() -> str | None:
     """Version of NVIDIA's driver; None where nobody tells."""
-    with suppress(OSError, IndexError):
-        return _DRIVER.read_text().split("Kernel Module")[1].split()[0]
+    with suppress(OSError):
+        # One line has words before the number, which differ between the open and the closed module.
+        if found := _DRIVER_VERSION.search(_DRIVER.read_text()):
+            return found[1]
     with suppress(OSError, subprocess.SubprocessError, IndexError):
         command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
         told = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
