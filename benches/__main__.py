@@ -1,6 +1,7 @@
 """Run the benches, print their pages and write them to benches/results.
 
-python -m benches [overhead truth startup samples queue fleet ingest idle calibration] [--quick] [--rounds 10000]
+python -m benches [overhead truth startup samples queue fleet ingest idle load_speed load_truth load_cost calibration]
+    [--quick] [--rounds 10000]
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from time import perf_counter
 from benches import calibration
 from benches.page import RESULTS
 
-NAMES = ("overhead", "truth", "startup", "samples", "queue", "fleet", "ingest", "idle", "calibration")
+NAMES = (
+    "overhead", "truth", "startup", "samples", "queue", "fleet", "ingest", "idle", "load_speed", "load_truth",
+    "load_cost", "calibration",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str]) -> int:

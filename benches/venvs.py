@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -34,7 +36,45 @@ def mlflow() -> Path:
     return venv("peers-mlflow", [["mlflow-skinny", "sqlalchemy", "alembic"]])
 
 
-def venv(name: str, steps: Sequence[Sequence[str]]) -> Path:
+def locust() -> Path:
+    """Python with Locust, whose fast client is the quickest of the load generators in Python."""
+    return venv("peers-locust", [["locust"]])
+
+
+def inference_perf() -> Path:
+    """Python with inference-perf, which wants a newer Python than ours and no torch."""
+    return venv("peers-inference-perf", [["inference-perf"]], base=newer_python(12))
+
+
+def aiperf() -> Path:
+    """Python with aiperf."""
+    return venv("peers-aiperf", [["torch==2.13.0"], ["torch==2.13.0", "aiperf"]])
+
+
+def guidellm() -> Path:
+    """Python with guidellm."""
+    return venv("peers-guidellm", [["torch==2.13.0"], ["torch==2.13.0", "guidellm"]])
+
+
+def newer_python(minor: int) -> str:
+    """A Python of this machine that is at least 3.MINOR, the oldest such first.
+
+    Raises:
+        PeerError: if there is none.
+    """
+    names = [f"python3.{number}" for number in range(minor, minor + 4)]
+    kept = sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions").glob("3.*/bin/python3.*"))
+    found = [shutil.which(name) for name in names] + [str(path) for path in kept if path.name in names]
+    for path in filter(None, [sys.executable if sys.version_info >= (3, minor) else None, *found]):
+        try:  # a shim of a version switcher may be there and refuse to run
+            run([path, "-c", "import venv"], timeout_s=30)
+        except PeerError:
+            continue
+        return path
+    raise PeerError(f"it needs Python 3.{minor} or newer, and none was found")
+
+
+def venv(name: str, steps: Sequence[Sequence[str]], base: str = sys.executable) -> Path:
     """The Python of a virtual environment with packages; it is made anew when the list of packages changes.
 
     Raises:
@@ -45,17 +85,17 @@ def venv(name: str, steps: Sequence[Sequence[str]]) -> Path:
     if stamp.exists() and stamp.read_text() == wanted:
         return python
     print(f"installing {name}: {wanted.replace(chr(10), ', then ')}", flush=True)
-    empty(name)
+    empty(name, base)
     for step in steps:
         install(python, step)
     stamp.write_text(wanted)
     return python
 
 
-def empty(name: str) -> Path:
+def empty(name: str, base: str = sys.executable) -> Path:
     """The Python of a virtual environment with nothing in it."""
     BUILD.mkdir(exist_ok=True)
-    run([sys.executable, "-m", "venv", "--clear", str(BUILD / name)], timeout_s=60)
+    run([base, "-m", "venv", "--clear", str(BUILD / name)], timeout_s=300)
     return BUILD / name / "bin" / "python"
 
 
