@@ -270,13 +270,21 @@ Types:
 - *device*: `cpu`, `cuda`, `cuda:1`, `tensorrt`, `directml`, `openvino`, `coreml`, `coreml-gpu`, `coreml-ane`, or one of
   [SARK's compute units](../how-to/measure-a-model.md#devices).
 
-A target has one of four kinds, told by the key that only this kind has: `model`, `command`, `service` or `endpoint`.
-This version measures models with ONNX Runtime, and commands. Services and endpoints can be described and checked; they
-are measured once a package registers a [target](../how-to/add-a-target.md) for their `api`. Jobs run on this machine:
-another `place.engine` than `local` is refused, and `schedule` and `alerts` are kept with the file but not acted on."""
+A target has one of five kinds, told by the key that only this kind has:
 
-# Paths of the four kinds of target, which share one key of the file.
-_KINDS = ("model", "command", "service", "endpoint")
+- [`model`](../how-to/measure-a-model.md): a model in our own process, with ONNX Runtime, PyTorch or
+  [Transformers](../how-to/measure-a-language-model-in-process.md);
+- [`command`](../how-to/measure-a-program.md): any program;
+- [`service`](../how-to/start-a-service.md): a server that assay starts;
+- [`endpoint`](../how-to/measure-an-endpoint.md): a server that runs already;
+- `library`: [FAISS](../how-to/measure-a-vector-database.md) in our own process.
+
+A package may add [others](../how-to/add-a-target.md). A key that would do nothing for the target is refused. Jobs run on
+this machine or on a [fleet](../how-to/run-a-fleet.md): `place.engine` is `local` or `fleet`. `schedule` and `alerts` are
+kept with the file but not acted on."""
+
+# Paths of the five kinds of target, which share one key of the file.
+_KINDS = ("model", "command", "service", "endpoint", "library")
 
 
 def _sections(top: type[Section]) -> dict[str, type[Section]]:

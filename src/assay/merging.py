@@ -33,27 +33,22 @@ def merge(result: CampaignResult) -> Merged | None:
     Raises:
         MeasureError: if the requests that a run left cannot be read.
     """
-    jobs = {one.job: _job(result.record, one) for one in result.jobs if _is_part(one)}
-    if not jobs:
+    groups = _shared(result)
+    if not groups:
         return None
-    keys = {name: point_key(job) for name, job in jobs.items()}
     rows: list[MultiRunJobResult] = []
     points: list[MultiRunJobResult] = []
     outcomes: dict[str, tuple[RunOutcome, ...]] = {}
-    done: set[str] = set()
+    parts = {part.job for group in groups.values() for part, _ in group}
     for one in result.jobs:
-        if one.job not in jobs:
+        if one.job in groups:
+            found, outcomes_of = _merged(result, groups[one.job], len(result.jobs) + len(outcomes))
+            outcomes[found.job] = outcomes_of
+            rows += [found, *(part for part, _ in groups[one.job])]
+            points.append(found)
+        elif one.job not in parts:
             rows.append(one)
             points.append(one)
-        elif keys[one.job] not in done:
-            done.add(keys[one.job])
-            parts = [other for other in result.jobs if keys.get(other.job) == keys[one.job]]
-            digest = content_hash([part.digest for part in parts])
-            point = replace(whole(jobs[one.job]), digest=digest, index=len(result.jobs) + len(outcomes))
-            found, runs = merge_point(point, [_part(result, jobs[part.job], part) for part in parts])
-            outcomes[found.job] = runs
-            rows += [found, *parts]
-            points.append(found)
     return Merged(_view(result, tuple(rows), outcomes), replace(result.record, jobs=tuple(points)))
 
 
@@ -61,6 +56,28 @@ def beside_parts(result: CampaignResult) -> CampaignResult:
     """The campaign, with what the parts of its shared loads are together; unchanged where there are none."""
     found = merge(result)
     return result if found is None else found.beside_parts
+
+
+def _shared(result: CampaignResult) -> dict[str, list[tuple[MultiRunJobResult, Job]]]:
+    """The first part of each shared load → all its parts; a part that was asked for by itself is no such load."""
+    groups: dict[str, list[tuple[MultiRunJobResult, Job]]] = {}
+    for one in result.jobs:
+        if _is_part(one):
+            job = _job(result.record, one)
+            groups.setdefault(point_key(job), []).append((one, job))
+    return {parts[0][0].job: parts for parts in groups.values() if _is_whole([job for _, job in parts])}
+
+
+def _is_whole(parts: list[Job]) -> bool:
+    return {job.definition.load.host for job in parts} == set(range(parts[0].definition.load.hosts))
+
+
+def _merged(
+    result: CampaignResult, parts: list[tuple[MultiRunJobResult, Job]], index: int
+) -> tuple[MultiRunJobResult, tuple[RunOutcome, ...]]:
+    digest = content_hash([one.digest for one, _ in parts])
+    point = replace(whole(parts[0][1]), digest=digest, index=index)
+    return merge_point(point, [_part(result, job, one) for one, job in parts])
 
 
 def _is_part(result: MultiRunJobResult) -> bool:

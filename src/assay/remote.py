@@ -96,10 +96,12 @@ def placement_lines(placement: Mapping[str, Any]) -> list[str]:
     """What a person must know about where jobs can run: nothing when every job has a machine."""
     lines = []
     for group in placement.get("groups", ()):
-        if group["agents"]:
+        machines = group.get("machines", 1)
+        if len(group["agents"]) >= machines:
             continue
         jobs = "1 job that needs" if group["jobs"] == 1 else f"{group['jobs']} jobs that need"
-        lines.append(f"no agent can take {jobs} {group['needs']}")
+        who = f"only {', '.join(group['agents'])}" if group["agents"] else "no agent"
+        lines.append(f"{who} can take {jobs} {group['needs']}")
         lines += [f"{name}: {'; '.join(lacking)}" for name, lacking in group["missing"].items()]
     return lines
 

@@ -2,13 +2,16 @@
 
 Conventions, for every page of docs/ and for README.md; the blocks of a page are taken in order, in one folder:
 
-- A block with title="NAME" is a file of that name.
+- A block with title="NAME" is a file of that name. A pyproject.toml makes the folder an installed package: the entry
+  points that it names are found by the commands after it.
 - A yaml, toml or json block with a top-level key `benchmark` is a benchmark file and must be valid. One that shows
   a mistake begins with the comment `# not a valid benchmark`, and must not be.
 - In a console block, lines that begin with `$ assay` or `$ python` are run, each with exit code 0 unless the next
   command is `$ echo $?`, whose output is then the expected code. Other commands are not run. `assay run` is shortened.
-- A command that ends in `&` goes on in the background until the page ends. Port 8080 of a page is a free one in the
-  test; `$ export NAME=VALUE` counts for the commands after it.
+- A command that ends in `&` goes on in the background until the page ends. The ports 8080 (`assay serve`) and 8000 (a
+  model server) of a page, in its commands and files, are free ones in the test; `$ export NAME=VALUE` counts for the
+  commands after it.
+- A command with `smollm2` in it finds the Python of `.venv-servers` first; without it the rest of the page is skipped.
 - A python block without a title is executed; the blocks of a page share their names.
 - text blocks are for show.
 """
@@ -34,15 +37,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
+from tests.model_server import servers_python
 from tests.redis_server import free_port
 
 from assay.analyse.checks import CHECKS
 from assay.cli.main import app, main
 from assay.errors import SpecError
 from assay.metrics import METRICS
+from assay.run.targets.served.apis import APIS
 from assay.spec.benchmark import Benchmark
 from assay.spec.load import check
 from assay.spec.source import parse
@@ -56,6 +62,7 @@ NOT_VALID = "# not a valid benchmark"
 EXACT = ("validate", "init", "models")
 _FENCE = re.compile(r"^( *)```(\w+)([^\n]*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r'title="([^"]+)"')
+_PORT = re.compile(r"(?<=:)(?:8080|8000)\b|(?<=--port )(?:8080|8000)\b")
 
 
 @dataclass(frozen=True)
@@ -112,11 +119,23 @@ def shortened(command: str, folder: Path) -> str:
     if match is None or not (folder / match[1]).is_file():
         return command
     path = folder / match[1]
-    target = parse(path.read_text(encoding="utf-8"), path.suffix, path.name).document.get("target", {})
+    document: Any = parse(path.read_text(encoding="utf-8"), path.suffix, path.name).document
+    target = document.get("target", {})
     less = ["--set measure.runs=1"]
     if "command" not in target:
         less += ["--set measure.warmup=none", "--set 'measure.until={at_least: 20ms, at_most: 100ms}'"]
+    if target.get("api") in APIS:
+        less += _less_load(document.get("load", {}))
     return f"assay run {match[1]} {' '.join(less)}{match[2]}"
+
+
+def _less_load(load: Any) -> list[str]:
+    """A load that still has the shape of the page's, and takes a second."""
+    if load.get("rate") == "search":
+        return ["--set load.search.probe=1s", "--set load.search.probes=2"]
+    if "trace" in load or "stages" in load:
+        return []
+    return ["--set load.requests=3"] if "requests" in load else ["--set load.duration=300ms"]
 
 
 def is_benchmark(block: Block) -> bool:
@@ -168,19 +187,22 @@ def test_benchmark_files_are_what_the_page_says(block: Block) -> None:
 @pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_and_code_of_a_page_work(page: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {"__name__": "__main__"}
-    port = str(free_port())
+    ports = {"8080": str(free_port()), "8000": str(free_port())}
     with ExitStack() as background, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ASSAY_SERVER_PORT", port)
+        patch.setenv("ASSAY_SERVER_PORT", ports["8080"])
         patch.setenv("ASSAY_AGENT_STATE", str(folder / "agent"))
         for block in blocks_of(page):
             if block.title is not None:
                 (folder / block.title).parent.mkdir(parents=True, exist_ok=True)
-                (folder / block.title).write_text(block.text, encoding="utf-8")
+                (folder / block.title).write_text(with_ports(block.text, ports), encoding="utf-8")
+                if block.title == "pyproject.toml":
+                    _install(folder, tomllib.loads(block.text)["project"])
+                    patch.setenv("PYTHONPATH", str(folder))
             elif block.language == "python":
                 exec(compile(block.text, str(block), "exec"), names)
             elif block.language == "console":
                 for command in commands_of(block.text):
-                    command.text = command.text.replace(":8080", f":{port}")
+                    command.text = with_ports(command.text, ports)
                     if command.text.startswith("export "):
                         patch.setenv(*command.text.removeprefix("export ").split("=", 1))
                     elif command.text.endswith("&"):
@@ -189,11 +211,15 @@ def test_commands_and_code_of_a_page_work(page: Path, folder: Path, capsys: pyte
                         run_command(command, block, folder)
 
 
+def with_ports(text: str, ports: dict[str, str]) -> str:
+    return _PORT.sub(lambda match: ports[match[0]], text)
+
+
 @contextmanager
 def going_on(text: str, folder: Path) -> Iterator[None]:
     """A server or an agent that works while the commands after it run."""
     words = shlex.split(text.removesuffix("&"))
-    log = folder / f"{words[1]}.log"
+    log = folder / f"{words[1]}-{len(list(folder.glob('*.log')))}.log"
     with log.open("wb") as out:
         process = subprocess.Popen(words, stdout=out, stderr=out, cwd=folder)
     try:
@@ -211,11 +237,14 @@ def going_on(text: str, folder: Path) -> Iterator[None]:
 def is_quick(text: str) -> bool:
     """Whether a command measures nothing; then a call of `main` does, in a tenth of the time of a process."""
     words = text.split()
-    return words[0] == "assay" and words[1] not in ("run", "exec") and ">" not in words
+    return words[0] == "assay" and words[1] not in ("run", "exec", "score") and ">" not in words
 
 
 def by_process(text: str, folder: Path) -> tuple[int, str]:
-    done = subprocess.run(text, shell=True, cwd=folder, capture_output=True, text=True, timeout=120)
+    env = dict(os.environ)
+    if "smollm2" in text:
+        env["PATH"] = os.pathsep.join((str(servers_python().parent), env["PATH"]))
+    done = subprocess.run(text, shell=True, cwd=folder, env=env, capture_output=True, text=True, timeout=200)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -9,10 +9,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.model_server import servers_python
+from tests.simulated import llm_server
 
 from assay.campaign import plan_of
 from assay.spec.load import load
@@ -22,7 +26,24 @@ pytestmark = pytest.mark.live
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 Record = dict[str, Any]
 FILES = sorted(path for path in EXAMPLES.iterdir() if path.suffix in (".yaml", ".toml", ".json"))
-SHORT = ("--set", "measure.runs=1", "--set", "measure.warmup=none", "--set", "measure.until={samples: 5}")
+ONCE = ("--set", "measure.runs=1")
+SHORT = (*ONCE, "--set", "measure.warmup=none", "--set", "measure.until={samples: 5}")
+BRIEF = (*ONCE, "--set", "measure.warmup=none", "--set", "load.duration=500ms")
+PROBE = (*ONCE, "--set", "measure.warmup=none", "--set", "load.search={lowest: 10, highest: 40, probe: 1s, probes: 2}")
+TWO = (*ONCE, "--set", "workload.items=2", "--set", "workload.output_tokens=12", "--set", "load.requests=2")
+# How each example is shortened that is no model file.
+LESS = {
+    "program.yaml": ONCE,
+    "endpoint.yaml": BRIEF,
+    "rate-search.yaml": PROBE,
+    "smollm2.yaml": TWO,
+    "vector-service.yaml": (*SHORT, "--set", "workload.corpus.vectors=200"),
+}
+# Needs PyTorch, which has an environment of its own: tests_torch runs it.
+ELSEWHERE = {"transformers.yaml"}
+HERE = [path for path in FILES if path.name not in ELSEWHERE]
+# Their services are programs of `.venv-servers`.
+SERVERS = {"smollm2.yaml", "vector-service.yaml"}
 
 
 @pytest.fixture(scope="session")
@@ -45,15 +66,28 @@ def assay(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_no_example_is_forgotten() -> None:
     scripts = {path.name for path in EXAMPLES.glob("*.py")}
-    assert scripts == {"train.py", "python_api.py"}
+    assert scripts == {"train.py", "python_api.py", "serve_smollm2.py"}  # the last is the service of smollm2.yaml
     assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == scripts | {path.name for path in FILES}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_an_example_measures_every_job(path: Path, folder: Path) -> None:
+@contextmanager
+def surroundings(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, ...]]:
+    """What an example needs beside it, and what to set so that it finds it."""
+    if name in SERVERS:
+        monkeypatch.setenv("PATH", os.pathsep.join((str(servers_python().parent), os.environ["PATH"])))
+    if name != "endpoint.yaml":
+        yield ()
+        return
+    with llm_server(ttft_ms=50, itl_ms=10, tokens=32) as sim:
+        yield "--set", f"target.endpoint={sim.url}/v1"
+
+
+@pytest.mark.parametrize("path", HERE, ids=lambda path: path.name)
+def test_an_example_measures_every_job(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = len(plan_of(load(path)).jobs)
-    less = SHORT[:2] if path.name == "program.yaml" else SHORT
-    done = assay(folder, "run", f"examples/{path.name}", "--quiet", "--out", "out", *less)
+    with surroundings(path.name, monkeypatch) as there:
+        less = LESS.get(path.name, SHORT)
+        done = assay(folder, "run", f"examples/{path.name}", "--quiet", "--out", "out", *less, *there)
     assert done.returncode == 0, done.stdout + done.stderr
     (document,) = (folder / "out").glob("*.json")
     record = json.loads(document.read_text())
@@ -82,7 +116,49 @@ def _offline(record: Record) -> None:
     assert record["jobs"][0]["runs"][0]["facts"]["load"] == {"scenario": "offline", "streams": 2, "items_per_call": 4}
 
 
-SAYS = {"program.yaml": _program, "objective.json": _objective, "offline.yaml": _offline}
+def _endpoint(record: Record) -> None:
+    for job, users in zip(record["jobs"], (1, 8), strict=True):
+        facts = job["runs"][0]["facts"]
+        assert job["metrics"]["ttft_ms"]["median"] == pytest.approx(50, abs=15)  # what the simulator was told
+        assert job["metrics"]["itl_ms"]["median"] == pytest.approx(10, abs=2)
+        assert facts["load"]["asked_concurrency"] == users
+        assert facts["tokens"]["output"]["source"] == "server usage"
+        assert facts["goodput"]["judged_by"] == ["ttft_ms.p90", "itl_ms.p90"]
+
+
+def _rate_search(record: Record) -> None:
+    run = record["jobs"][0]["runs"][0]
+    assert run["facts"]["search"]["probes"]  # a second at each rate is too short to promise a capacity
+    assert run["metrics"]["start_to_ready_s"] > 0
+
+
+def _smollm2(record: Record) -> None:
+    job = record["jobs"][0]
+    assert job["metrics"]["itl_ms"]["median"] > 0
+    assert 0 < job["metrics"]["rouge_l"]["mean"] < 1  # a real model says something about the articles
+    assert "outputs.jsonl.gz" in job["runs"][0]["files"]
+
+
+def _vector_search(record: Record) -> None:
+    recalls = [job["metrics"]["recall"]["mean"] for job in record["jobs"]]
+    assert recalls == sorted(recalls)  # more effort, more of the true neighbours
+    assert recalls[-1] > 0.9
+
+
+def _vector_service(record: Record) -> None:
+    assert all(job["metrics"]["recall"]["mean"] > 0.8 for job in record["jobs"])
+
+
+SAYS = {
+    "program.yaml": _program,
+    "objective.json": _objective,
+    "offline.yaml": _offline,
+    "endpoint.yaml": _endpoint,
+    "rate-search.yaml": _rate_search,
+    "smollm2.yaml": _smollm2,
+    "vector-search.yaml": _vector_search,
+    "vector-service.yaml": _vector_service,
+}
 
 
 def test_the_training_runs_without_assay_watching(folder: Path) -> None:

@@ -131,9 +131,8 @@ def test_names_of_files_never_leave_their_folder(server, name):
 @pytest.mark.parametrize(
     ("document", "code"),
     [
-        (benchmark(services={"llm": {"command": "x"}}), "services"),
         (benchmark(place={"engine": "slurm"}), "engine"),
-        ({"benchmark": "x", "target": {"endpoint": "https://api", "api": "openai-chat"}}, "target"),
+        ({"benchmark": "x", "target": {"endpoint": "https://api", "api": "carrier-pigeon"}}, "target"),
     ],
 )
 def test_what_no_agent_does_is_refused(server, document, code):

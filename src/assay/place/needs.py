@@ -62,6 +62,14 @@ def device_kind(job: Job) -> str:
     return (device or "cpu").partition(":")[0]
 
 
+def runtime_of(job: Job) -> str | None:
+    """The runtime or library that a machine must have for a job; None where any machine will do."""
+    target = job.definition.target
+    own = target.runtime if isinstance(target, ModelTarget) else None
+    own = target.library if isinstance(target, LibraryTarget) else own
+    return job.definition.needs.runtime or own
+
+
 def machines_of(job: Job) -> int:
     """How many machines must be there at once: more than one for the parts of a shared load."""
     return job.definition.load.hosts if is_part(job.definition) else 1
@@ -86,9 +94,7 @@ def needs_in_words(job: Job) -> str:
 
 def _runtime_missing(job: Job, profile: Profile) -> list[str]:
     target, needs = job.definition.target, job.definition.needs
-    own = target.runtime if isinstance(target, ModelTarget) else None
-    own = target.library if isinstance(target, LibraryTarget) else own
-    runtime = needs.runtime or own
+    runtime = runtime_of(job)
     device = needs.device or (target.device if isinstance(target, ModelTarget) else None)
     found = []
     if runtime and runtime not in profile.runtimes:

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Protocol, TextIO
-
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from assay.analyse.records import MultiRunJobResult
 from assay.report.headline import headline_of
-from assay.report.numbers import name_with_unit, show_statistics
 from assay.report.wording import failed, failure_sentence, job_label, one_line, unmeasured_sentence, verdict_word
 from assay.run.records import SingleRunResult
 from assay.units import show_seconds
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 REDRAWS_PER_S = 4
 
@@ -153,6 +151,12 @@ class LiveView:
     """A bar for the jobs and one for the current run, redrawn in place; finished jobs stay as lines above."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
+        # Here, as only a picture needs it: a plain or silent run starts sooner and stays smaller without.
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        self._escape = escape
         self._console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
         self._bars = Progress(
             TextColumn("{task.description}"),
@@ -179,7 +183,7 @@ class LiveView:
         """Show which job begins."""
         self._label = one_line(label)
         if self._jobs is not None:
-            self._bars.update(self._jobs, completed=index, total=of, note=escape(self._label))
+            self._bars.update(self._jobs, completed=index, total=of, note=self._escape(self._label))
 
     def run(self, run_id: int, of: int) -> None:
         """Show which run begins."""
@@ -188,12 +192,12 @@ class LiveView:
     def phase(self, name: str) -> None:
         """Show which phase begins."""
         self._phase = one_line(name)
-        self._set_run(note=escape(self._phase))
+        self._set_run(note=self._escape(self._phase))
 
     def progress(self, share: float, note: str) -> None:
         """Show how far the phase is."""
         told = f" · {one_line(note)}" if note else ""
-        self._set_run(note=escape(f"{self._phase} {min(max(share, 0.0), 1.0):.0%}{told}"))
+        self._set_run(note=self._escape(f"{self._phase} {min(max(share, 0.0), 1.0):.0%}{told}"))
 
     def log(self, lines: Sequence[str]) -> None:
         """Leave it out: a failed run says itself what its last lines were."""
@@ -257,6 +261,8 @@ def job_sentence(result: MultiRunJobResult) -> str:
 
 
 def _headline_sentence(result: MultiRunJobResult, name: str) -> str:
+    from assay.report.numbers import name_with_unit, show_statistics
+
     stats = result.metrics[name]
     shown = show_statistics(stats)
     return f"{name_with_unit(name, stats.unit)} {shown.median} {shown.spread}"

@@ -60,6 +60,9 @@ def asked_load(job: MultiRunJobResult) -> str:
     """The load of a job in a word or two: `4/s`, `16 at once`, `search`."""
     load = section(job.definition, "load")
     rate, stages = load.get("rate"), load.get("stages")
+    hosts = load.get("hosts")
+    if isinstance(rate, int | float) and isinstance(hosts, int) and load.get("host") is not None:
+        rate = rate / hosts
     if rate is not None:
         return rate if isinstance(rate, str) else f"{rate:g}/s" if isinstance(rate, int | float) else NOTHING
     if load.get("trace"):

@@ -6,14 +6,16 @@ they go (place) and what happens afterwards (schedule, alerts).
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
+from assay.metrics import METRICS
 from assay.spec.driving import Load
 from assay.spec.section import Duration, Section, Share, Size
-from assay.spec.target import Device, ModelTarget, ServiceTarget, Target
+from assay.spec.target import Device, LibraryTarget, ModelTarget, Served, ServiceTarget, Target
 from assay.spec.workload import InputSpec, Workload, whole_input
 
 __all__ = ["Benchmark", "Definition", "InputSpec", "Load", "Workload", "whole_input"]
@@ -251,6 +253,11 @@ class Definition(Section):
             given = sorted(key for key in keys if getattr(part, key) != type(part).model_fields[key].default)
             if given and _kind(self.target) not in kinds:
                 raise ValueError(_meaningless(section, given, self.target))
+        if self.load.rate == "search" and not self.objective:
+            raise ValueError(
+                "load.rate is search, and there is no objective to meet; write objective: {ttft_ms.p99: 500}"
+            )
+        self._refuse_unknown_objectives()
         if isinstance(self.target, ServiceTarget) and self.target.service not in self.services:
             raise ValueError(f"target.service is {self.target.service!r}, which is not under services")
         return self
@@ -265,6 +272,17 @@ class Definition(Section):
         if self.workload.task == "knn" or getattr(self.target, "api", None) in _VECTOR_APIS:
             raise ValueError(f"{shared}, and each machine would load the vectors anew; one machine drives a search")
         return self
+
+    def _refuse_unknown_objectives(self) -> None:
+        """A misspelt metric is measured by nobody, so its gate would never tell; scorers may bring their own."""
+        if not isinstance(self.target, Served | LibraryTarget) or self.workload.scorers:
+            return
+        for name in self.objective:
+            metric = name.rpartition(".")[0]
+            if metric not in METRICS:
+                near = difflib.get_close_matches(metric, METRICS, 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise ValueError(f"objective names {metric}, which is no metric of this target{hint}")
 
 
 class Benchmark(Definition):

@@ -116,6 +116,8 @@ class Load(Section):
             raise ValueError(f"{' and '.join(open_only)} belong to a rate, and this load has a concurrency")
         if not closed and self.think is not None and (self.rate or self.trace or self.stages):
             raise ValueError("think belongs to a concurrency: in an open loop nobody waits for an answer")
+        if self.arrivals is not None and self.rate is None and not self.stages:
+            raise ValueError("arrivals belong to a rate; give load.rate, or remove them")
         if self.burstiness is not None and self.arrivals != "gamma":
             raise ValueError("burstiness belongs to arrivals: gamma")
         if self.search.highest <= self.search.lowest:

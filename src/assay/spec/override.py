@@ -18,8 +18,9 @@ def read_with(path: Path, settings: Sequence[str]) -> Loaded:
     """Load a file with some of its keys set anew; the matrix stays and wins over them."""
     source = read(path)
     matrix = source.document.get("matrix")
-    document = apply(source.document, dict(_setting(text) for text in settings))
-    if matrix is not None:
+    given = dict(_setting(text) for text in settings)
+    document = apply(source.document, given)
+    if matrix is not None and "matrix" not in given:
         document["matrix"] = matrix
     return check(replace(source, document=document), path.resolve().parent)
 

@@ -19,7 +19,7 @@ from assay.spec.section import Section
 from assay.spec.source import KeyPath, Source, dotted
 from assay.spec.target import TARGET_TAGS, CommandTarget, EndpointTarget, LibraryTarget, ModelTarget, ServiceTarget
 
-_TARGETS = dict(
+_TARGETS: dict[str, type[Section]] = dict(
     zip(TARGET_TAGS, (ModelTarget, CommandTarget, ServiceTarget, EndpointTarget, LibraryTarget), strict=True)
 )
 
@@ -107,6 +107,9 @@ def _unknown_key(path: KeyPath, value: object, where: str) -> Problem:
     near = difflib.get_close_matches(str(path[-1]), valid, n=1, cutoff=0.5)
     parent = dotted(path[:-1]) or "a benchmark file"
     advice = f"did you mean {near[0]}?" if near else f"valid keys are {', '.join(valid)}"
+    if near and near[0] == path[-1]:  # known, but not to this kind of target
+        kinds = [tag for tag, model in _TARGETS.items() if path[-1] in model.model_fields]
+        advice = f"{path[-1]} belongs to a {' or '.join(kinds)} target; a target is one of {', '.join(TARGET_TAGS)}"
     return Problem(
         "unknown-key", f"{dotted(path)} is not a key of {parent}; its value is {_show(value)}", where, advice
     )

@@ -13,16 +13,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeVar, cast
+from typing import IO, TypeVar
 
 from sqlalchemy import Engine, delete, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from assay.clock import Clock
 from assay.errors import StoreError, UsageError
 from assay.run.records import SingleRunResult
-from assay.store.database import reading, writing
+from assay.store.database import insert_into, reading, writing
 from assay.store.tables import ArtefactRow, AttemptRow, JobArtefactRow, JobRow
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -195,7 +194,7 @@ class Artefacts:
         values = {"sha256": checked_digest(digest), "name": plain_name(name), "size_bytes": size_bytes,
                   "created_at": self._clock.utc().timestamp()}  # fmt: skip
         with writing(self._engine) as session:
-            session.execute(_insert(session, ArtefactRow, values).on_conflict_do_nothing())
+            session.execute(insert_into(session, ArtefactRow).values(**values).on_conflict_do_nothing())
             return _record(session.get_one(ArtefactRow, digest))
 
     def get(self, digest: str) -> ArtefactRecord | None:
@@ -252,7 +251,7 @@ def note_left(session: Session, files: ArtefactFiles, job_id: str, fence: int, l
     for name, digest in left.items():
         facts = files.path(digest).stat()
         known = {"sha256": digest, "name": plain_name(name), "size_bytes": facts.st_size, "created_at": facts.st_mtime}
-        session.execute(_insert(session, ArtefactRow, known).on_conflict_do_nothing())
+        session.execute(insert_into(session, ArtefactRow).values(**known).on_conflict_do_nothing())
         _attach(session, job_id, fence, name, digest)
 
 
@@ -295,15 +294,9 @@ def plain_name(name: str) -> str:
     return shown.encode(errors="replace").decode()[-_LONGEST_NAME:] or "unnamed"
 
 
-def _insert(session: Session, table: type[ArtefactRow | JobArtefactRow], values: Mapping[str, object]) -> sqlite.Insert:
-    # Both kinds of database have the same words for "unless it is there".
-    kind = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
-    return cast("sqlite.Insert", kind(table).values(**values))
-
-
 def _attach(session: Session, job_id: str, fence: int, name: str, digest: str) -> None:
     values = {"job_id": job_id, "fence": fence, "name": plain_name(name), "sha256": digest}
-    statement = _insert(session, JobArtefactRow, values)
+    statement = insert_into(session, JobArtefactRow).values(**values)
     session.execute(
         statement.on_conflict_do_update(index_elements=["job_id", "fence", "name"], set_={"sha256": digest})
     )

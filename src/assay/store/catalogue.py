@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Engine, Select, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from assay.clock import Clock
@@ -15,7 +14,7 @@ from assay.documents import adapter
 from assay.errors import UsageError
 from assay.plan.digest import content_hash
 from assay.plan.job import JobFile
-from assay.store.database import reading, writing
+from assay.store.database import insert_into, reading, writing
 from assay.store.paging import Page, bounded, from_cursor, page_of
 from assay.store.tables import BenchmarkRow, BenchmarkVersionRow
 
@@ -162,10 +161,9 @@ class Catalogue:
 
     def _row_for(self, session: Session, name: str) -> BenchmarkRow:
         """The row of a benchmark, made when there is none; two who make it at once get the same one, in turn."""
-        insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
         now = self._now()
         values = {"name": name, "version": 0, "created_at": now, "changed_at": now}
-        session.execute(insert(BenchmarkRow).values(**values).on_conflict_do_nothing())
+        session.execute(insert_into(session, BenchmarkRow).values(**values).on_conflict_do_nothing())
         return session.get_one(BenchmarkRow, name, with_for_update=True)
 
     def _add(self, session: Session, row: BenchmarkRow, draft: Draft) -> StoredBenchmark:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Engine, create_engine, event, inspect, make_url, text
@@ -16,6 +16,10 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, DataError, DBAPIError, 
 from sqlalchemy.orm import Session
 
 from assay.errors import StoreError, UsageError
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects.sqlite import Insert
+    from sqlalchemy.orm import DeclarativeBase
 
 # The newest migration under `migrations/versions`; a test keeps the two equal.
 HEAD = "0004"
@@ -144,6 +148,8 @@ _URLS = "use postgresql://user@host/name or sqlite:///path"
 
 def _migrate(engine: Engine, name: str) -> None:
     """Bring the tables to the newest migration; the first of two processes does it, the second waits."""
+    if engine.dialect.name == "sqlite" and _create(engine):
+        return
     from alembic import command
     from alembic.config import Config
     from alembic.util import CommandError
@@ -159,6 +165,25 @@ def _migrate(engine: Engine, name: str) -> None:
     except CommandError as problem:
         raise StoreError(f"the store was written by another version of assay: {problem}", at=name,
                          try_="update assay, or set another place with --store") from None  # fmt: skip
+
+
+def _create(engine: Engine) -> bool:
+    """Make all tables at once in a file that has none; False when there is something to migrate.
+
+    The first `assay run` of a store need not load and walk all migrations; a test keeps both ways to the same tables.
+    """
+    from assay.store.tables import Table
+
+    with engine.begin() as connection:  # the write lock: a second process finds the tables made
+        if inspect(connection).get_table_names():
+            return False
+        Table.metadata.create_all(connection, checkfirst=False)
+        connection.exec_driver_sql(
+            "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+            "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+        )
+        connection.execute(text("INSERT INTO alembic_version (version_num) VALUES (:head)"), {"head": HEAD})
+    return True
 
 
 def _revision(engine: Engine) -> str | None:
@@ -226,6 +251,20 @@ def reading(engine: Engine) -> Iterator[Session]:
     bind = engine.execution_options(reading=True)
     with _told(engine), Session(bind, expire_on_commit=False) as session, session.begin():
         yield session
+
+
+def insert_into(session: Session, table: type[DeclarativeBase]) -> Insert:
+    """An insert that can be told what to do about a row that is there already.
+
+    Both kinds of database have the same words for it; the module of the one that is not asked is not loaded.
+    """
+    if session.get_bind().dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        return cast("Insert", postgresql.insert(table))
+    from sqlalchemy.dialects import sqlite
+
+    return sqlite.insert(table)
 
 
 def _turn(engine: Engine) -> AbstractContextManager[object]:

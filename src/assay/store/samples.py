@@ -6,14 +6,15 @@ import hashlib
 import itertools
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, cast
 
 from assay import files
 from assay.errors import StoreError, UsageError
 from assay.run.records import SamplePhase, SampleSet
 from assay.store.artefacts import checked_digest
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # How a Parquet file begins and ends.
 _MAGIC = b"PAR1"
@@ -112,6 +113,7 @@ def _share(source: Path, path: Path) -> None:
 
 def encode(sets: tuple[SampleSet, ...]) -> bytes:
     """Write sample sets as one Parquet table."""
+    import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -135,6 +137,7 @@ def encode(sets: tuple[SampleSet, ...]) -> bytes:
 
 def decode(content: bytes) -> tuple[SampleSet, ...]:
     """Read sample sets from a Parquet table."""
+    import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -154,6 +157,8 @@ def decode(content: bytes) -> tuple[SampleSet, ...]:
 
 
 def _names(table: Any, column: str) -> np.ndarray[Any, Any]:  # noqa: ANN401  (pyarrow is untyped)
+    import numpy as np
+
     coded = table.column(column).combine_chunks()
     coded = coded if hasattr(coded, "dictionary") else coded.dictionary_encode()
     names: np.ndarray[Any, Any] = np.array(coded.dictionary.to_pylist(), dtype=object)

@@ -118,15 +118,16 @@ def _delay(evidence: Evidence) -> tuple[bool, str] | None:
 def _level(evidence: Evidence) -> tuple[bool, str] | None:
     """Whether the rate or the concurrency was the one asked for, in the run where it was least."""
     load = evidence.job.definition.load
+    share = 1 / load.hosts if load.host is not None else 1.0  # of a load that several machines share
     if load.rate == "search" or load.trace is not None or load.stages:
         return None
     if isinstance(load.rate, float | int):
-        return _rate(evidence, load, float(load.rate))
-    asked = load.concurrency or 1
+        return _rate(evidence, load, share * float(load.rate))
+    asked = share * (load.concurrency or 1)
     stats = evidence.metrics.get("concurrency")
     if stats is None or load.think is not None:
         return None  # a user who thinks has no request in flight meanwhile
-    told = f"{number(stats.min)} of {asked} requests were in flight on average"
+    told = f"{number(stats.min)} of {number(asked)} requests were in flight on average"
     return stats.min >= _DELIVERED * asked, told
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,16 @@ class Open:
     burstiness: float = 1.0
     times: NDArray[np.int64] | None = field(default=None)
     """Due times of a trace, in nanoseconds from its start, in place of a process."""
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether chance decides when requests fall due."""
+        return self.times is None and self.process != "constant"
+
+    def part_of(self, hosts: int) -> Open:
+        """The same process at the share of one of several machines."""
+        return replace(self, levels=tuple(Level(one.duration_s, one.begin / hosts, one.end / hosts)
+                                          for one in self.levels))  # fmt: skip
 
     def due(self, seed: int) -> Iterator[Due]:
         """When requests fall due, block by block."""

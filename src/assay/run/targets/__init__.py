@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+import difflib
+from importlib.metadata import PackageNotFoundError, distribution, entry_points
 
 from assay.errors import MeasureError
 from assay.run.contract import Target
@@ -28,12 +29,24 @@ def find_target(name: str) -> Target:
     Raises:
         MeasureError: if no package does.
     """
+    if (own := _own(name)) is not None:
+        return own
     found = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in found:
+        near = difflib.get_close_matches(name, found, 1)
         raise MeasureError(
-            f"nothing installed here measures {name!r}",
+            f"nothing installed here measures {name!r}{f'; did you mean {near[0]}?' if near else ''}",
             code="target",
             try_=f"use one of {', '.join(sorted(found))}, or install a package that registers it under {GROUP}",
         )
     target: Target = found[name].load()
     return target
+
+
+def _own(name: str) -> Target | None:
+    """A target of ours: found without reading what every other installed package registers."""
+    try:
+        ours = distribution("assay").entry_points
+    except PackageNotFoundError:
+        return None
+    return next((entry.load() for entry in ours if entry.group == GROUP and entry.name == name), None)

@@ -9,6 +9,7 @@ from assay.errors import MeasureError
 from assay.run.tokens import Tokenizer
 from assay.run.workloads.records import Item, Task, Workset
 from assay.spec.benchmark import Definition
+from assay.spec.target import Served
 from assay.spec.workload import Workload
 
 __all__ = ["GROUP", "Item", "Task", "Workset", "make_workset", "task_name"]
@@ -45,6 +46,9 @@ def make_workset(definition: Definition, base: Path, tokenizer: Tokenizer | None
         MeasureError: when the task is unknown or cannot make what is asked for.
     """
     name = task_name(definition.workload)
+    target = definition.target
+    if definition.workload.task is None and isinstance(target, Served) and target.api == "openai-embeddings":
+        name = "embedding"
     if name in _BUILT_IN:
         _refuse_unheeded(definition.workload, name)
     return _find(name)(definition, base, tokenizer)

@@ -174,6 +174,8 @@ class PlacementGroup:
     """Names of the agents that can take them now."""
     missing: Mapping[str, tuple[str, ...]]
     """Name of every other agent → what it lacks, in words."""
+    machines: int = 1
+    """How many agents must take them at once: more than one for the parts of a shared load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +192,13 @@ class PlacementView:
     def of(cls, found: Iterable[Placement]) -> PlacementView:
         """What the store found, with its conclusion."""
         groups = tuple(_group(one) for one in found)
-        stuck = [group for group in groups if not group.agents]
+        stuck = [group for group in groups if len(group.agents) < group.machines]
         if not stuck:
             return cls(True, "every job has an agent that can take it", groups)
         jobs = sum(group.jobs for group in stuck)
         needs = "; ".join(group.needs for group in stuck[:3])
         nobody = "no agent is enrolled" if not any(group.missing for group in stuck) else "no agent can take them now"
+        nobody = "too few agents can take them at once" if any(group.agents for group in stuck) else nobody
         return cls(False, f"{jobs} job{'' if jobs == 1 else 's'} cannot be placed ({needs}): {nobody}", groups)
 
 
@@ -203,7 +206,7 @@ def _group(one: Placement) -> PlacementGroup:
     lacks = {fit.name: fit.missing or ("it is faulty or draining",) for fit in one.agents
              if fit.missing or not fit.available}  # fmt: skip
     can = tuple(fit.name for fit in one.agents if not fit.missing and fit.available)
-    return PlacementGroup(one.in_words, one.needs, one.jobs, one.waiting, can, lacks)
+    return PlacementGroup(one.in_words, one.needs, one.jobs, one.waiting, can, lacks, one.machines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from typing import cast
 
 from pydantic import JsonValue
 from sqlalchemy import delete, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from assay.documents import from_json, to_json
@@ -16,6 +15,7 @@ from assay.place.engines.fleet.protocol import Enrolment, Heartbeat, HeartbeatAn
 from assay.place.needs import Profile
 from assay.plan.digest import content_hash
 from assay.plan.lifecycle import after
+from assay.store.database import insert_into
 from assay.store.fleet.transactions import LOCK, WITHOUT_DOCUMENTS, Transactions, unknown_agent
 from assay.store.paging import Page, bounded, from_cursor, page_of
 from assay.store.records import AgentRecord
@@ -216,9 +216,8 @@ def _found_or_new(session: Session, enrolment: Enrolment, now: float) -> tuple[A
 
 def _insert_new(session: Session, enrolment: Enrolment, now: float) -> bool:
     """Keep an agent that is not there yet; two requests at the same moment make one."""
-    insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     added = session.execute(
-        insert(AgentRow)
+        insert_into(session, AgentRow)
         .values(id=f"agent-{content_hash(enrolment.identity)[:12]}", identity=enrolment.identity, name=enrolment.name,
                 state="active", profile=to_json(enrolment.profile), device={}, labels={}, enrolled_at=now,
                 last_seen=now)

@@ -19,6 +19,7 @@ from assay.run.records import SingleRunResult
 from assay.store.fleet.agents import give_back, known_agent
 from assay.store.fleet.matching import Matching
 from assay.store.fleet.order import Asking, due, is_fair, next_job, with_work
+from assay.store.fleet.parts import open_parts
 from assay.store.fleet.transactions import CHUNK, LOCK, WITHOUT_DOCUMENTS
 from assay.store.logs import append
 from assay.store.tables import AgentRow, AttemptRow, CampaignRow, EvidenceRow, JobRow, NeedsRow, RunRow
@@ -75,7 +76,8 @@ class Leases(Matching):
             return self._lease(session, row, agent, now, fence)
 
     def _asking(self, session: Session, agent: AgentRow, now: float) -> Asking:
-        return Asking(agent, now, self._needs.met_by, self.policy.lease_s, self._needs.shared(session))
+        shared = open_parts(session, self._needs.shared(session))
+        return Asking(agent, now, self._needs.met_by, self.policy.lease_s, shared)
 
     def ready(self) -> dict[str, int]:
         """How many jobs may go out now, by the key of their needs."""

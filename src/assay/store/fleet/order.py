@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from assay.store.fleet.parts import Candidate, Turn, turn
+from assay.store.fleet.parts import Candidate, Open, Turn, turn
 from assay.store.tables import AgentRow, AttemptRow, CampaignRow, JobRow, NeedsRow
 
 # Campaigns looked at together; almost always the first one has a job.
@@ -40,8 +40,8 @@ class Asking:
     """The keys of the needs that an agent meets."""
     patience_s: float
     """How long an idle agent that does not ask may keep others from a job that is to be spread."""
-    machines: Mapping[str, int] = field(default_factory=dict)
-    """Needs of loads that several machines share → how many."""
+    shared: Open = field(default_factory=Open)
+    """Loads that several machines share."""
 
 
 def due(now: float | BindParameter[float]) -> tuple[ColumnElement[bool], ...]:
@@ -56,17 +56,26 @@ def with_work(session: Session, keys: Sequence[str], now: float) -> tuple[str, .
 
 def next_job(session: Session, asking: Asking, keys: Sequence[str]) -> JobRow | None:
     """The next job for an agent among those with certain needs; locked, so that nobody else gets it."""
-    for campaign, spread in _campaigns(session, keys, asking.now):
-        simple = spread == "any" and not asking.machines
+    for campaign, spread, wanted in _in_order(session, asking, keys):
+        simple = spread == "any" and campaign not in asking.shared.machines
         # What was locked for a campaign that has nothing for this agent is let go before the next is looked at.
         with nullcontext() if simple else session.begin_nested() as looking:
-            now = Turn(tuple(keys)) if simple else _turn(session, asking, campaign, spread, keys)
+            now = Turn(tuple(wanted)) if simple else _turn(session, asking, campaign, spread, wanted)
             row = _first(session, campaign, now.keys, asking.now) if now.keys else None
             if row is None and looking is not None:
                 looking.rollback()
         if row is not None or now.stays:
             return row
     return None
+
+
+def _in_order(session: Session, asking: Asking, keys: Sequence[str]) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Campaigns and the needs to look for in each: first the parts that others wait for, then whoever's turn it is."""
+    for campaign, key in asking.shared.begun:
+        if key in keys:
+            yield campaign, "any", (key,)
+    for campaign, spread in _campaigns(session, keys, asking.now):
+        yield campaign, spread, keys
 
 
 def _first(session: Session, campaign: str, keys: Sequence[str], now: float) -> JobRow | None:
@@ -132,7 +141,7 @@ def is_fair(session: Session, asking: Asking, job_id: str) -> bool:
         .join(JobRow, JobRow.campaign_id == CampaignRow.id)
         .where(JobRow.id == job_id)
     ).one_or_none()
-    if found is None or (found.spread == "any" and not asking.machines):
+    if found is None or (found.spread == "any" and found.id not in asking.shared.machines):
         return True
     return bool(_turn(session, asking, found.id, found.spread, (found.needs,)).keys)
 
@@ -141,15 +150,16 @@ def _turn(session: Session, asking: Asking, campaign: str, spread: str, keys: Se
     # Two agents that ask at once must not both find that nobody has begun.
     session.execute(select(CampaignRow.id).where(CampaignRow.id == campaign).with_for_update(key_share=True))
     now = Turn(tuple(keys))
-    if asking.machines:
+    machines = asking.shared.machines.get(campaign, {})
+    if machines:
         who = Candidate(asking.agent, asking.now, asking.met, asking.patience_s)
-        now = turn(session, who, campaign, keys, asking.machines)
+        now = turn(session, who, campaign, keys, machines)
     if spread == "any":
         return now
     fair = _is_its_own if spread == "pack" else _is_its_turn
     # Parts are spread in any case: what a campaign wishes for its jobs is about the others.
-    keep = [key for key in now.keys if key in asking.machines or fair(session, asking, campaign, key)]
-    return Turn(tuple(keep), now.stays and not keep)
+    keep = [key for key in now.keys if key in machines or fair(session, asking, campaign, key)]
+    return Turn(tuple(keep), now.stays)
 
 
 def _is_its_own(session: Session, asking: Asking, campaign: str, key: str) -> bool:

@@ -6,7 +6,7 @@ All parts of one point have needs of their own, so a key of needs stands for the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -22,7 +22,7 @@ class Turn:
 
     keys: tuple[str, ...]
     stays: bool = False
-    """Whether it should wait for others to take a part beside it, instead of taking work of another campaign."""
+    """Whether it should wait for others, to take a part beside them, if this campaign has nothing for it now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,30 @@ class _Job:
     needs: str
     state: str
     agent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """The shared loads that have not ended."""
+
+    machines: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Campaign → needs of its shared loads → how many machines share them."""
+    begun: tuple[tuple[str, str], ...] = ()
+    """Campaign and needs of those of which a part runs and another waits: nothing else is as urgent."""
+
+
+def open_parts(session: Session, machines: Mapping[str, int]) -> Open:
+    """The shared loads that have not ended, among needs of which it is known how many machines share them."""
+    if not machines:
+        return Open()
+    columns = (JobRow.campaign_id, JobRow.needs, JobRow.state)
+    query = select(*columns).where(JobRow.state.in_(("pending", "running")), JobRow.needs.in_(tuple(machines)))
+    states: dict[tuple[str, str], set[str]] = {}
+    found: dict[str, dict[str, int]] = {}
+    for campaign, key, state in session.execute(query.distinct()):
+        found.setdefault(campaign, {})[key] = machines[key]
+        states.setdefault((campaign, key), set()).add(state)
+    return Open(found, tuple(sorted(one for one, seen in states.items() if len(seen) > 1)))
 
 
 def turn(session: Session, who: Candidate, campaign: str, keys: Sequence[str], machines: Mapping[str, int]) -> Turn:
@@ -72,7 +96,7 @@ def turn(session: Session, who: Candidate, campaign: str, keys: Sequence[str], m
             allowed.append(key)
         else:
             stays = stays or 1 + living >= waiting
-    return Turn((*plain, *allowed), stays and not plain and not allowed)
+    return Turn((*plain, *allowed), stays)
 
 
 def _jobs(session: Session, campaign: str, *conditions: object) -> list[_Job]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy import Engine, insert
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from assay.clock import Clock, iso
@@ -15,7 +14,7 @@ from assay.documents import to_json
 from assay.place.leasing import needs_key
 from assay.plan.job import Job
 from assay.plan.plan import Plan
-from assay.store.database import writing
+from assay.store.database import insert_into, writing
 from assay.store.fleet.transactions import CHUNK
 from assay.store.records import FleetSettings
 from assay.store.tables import CampaignRow, EventRow, JobRow, NeedsRow
@@ -76,7 +75,6 @@ def _job_values(job: Job, label_of: Callable[[Job], str] | None, now: float) -> 
 def _know_needs(session: Session, rows: list[dict[str, Any]]) -> None:
     """Keep each distinct set of needs once; another process may keep the same one at this very moment."""
     distinct = {row["needs"]: {"id": row["needs"], "document": row["document"]} for row in rows}
-    insert_new = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     # By key, so that two submissions with the same needs do not wait for each other.
     values = [distinct[key] for key in sorted(distinct)]
-    session.execute(insert_new(NeedsRow).on_conflict_do_nothing(), values)
+    session.execute(insert_into(session, NeedsRow).on_conflict_do_nothing(), values)

@@ -27,6 +27,7 @@ _SOON_NS = 50_000_000
 _RESTED_NS = 100_000_000
 
 State = Literal["connecting", "proxy", "tls", "idle", "busy", "closed"]
+UNCONNECTED = frozenset({"connecting", "proxy", "tls"})
 
 
 class _ClosedInOrder(ConnectionError):  # noqa: N818  (a state, told apart from a reset)
@@ -345,7 +346,7 @@ class Connection:
         """End the open request from our side."""
         if self.state not in ("idle", "closed"):
             self.status = self._parser.get_status_code() if self._headers_seen and self._parser else 0
-            self._fail(outcome, "")
+            self._fail(outcome, f"no {self.state} within the time" if self.state in UNCONNECTED else "")
 
     def shut(self) -> None:
         """Close an idle connection."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.run.load.http.columns import Columns
-from assay.run.load.http.connection import Connection
+from assay.run.load.http.connection import UNCONNECTED, Connection
 from assay.run.load.http.origin import Origin
 from assay.run.load.http.poller import make_poller
 from assay.run.load.http.recording import CODE, MEASURE, WARMUP, ClientCost, Recording
@@ -30,6 +30,8 @@ _LAG_BIN_NS, _LAG_BINS = 20_000, 25_000
 # Nothing answered at all: after so many failures and so long, more of the same tells nothing new.
 _HOPELESS, _HOPELESS_NS = 20, 3_000_000_000
 _RECENT = 100
+# A server that is there takes a connection in a moment; one that does not speak TLS would be waited for in vain.
+_CONNECT_NS = 10_000_000_000
 
 
 class Supply(Protocol):
@@ -242,7 +244,7 @@ class Driver:
     def _tick(self, now: int) -> bool:
         """Look after deadlines and limits a few times a second; True when all is over."""
         self._tick_ns = now + TICK_NS
-        for connection in [one for one in self.busy if now - one.due > self._timeout_ns]:
+        for connection in [one for one in self.busy if self._is_overdue(one, now)]:
             connection.cut("timeout")
         if not self.stopped:
             self.level((now - self.begin_ns) / 1e9)
@@ -250,6 +252,11 @@ class Driver:
                 self._measure_from(now)
             self._look_for_an_end(now)
         return bool(self.stopped) and (not self.busy or now >= self._drain_ns)
+
+    def _is_overdue(self, connection: Connection, now: int) -> bool:
+        if now - connection.due > self._timeout_ns:
+            return True
+        return connection.state in UNCONNECTED and now - connection.sent > _CONNECT_NS
 
     # -- requests ----------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from assay.run.load.shape import Closed, Open
 
 _NEVER = 2**62
 _Turn = tuple[int, int, bytes]  # session, number and request of a conversation's next turn
+# No two pairs of a seed and a machine draw the same arrivals.
+_MOST_HOSTS = 64
 # A user that cannot reach the server tries again after this long, as a person would.
 _PAUSE_NS = 100_000_000
 
@@ -118,8 +120,12 @@ class OpenLoop(Driver):
 
     def __init__(self, load: HttpLoad, supply: Supply, asks: Asks, shape: Open) -> None:
         super().__init__(load, supply, asks)
-        self._shape = shape
-        self._blocks = shape.due(load.seed)
+        # Clients of one machine begin together and are dealt one schedule. Machines begin some time apart: shares of
+        # one schedule would add up to more even arrivals than asked, so each machine draws its own.
+        own = load.hosts > 1 and shape.is_drawn
+        self._shape = shape.part_of(load.hosts) if own else shape
+        self._blocks = self._shape.due(load.seed * _MOST_HOSTS + load.host if own else load.seed)
+        self._turn, self._turns = (load.client, load.clients) if own else (load.place, load.places)
         self._due: list[int] = []
         self._stages: list[int] = []
         self._at = 0
@@ -136,9 +142,9 @@ class OpenLoop(Driver):
             if block is None:
                 self._over = True
                 return
-            begin = (self.place - self._seen) % self.places
+            begin = (self._turn - self._seen) % self._turns
             self._seen += len(block.at_ns)
-            own = slice(begin, None, self.places)
+            own = slice(begin, None, self._turns)
             self._due = (block.at_ns[own] + self.begin_ns).tolist()
             self._stages = block.stage[own].tolist()
 

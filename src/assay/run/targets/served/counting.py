@@ -93,7 +93,7 @@ class Counter:
             self.tally.evenly += 1
         else:
             self.tally.by_tokenizer += 1
-        shares = apportion(tokens, np.ones(len(draft.parts)) if weights is None else weights)
+        shares = apportion(tokens, np.ones(len(draft.ends)) if weights is None else weights)
         self.tally.largest_chunk = max(self.tally.largest_chunk, int(shares.max(initial=0)))
         return Spread(draft.ends, shares.tolist(), "even" if weights is None else "tokenizer")
 

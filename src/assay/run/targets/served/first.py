@@ -67,6 +67,8 @@ def ask_once(order: Order, there: Reached, supply: ApiSupply, api: Api, session:
 def _is_certain(recording: Recording, rows: Rows) -> bool:
     """Whether asking again would only get the same answer: the request itself is refused."""
     status = int(recording.status[0])
+    if OUTCOMES[rows.outcome[0]] in ("timeout", "tls", "redirect"):
+        return True
     return OUTCOMES[rows.outcome[0]] == "status" and _OUR_FAULT <= status < _SERVER_FAULT and status != _TOO_MANY
 
 

@@ -19,15 +19,15 @@ from assay.run.contract import Measured, Order, Rules, Stage
 from assay.run.load.http.recording import Recording, client_metrics
 from assay.run.probes import Probe, Telemetry, watching
 from assay.run.records import SampleSet, Window
-from assay.run.scoring import OUTPUTS, Output, scored, write_outputs
+from assay.run.scoring import OUTPUTS, Output, find_scorer, scored, write_outputs
 from assay.run.services import keep_logs, refuse_ended
 from assay.run.targets.served.apis import Api, find_api
 from assay.run.targets.served.counting import UNKNOWN, Counter
 from assay.run.targets.served.driving import drive_watched, load_of, reading_s
 from assay.run.targets.served.figures import Figures, figures
-from assay.run.targets.served.first import ask_once
+from assay.run.targets.served.first import TRIES, ask_once
 from assay.run.targets.served.outputs import outputs
-from assay.run.targets.served.pricing import requests_within
+from assay.run.targets.served.pricing import requests_bound, requests_within
 from assay.run.targets.served.reaching import Reached, local_tokenizer_of, reached, server_tokenizer_of
 from assay.run.targets.served.rows import Rows, read_rows
 from assay.run.targets.served.searching import search_rate
@@ -93,6 +93,8 @@ class _Run:
             api = find_api(self.there.target, self.definition.workload.seed)
             local = local_tokenizer_of(self.there, self.base)
             trace, work = self._workset(local)
+            for name in work.scorers:
+                find_scorer(name)  # one that is not there is told before anything is measured
             supply = ApiSupply(work.items, api, self.there.origin, self.there.headers)
             most = self._budget(work, api)
         self._first(supply, api, work)
@@ -134,12 +136,14 @@ class _Run:
         if price is None or price.budget is None:
             return None
         share = price.budget / self.definition.measure.runs
-        most = requests_within(share, work.items, price, conversation=api.generates)
+        # The request before the load is paid for too, and it may be tried more than once.
+        first = TRIES * requests_bound(work.items[-1], price, conversation=api.generates)
+        most = requests_within(share - first, work.items, price, conversation=api.generates)
         self.facts["budget"] = {
             "of_this_run": share,
             "currency": price.currency,
             "requests_at_most": min(most, 2**53),
-            "how": "no more requests than fit at the most that each can cost; the warm-up counts",
+            "how": "no more requests than fit at the most that each can cost; the first one and the warm-up count",
         }
         return most
 
@@ -246,7 +250,10 @@ class _Run:
             for one in recording.clients
         ]  # fmt: skip
         if not len(recording):
-            raise MeasureError("no request was sent", code="load", try_="give load.duration or load.requests")
+            searched = self.definition.load.rate == "search"
+            raise MeasureError("no request was due while it was measured", code="load", at="load",
+                               try_="raise load.search.probe or load.search.lowest" if searched
+                               else "raise load.duration, load.requests or load.rate")  # fmt: skip
 
     def _share(self, found: Figures, recording: Recording, rows: Rows, api: Api) -> None:
         """Leave what is needed to put this share of a load together with those of other machines."""

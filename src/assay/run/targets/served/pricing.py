@@ -46,6 +46,11 @@ def session_bound(item: Item, price: Price) -> float:
     return sum(request_bound(item, price, turn) for turn in range(len(item.turns)))
 
 
+def requests_bound(item: Item, price: Price, *, conversation: bool = True) -> float:
+    """The most that everything asked for one item can cost."""
+    return session_bound(item, price) if conversation else _whole_bound(item, price)
+
+
 def requests_within(budget: float, items: Sequence[Item], price: Price, *, conversation: bool = True) -> int:
     """How many sessions, from the first on, can be started without a chance of exceeding a budget.
 
@@ -58,7 +63,7 @@ def requests_within(budget: float, items: Sequence[Item], price: Price, *, conve
     Raises:
         MeasureError: if not even the first fits, or the length of an answer has no limit.
     """
-    bounds = [session_bound(item, price) if conversation else _whole_bound(item, price) for item in items]
+    bounds = [requests_bound(item, price, conversation=conversation) for item in items]
     one_round = sum(bounds)
     if one_round <= 0:
         return 2**62  # nothing costs anything
@@ -72,7 +77,7 @@ def requests_within(budget: float, items: Sequence[Item], price: Price, *, conve
         count += 1
     if count == 0:
         raise MeasureError(
-            f"one request may cost {bounds[0]:.6g} {price.currency}, more than the budget of {budget:g}",
+            f"one request may cost {bounds[0]:.6g} {price.currency}, more than the budget leaves for it ({budget:.6g})",
             code="budget",
             at="target.price.budget",
             try_="raise the budget, or ask for fewer output tokens",

@@ -32,8 +32,15 @@ Take = Callable[[Draft, Mapping[str, Any], int], Plain | None]
 
 def read_events(body: bytes, take: Take) -> Draft:
     """Read a stream of server-sent events."""
-    draft = Draft(streamed=True)
     body = normalised(body)
+    draft = read_part(body, take)
+    _blame_end(draft, body)
+    return draft
+
+
+def read_part(body: bytes, take: Take) -> Draft:
+    """Read some events of a normalised stream, which need not be all of them."""
+    draft = Draft(streamed=True)
     patience = _PATIENCE
     at = 0
     while (frame := frame_at(body, at)) is not None:
@@ -49,7 +56,6 @@ def read_events(body: bytes, take: Take) -> Draft:
             draft.say_all(plain.channel, run.texts, run.ends)
             at = run.next
             run = run_at(body, at, shape) if shape is not None else None
-    _blame_end(draft, body)
     return draft
 
 

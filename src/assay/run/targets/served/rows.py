@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.run.load.http.recording import CODE, Recording
-from assay.run.targets.served.answers import FAULTS, REASONING, TEXT, TOOL, Draft
+from assay.run.targets.served.alike import Alike, Outline
+from assay.run.targets.served.answers import FAULTS, REASONING, TEXT, TOOL, Draft, Usage
 from assay.run.targets.served.apis.contract import Api
 from assay.run.targets.served.counting import CHECKED, EVENTS, LOCAL, UNKNOWN, USAGE, Counter, Tally, apportion
+from assay.run.targets.served.outlines import Outlines, is_exact
 from assay.run.tokens import Tokenizer
 from assay.run.workloads.records import Item
 
@@ -90,9 +92,16 @@ class _Marks:
         """How many of them, or of their tokens, lie in each piece."""
         ends = np.fromiter(chain.from_iterable(self.ends), dtype=np.int64)
         ends += np.repeat(np.asarray(self.starts, dtype=np.int64), [len(some) for some in self.ends])
-        at = np.minimum(np.searchsorted(piece_ends, ends), len(piece_ends) - 1)
         weights = np.fromiter(chain.from_iterable(self.tokens), dtype=np.float64) if self.tokens else None
-        return np.bincount(at, weights=weights, minlength=len(piece_ends)).astype(np.int32)
+        return _by_piece(ends, piece_ends, weights)
+
+
+def _by_piece(
+    ends: NDArray[np.int64], piece_ends: NDArray[np.int64], weights: NDArray[np.float64] | None = None
+) -> NDArray[np.int32]:
+    """How many positions, or how much weight, lie in each piece."""
+    at = np.minimum(np.searchsorted(piece_ends, ends), len(piece_ends) - 1)
+    return np.bincount(at, weights=weights, minlength=len(piece_ends)).astype(np.int32)
 
 
 class _Placed:
@@ -102,6 +111,7 @@ class _Placed:
         self.events = _Marks()
         self.single = _Marks()  # tokens that came one by one
         self.bundled = _Marks()  # tokens that came several at once
+        self.known = Outlines()  # answers whose events have one token each
         self.answers: list[tuple[int, int]] = []  # row, and position of the first event after reasoning
 
 
@@ -120,6 +130,7 @@ class _Reader:
     def __init__(self, recording: Recording, api: Api, counter: Counter) -> None:
         n, pieces = len(recording), len(recording.piece_ns)
         self.recording, self.api, self.counter = recording, api, counter
+        self.alike = None if api.take is None else Alike(api.take)
         self.outcome = recording.outcome.copy()
         self.fault = np.full(n, -1, dtype=np.int8)
         self.streamed = np.zeros(n, dtype=np.bool_)
@@ -145,7 +156,12 @@ class _Reader:
         for row, code, start, stop in zip(range(low, high), codes, starts, stops, strict=True):
             if code not in _READ or (start == stop and code != _OK):
                 continue
-            draft = self.api.draft(bytes(recording.content[start:stop]))
+            body = bytes(recording.content[start:stop])
+            outline = self._outline(body, code, len(checks.rows))
+            if outline is not None and is_exact(outline):
+                placed.known.add(row, start, outline, self._finish_code(outline.finish))
+                continue
+            draft = self._draft(body, code, outline)
             self._note(row, draft, code)
             if not self.api.generates:
                 continue
@@ -156,7 +172,42 @@ class _Reader:
             self._count(row, draft, start, stop, placed, pending, checks)
         self._count_pending(pending, placed, stops, low)
         self._check(checks)
+        if len(placed.known):
+            self._note_outlines(placed.known)
         self._place(low, high, placed)
+
+    def _outline(self, body: bytes, code: int, checks: int) -> Outline | None:
+        """Read one answer without its texts, where it is like others and nobody will want them."""
+        if self.alike is None or code != _OK or self.counter.wants_check(checks):
+            return None
+        return self.alike.read(body)
+
+    def _draft(self, body: bytes, code: int, outline: Outline | None) -> Draft:
+        """Read one answer whole, or as far as it is wanted."""
+        if outline is not None and self.counter.source == UNKNOWN:
+            return outline.draft()
+        draft = self.api.draft(body)
+        if outline is None and self.alike is not None and code == _OK:
+            self.alike.learn(body, draft)
+        return draft
+
+    def _note_outlines(self, known: Outlines) -> None:
+        """Keep what answers that were read in outline say about themselves, and the server's counts."""
+        rows, counts = known.rows(), {name: known.usage(name) for name in Usage._fields}
+        output = counts["output"]
+        hidden = np.minimum(np.maximum(counts["reasoning"], 0), output)
+        self.streamed[rows] = True
+        self.chunks[rows] = known.events()
+        self.finish[rows] = known.finishes
+        self.input[rows], self.cached[rows] = counts["input"], counts["cached"]
+        self.input_source[rows] = np.where(counts["input"] >= 0, USAGE, UNKNOWN)
+        self.output[rows], self.hidden[rows], self.output_source[rows] = output, hidden, USAGE
+        self.first_chunk[rows] = np.minimum(1, output - hidden)
+        tally = self.counter.tally
+        tally.largest_chunk = max(tally.largest_chunk, 1)
+
+    def _finish_code(self, reason: str | None) -> int:
+        return -1 if reason is None else self.finish_codes.setdefault(reason, len(self.finish_codes))
 
     def _note(self, row: int, draft: Draft, code: int) -> None:
         """Keep what an answer says about itself."""
@@ -165,8 +216,7 @@ class _Reader:
         self.reasoned[row] = bool(draft.said[REASONING])
         if draft.dims:
             self.dims.add(draft.dims)
-        if draft.finish is not None:
-            self.finish[row] = self.finish_codes.setdefault(draft.finish, len(self.finish_codes))
+        self.finish[row] = self._finish_code(draft.finish)
         if (usage := draft.usage) is not None:
             if usage.input is not None:
                 self.input[row], self.input_source[row] = usage.input, USAGE
@@ -241,6 +291,10 @@ class _Reader:
         ends = recording.piece_end[first:last] + begins
         self.piece_events[first:last] = placed.events.by_piece(ends)
         self.piece_tokens[first:last] = placed.single.by_piece(ends) + placed.bundled.by_piece(ends)
+        if len(placed.known):
+            events = _by_piece(placed.known.text_ends(), ends)
+            self.piece_events[first:last] += events
+            self.piece_tokens[first:last] += events + _by_piece(placed.known.finish_ends(), ends)
         if placed.answers:
             rows, at = zip(*placed.answers, strict=True)
             found = np.searchsorted(ends, np.asarray(at, dtype=np.int64))

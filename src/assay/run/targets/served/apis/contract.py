@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.run.targets.served.answers import Answer, Draft
+from assay.run.targets.served.reading import Take
 from assay.run.workloads.records import Item
 
 
@@ -35,6 +36,8 @@ class Api(Protocol):
     """Whether answers are made of tokens."""
     counts_input: bool
     """Whether prompts are made of tokens."""
+    take: Take | None
+    """Reads one event of a stream of server-sent events; None where answers are no such streams."""
 
     def call(self, item: Item, turn: int, answers: Sequence[str]) -> Call:
         """The request for one turn of an item, after the server's answers to the turns before."""

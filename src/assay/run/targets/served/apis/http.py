@@ -14,6 +14,7 @@ from assay.errors import MeasureError
 from assay.run.targets.served.answers import TEXT, Answer, Draft
 from assay.run.targets.served.apis.bodies import OUTPUT_TOKENS, PROMPT, filled, headers_of, merged
 from assay.run.targets.served.apis.contract import Call
+from assay.run.targets.served.reading import Take
 from assay.run.workloads.records import Item
 from assay.spec.target import Served
 
@@ -25,6 +26,7 @@ class PlainHttp:
     streams = False
     generates = False
     counts_input = False
+    take: Take | None = None
 
     def __init__(self, target: Served, seed: int) -> None:  # noqa: ARG002  (the user's body says it)
         if target.method != "GET" and target.body is None:

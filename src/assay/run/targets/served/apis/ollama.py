@@ -14,7 +14,7 @@ from assay.run.targets.served.answers import REASONING, TEXT, Answer, Draft, Usa
 from assay.run.targets.served.apis.bodies import OUTPUT_TOKENS, filled, headers_of, merged, messages_of, model_of
 from assay.run.targets.served.apis.contract import Call
 from assay.run.targets.served.apis.openai import take_tools
-from assay.run.targets.served.reading import count_of, read_document, read_lines
+from assay.run.targets.served.reading import Take, count_of, read_document, read_lines
 from assay.run.workloads.records import Item
 from assay.spec.target import Served
 
@@ -28,6 +28,7 @@ class Ollama:
     name = "ollama"
     generates = True
     counts_input = True
+    take: Take | None = None
 
     def __init__(self, target: Served, seed: int) -> None:
         self._path = target.path or "/api/chat"

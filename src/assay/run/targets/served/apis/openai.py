@@ -44,6 +44,7 @@ class OpenAiText:
         if not self.streams:
             self._fields.pop("stream_options", None)
         self._headers = headers_of(target, "text/event-stream" if self.streams else "application/json")
+        self.take: Take | None = take
         self._take = take
 
     def request(self, fields: Mapping[str, JsonValue], output_tokens: int | None) -> Call:

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from assay.run.targets.served.answers import Answer, Draft
 from assay.run.targets.served.apis.bodies import headers_of, merged, model_of
 from assay.run.targets.served.apis.contract import Call
-from assay.run.targets.served.reading import read_document, usage_of
+from assay.run.targets.served.reading import Take, read_document, usage_of
 from assay.run.workloads.records import Item
 from assay.spec.target import Served
 
@@ -26,6 +26,7 @@ class OpenAiEmbeddings:
     streams = False
     generates = False
     counts_input = True
+    take: Take | None = None
 
     def __init__(self, target: Served, seed: int) -> None:  # noqa: ARG002  (nothing is drawn)
         self._path = target.path or "/v1/embeddings"
