@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-torch check docs bench lock clean
+.PHONY: setup demo test test-torch test-vllm test-milvus check docs bench lock clean
 .DEFAULT_GOAL := setup
 
 setup: $(STAMP)
@@ -27,6 +27,13 @@ test: setup
 	@scripts/redis.sh
 	@scripts/servers.sh
 	$(BIN)/python -m pytest
+
+test-vllm: setup
+	@scripts/vllm.sh
+	$(BIN)/python -m pytest tests_vllm
+
+test-milvus: setup
+	scripts/milvus.sh env ASSAY_MILVUS=.venv-milvus/bin/python $(BIN)/python -m pytest tests/run/targets/vector/test_milvus.py
 
 test-torch: setup
 	@scripts/torch.sh
@@ -50,4 +57,4 @@ lock: setup
 	  --extra dev pyproject.toml -o constraints.txt
 
 clean:
-	rm -rf $(VENV) .venv-servers .venv-torch demo-results site
+	rm -rf $(VENV) .venv-servers .venv-torch .venv-vllm .venv-milvus demo-results site

@@ -244,7 +244,9 @@ as OpenAPI at `/api/v1/openapi.json`.
 def benchmark_page() -> str:
     """Every key of a benchmark file with its type, default and meaning."""
     from assay.spec.benchmark import Benchmark
+    from assay.spec.describing import describe_sections
 
+    describe_sections()
     sections = _sections(Benchmark)
     parts = ["# Benchmark file", _FILE_INTRODUCTION]
     for path, model in sections.items():
@@ -267,7 +269,7 @@ Types:
 - *duration*: `30s`, `500ms`, `5m`, `1h30m`, or a plain number of seconds.
 - *share*: `2%` or `0.02`.
 - *size*: `16GiB`, `500MB`, or a plain number of bytes.
-- *device*: `cpu`, `cuda`, `cuda:1`, `tensorrt`, `directml`, `openvino`, `coreml`, `coreml-gpu`, `coreml-ane`, or one of
+- *device*: `cpu`, `cuda`, `cuda:1`, `tensorrt`, `directml`, `openvino`, `coreml`, `coreml-gpu`, `coreml-ane`, `mps`, or one of
   [SARK's compute units](../how-to/measure-a-model.md#devices).
 
 A target has one of five kinds, told by the key that only this kind has:
@@ -279,9 +281,9 @@ A target has one of five kinds, told by the key that only this kind has:
 - [`endpoint`](../how-to/measure-an-endpoint.md): a server that runs already;
 - `library`: [FAISS](../how-to/measure-a-vector-database.md) in our own process.
 
-A package may add [others](../how-to/add-a-target.md). A key that would do nothing for the target is refused. Jobs run on
-this machine or on a [fleet](../how-to/run-a-fleet.md): `place.engine` is `local` or `fleet`. `schedule` and `alerts` are
-kept with the file but not acted on."""
+A package may add [others](../how-to/add-a-target.md). A key that would do nothing for the target is refused. Jobs run
+on this machine or on a [fleet](../how-to/run-a-fleet.md): `place.engine` is `local` or `fleet`. `schedule` and `alerts`
+are kept with the file but not acted on."""
 
 # Paths of the five kinds of target, which share one key of the file.
 _KINDS = ("model", "command", "service", "endpoint", "library")

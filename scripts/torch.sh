@@ -14,5 +14,7 @@ echo "installing PyTorch and Transformers into $venv"
 install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
 install "${TORCH:-torch==2.13.0}" transformers==5.22.2 tokenizers==0.23.3 safetensors==0.8.0 huggingface_hub==2.4.0 \
   jinja2==3.1.6 rouge-score==0.1.2
+# What `transformers serve` needs besides: the server that comes with Transformers is measured too.
+install --constraint constraints.txt accelerate==1.15.0 openai==3.49.0 fastapi uvicorn
 install --constraint constraints.txt pytest pytest-timeout hypothesis --editable .
 touch "$stamp"

@@ -86,6 +86,63 @@ def test_a_measuring_process_loads_neither_the_store_nor_the_reports():
     assert not loaded & {"sqlalchemy", "pyarrow", "rich", "typer", "httpx", "onnxruntime"}
 
 
+def modules_by(code: str, *arguments: str) -> set[str]:
+    """Every module that is loaded when a script ends."""
+    script = f"{code}\nimport sys\nprint('MODULES', *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True)
+    return set(done.stdout.rpartition("MODULES ")[2].split())
+
+
+UP_TO_THE_FIRST_RUN = """
+import sys
+from importlib import import_module
+from assay.cli.main import main
+
+class Begun(BaseException):
+    pass
+
+def launch(*_, **__):
+    raise Begun
+
+import_module("assay.run.execute").launch = launch
+sys.argv = ["assay", "run", sys.argv[1], "--store", sys.argv[2], "--local", *sys.argv[3:]]
+try:
+    main()
+except Begun:
+    print("begun")
+"""
+
+
+@pytest.mark.parametrize("words", [("--quiet",), ()], ids=["silent", "plain lines"])
+def test_the_process_that_starts_a_run_is_still_small_then(tmp_path, words):
+    """With a new store, up to the moment at which the process of the first run begins."""
+    file = tmp_path / "one.yaml"
+    file.write_text(
+        "benchmark: one\ntarget: {endpoint: 'http://127.0.0.1:9', api: http, path: /}\nmeasure: {runs: 1}\n"
+    )
+    loaded = modules_by(UP_TO_THE_FIRST_RUN, str(file), str(tmp_path / "store"), *words)
+    assert {"assay.store.store", "assay.campaign"} <= loaded
+    assert (tmp_path / "store" / "assay.db").exists()
+    heavy = {"numpy", "onnxruntime", "alembic", "pyarrow", "rich", "httpx", "torch", "sqlalchemy.dialects.postgresql"}
+    assert not loaded & heavy
+
+
+def test_the_process_of_a_served_run_loads_what_it_needs_alone():
+    loaded = modules_by("import assay.child\nfrom importlib import import_module\n"
+                        "import_module('assay.run.targets.served.measure')")  # fmt: skip
+    assert "assay.run.targets.served.measure" in loaded
+    unused = {"assay.analyse.capacity", "assay.analyse.judge", "sqlalchemy", "pyarrow", "rich", "httpx", "tokenizers",
+              "onnxruntime", "ruamel.yaml"}  # fmt: skip
+    assert not loaded & unused
+
+
+def test_nobody_reads_source_files_to_describe_keys_that_no_one_asks_about():
+    assert "assay.spec.describing" not in modules_by("import assay.child, assay.campaign")
+    reading = "import linecache, assay.spec.benchmark\nprint(len(linecache.cache))\n"
+    done = subprocess.run([sys.executable, "-c", reading], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"
+
+
 def test_functions_stay_small():
     long = [
         f"{path.relative_to(SRC)}:{node.lineno} {node.name}"

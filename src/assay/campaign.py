@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
-from assay.analyse.judge import judge
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.clock import SYSTEM_CLOCK, Clock, iso
 from assay.documents import to_json
 from assay.errors import AssayError, MeasureError
-from assay.hardware.environment import environment, machine_state, packages
+from assay.hardware.environment import Look, environment, machine_state, packages
 from assay.hardware.machine import machine_id
-from assay.hardware.profile import local_profile
+from assay.hardware.profile import profile_for
 from assay.place.engines.local import LocalEngine
 from assay.plan.digest import content_hash
 from assay.plan.job import Job
@@ -180,7 +179,7 @@ class _Campaign:
         self.store = store
         self.view = view
         self.clock = clock
-        self.engine = LocalEngine(local_profile(), self._execute)
+        self.look = Look()
 
     def run(self, *, fresh: bool) -> CampaignRecord:
         refuse_unsupported(self.loaded.benchmark)
@@ -189,10 +188,11 @@ class _Campaign:
         planned = plan_of(self.loaded)
         refuse_parts_in_turn(planned.jobs)
         plan = self._submit(planned, fresh=fresh)
+        engine = LocalEngine(profile_for(plan.jobs), self._execute)
         campaign = plan.jobs[0].campaign
         try:
             for job in plan.jobs:
-                self._job(job, len(plan.jobs))
+                self._job(job, len(plan.jobs), engine)
         except BaseException:
             self._interrupted(campaign)
             raise
@@ -226,7 +226,7 @@ class _Campaign:
         self.view.campaign(plan.jobs[0].campaign, len(plan.jobs), runs, note)
         return plan
 
-    def _job(self, job: Job, of: int) -> None:
+    def _job(self, job: Job, of: int, engine: LocalEngine) -> None:
         _, stored = self.store.campaign(job.campaign)
         before = next(one for one in stored if one.job.index == job.index)
         definition = job.definition.model_dump(mode="json", exclude_defaults=True)
@@ -236,8 +236,8 @@ class _Campaign:
             return
         start_s = self.clock.monotonic_s()
         self.store.move_job(job.id, "start")
-        surrounding = environment(Path(job.base)) | {"before": machine_state()}
-        refused = self._place(job)
+        surrounding = environment(Path(job.base)) | {"before": machine_state(self.look)}
+        refused = self._place(job, engine)
         surrounding |= {"after": machine_state()}
         result = _judged(job, (*self.store.outcomes(job.id), *refused), surrounding)
         self.store.end_job(
@@ -248,11 +248,12 @@ class _Campaign:
             seconds=self.clock.monotonic_s() - start_s,
         )
         self.view.job_done(result)
+        self.look = Look()  # for the next job
 
-    def _place(self, job: Job) -> tuple[RunOutcome, ...]:
+    def _place(self, job: Job, engine: LocalEngine) -> tuple[RunOutcome, ...]:
         """Have the job measured; a refusal becomes a record of why."""
         try:
-            self.engine.place(job)
+            engine.place(job)
         except MeasureError as problem:
             if problem.problem.code in ("store", "samples", "disk"):
                 raise  # results cannot be kept: going on would lose more
@@ -289,4 +290,6 @@ def refusal(problem: AssayError, now: datetime) -> RunOutcome:
 
 
 def _judged(job: Job, outcomes: tuple[RunOutcome, ...], surrounding: Mapping[str, JsonValue]) -> MultiRunJobResult:
+    from assay.analyse.judge import judge  # it brings numpy, which a campaign without results yet does not need
+
     return judge(job, outcomes, surrounding, planned_runs=job.definition.measure.runs)

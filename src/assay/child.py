@@ -9,18 +9,14 @@ import faulthandler
 import os
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from assay.analyse.capacity.probe import ERRORS, ProbeOutcome
-from assay.analyse.capacity.saturation import saturated
-from assay.analyse.capacity.search import RateSearch, Step
 from assay.analyse.stopping import enough, samples_for_objective, steady
 from assay.documents import from_json
 from assay.errors import AssayError
@@ -32,6 +28,10 @@ from assay.run.processes import TAG_VARIABLE
 from assay.run.stage import PipeStage
 from assay.run.targets import find_target, target_name
 from assay.spec.benchmark import Definition
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def main(arguments: list[str]) -> int:
@@ -68,25 +68,42 @@ def _rules(definition: Definition) -> Rules:
     def satisfied(durations_ns: NDArray[np.int64], relative: float) -> bool:
         return durations_ns.size >= needed and enough(durations_ns, relative)
 
-    return Rules(steady=steady, enough=satisfied, falls_behind=_falls_behind, search=_Search)
+    rules = Rules(steady=steady, enough=satisfied, search=_Search)
+    load = definition.load
+    if load.rate or load.trace or load.stages:
+        return replace(rules, falls_behind=_falls_behind())
+    return rules
 
 
-def _falls_behind(story: Sequence[tuple[float, int, int, int]], latency_s: float) -> bool:
-    at_s, in_flight, due, done = zip(*story, strict=True)
-    return saturated(at_s, in_flight, due, done, latency_s) is True
+def _falls_behind() -> Callable[[Sequence[tuple[float, int, int, int]], float], bool]:
+    """The rule for loads that wait for nobody, loaded before theirs begins: it must not be held up for that."""
+    from assay.analyse.capacity.saturation import saturated
+
+    def falls_behind(story: Sequence[tuple[float, int, int, int]], latency_s: float) -> bool:
+        at_s, in_flight, due, done = zip(*story, strict=True)
+        return saturated(at_s, in_flight, due, done, latency_s) is True
+
+    return falls_behind
 
 
 class _Search:
-    """The search of `analyse`, as a load loop asks for it."""
+    """The search of `analyse`, as a load loop asks for it; loaded by those alone that search."""
 
     def __init__(self, definition: Definition) -> None:
+        from assay.analyse.capacity.probe import ERRORS
+        from assay.analyse.capacity.search import RateSearch
+
         self._search = RateSearch(definition.load.search, definition.objective, max(ERRORS, definition.measure.errors))
 
     def next(self) -> tuple[float, float] | None:
+        from assay.analyse.capacity.search import Step
+
         step = self._search.step()
         return (step.rate, step.duration_s) if isinstance(step, Step) else None
 
     def tell(self, seen: ProbeSeen) -> None:
+        from assay.analyse.capacity.probe import ProbeOutcome
+
         self._search.tell(
             ProbeOutcome(
                 seen.rate,

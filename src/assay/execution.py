@@ -10,14 +10,13 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from assay.analyse.judge import judge
 from assay.analyse.records import MultiRunJobResult
 from assay.campaign import refusal, surroundings
 from assay.clock import SYSTEM_CLOCK
 from assay.documents import from_json, to_json
 from assay.errors import AssayError, MeasureError, StoreError, UsageError
-from assay.hardware.environment import environment, machine_state
-from assay.hardware.profile import local_profile
+from assay.hardware.environment import Look, environment, machine_state
+from assay.hardware.profile import profile_for
 from assay.place.engines.local import LocalEngine
 from assay.place.needs import Profile
 from assay.plan.job import Job
@@ -110,8 +109,9 @@ class _Attempt:
         self.view.job(job.id, job_label(job.point, definition), 0, 1)
         if self.outcomes:
             self.view.note(f"resumed: {len(self.outcomes)} of {job.definition.measure.runs} runs were kept")
+        look = Look()
         sweep_abandoned()
-        surrounding: dict[str, JsonValue] = environment(Path(job.base)) | {"before": machine_state()}
+        surrounding: dict[str, JsonValue] = environment(Path(job.base)) | {"before": machine_state(look)}
         try:
             LocalEngine(_profile(job), self._execute).place(job)
         except MeasureError as problem:
@@ -122,6 +122,8 @@ class _Attempt:
 
     def _judged(self, surrounding: Mapping[str, JsonValue]) -> MultiRunJobResult:
         outcomes = [self.outcomes[run_id] for run_id in sorted(self.outcomes)]
+        from assay.analyse.judge import judge  # it brings numpy, which an attempt without runs yet does not need
+
         result = judge(self.job, outcomes, surrounding, planned_runs=self.job.definition.measure.runs)
         write_whole(self.out / RESULT, to_json(result, indent=2).encode())
         return result
@@ -169,7 +171,7 @@ def _held(out: Path, view: View) -> Iterator[None]:
 def _profile(job: Job) -> Profile:
     """This machine, under the name and labels that the job asks for: whoever sent it here has settled these."""
     needs = job.definition.needs
-    here = local_profile()
+    here = profile_for([job])
     return replace(here, name=needs.agent or here.name, labels={**here.labels, **needs.labels})
 
 

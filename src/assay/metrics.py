@@ -59,6 +59,7 @@ _OF_A_SERVICE = (
     Metric("skipped", "", "lower", "requests that were due and not sent, since too many were open"),
     Metric("concurrency", "", None, "requests in flight, averaged over the window"),
     Metric("client_cpu_pct", "%", "lower", "CPU time of the busiest client process over the window; 100 is one core"),
+    Metric("client_wait_pct", "%", "lower", "share of the window for which a client was ready and got no processor"),
     Metric("client_ceiling_pct", "%", "lower", "share of what this client can do on this machine"),
     Metric("loop_lag_ms", "ms", "lower", "time for which the client was busy before it looked at the network again"),
     Metric("cost", "", "lower", "price of the measured requests at the rates of the file"),

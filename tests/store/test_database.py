@@ -54,6 +54,47 @@ def test_migrations_make_exactly_the_tables_of_the_code(empty):
     engine.dispose()
 
 
+def shape(engine):
+    """All that a database knows of its tables, without the order in which columns were added."""
+    seen = inspect(engine)
+    return {
+        table: {
+            "columns": sorted((one["name"], str(one["type"]), one["nullable"], one["default"], one["primary_key"])
+                              for one in seen.get_columns(table)),
+            "key": seen.get_pk_constraint(table),
+            "foreign": sorted(map(str, seen.get_foreign_keys(table))),
+            "unique": sorted(map(str, seen.get_unique_constraints(table))),
+            "indexes": sorted(map(str, seen.get_indexes(table))),
+            "checks": sorted(map(str, seen.get_check_constraints(table))),
+        }
+        for table in seen.get_table_names()
+    }  # fmt: skip
+
+
+def test_a_new_store_has_the_tables_that_the_migrations_make(tmp_path):
+    made = open_database(tmp_path / "made.db")
+    walked = open_database(tmp_path / "walked.db")
+    downgrade(walked, "base")  # leaves a file that is not new, so that the migrations have to be walked
+    assert set(inspect(walked).get_table_names()) == {"alembic_version"}
+    assert migrate_database(tmp_path / "walked.db") == (None, HEAD)
+    assert shape(made) == shape(walked)
+    assert len(shape(made)) > 10
+    with made.connect() as connection:
+        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all() == [HEAD]
+    for engine in (made, walked):
+        engine.dispose()
+
+
+def test_two_processes_that_make_the_same_store_make_one(tmp_path):
+    code = "import sys; from pathlib import Path; from assay.store.store import Store; Store(Path(sys.argv[1])).close()"
+    both = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(3)]
+    assert [one.wait(60) for one in both] == [0, 0, 0]
+    engine = open_database(tmp_path / "assay.db")
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM alembic_version")).scalar_one() == 1
+    engine.dispose()
+
+
 def test_a_database_that_must_be_migrated_says_so(empty):
     with pytest.raises(StoreError, match="no tables yet") as caught:
         open_database(empty, "check")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -28,6 +29,8 @@ _PACKAGES = (
     "faiss-cpu",
 )
 _BUSY_PCT = 5.0
+# A shorter look sees chance: the kernel counts processor time in steps of 10 ms.
+_LOOK_S = 0.1
 
 
 def environment(folder: Path) -> dict[str, JsonValue]:
@@ -61,24 +64,34 @@ def git_state(folder: Path) -> JsonValue:
     return {"commit": commit, "changed": bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))}
 
 
-def machine_state() -> dict[str, JsonValue]:
-    """What else is going on right now: load, free memory, and the processes that take a share of a core."""
+class Look:
+    """A look at what other processes do, from here on until it is asked."""
+
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()
+        self._others = [process for process in psutil.process_iter(["name"]) if process.pid != os.getpid()]
+        for process in self._others:
+            _cpu_pct(process)  # the first call only starts the counter
+
+    def busy(self) -> list[JsonValue]:
+        """Names of other processes above a few percent of a core; waits where the look would be too short."""
+        time.sleep(max(0.0, self._began_s + _LOOK_S - time.monotonic()))
+        busy = [(pct, process) for process in self._others if (pct := _cpu_pct(process)) >= _BUSY_PCT]
+        busy.sort(key=lambda pair: -pair[0])
+        return [{"name": process.info["name"], "pid": process.pid, "cpu_pct": pct} for pct, process in busy[:5]]
+
+
+def machine_state(look: Look | None = None) -> dict[str, JsonValue]:
+    """What else is going on right now: load, free memory, and the processes that take a share of a core.
+
+    Args:
+        look: one that was begun a moment ago, so that nothing has to wait for it.
+    """
     return {
         "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
         "memory_available_bytes": psutil.virtual_memory().available,
-        "busy_processes": _busy_processes(),
+        "busy_processes": (look or Look()).busy(),
     }
-
-
-def _busy_processes() -> list[JsonValue]:
-    """Names of other processes above a few percent of a core, over a short look."""
-    others = [process for process in psutil.process_iter(["name"]) if process.pid != os.getpid()]
-    for process in others:
-        _cpu_pct(process)  # the first call only starts the counter
-    psutil.cpu_percent(interval=0.1)
-    busy = [(pct, process) for process in others if (pct := _cpu_pct(process)) >= _BUSY_PCT]
-    busy.sort(key=lambda pair: -pair[0])
-    return [{"name": process.info["name"], "pid": process.pid, "cpu_pct": pct} for pct, process in busy[:5]]
 
 
 def _cpu_pct(process: psutil.Process) -> float:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 
 from assay.hardware.machine import machine
-from assay.place.needs import Profile
-from assay.run.targets import GROUP
-from assay.run.targets.onnx import devices as onnx
-from assay.run.targets.torch import available as torch
+from assay.place.needs import Profile, runtime_of
+from assay.plan.job import Job
 
 _OS = {"linux": "linux", "darwin": "macos", "win32": "windows"}
 
@@ -19,15 +19,24 @@ _OS = {"linux": "linux", "darwin": "macos", "win32": "windows"}
 @cache
 def local_profile() -> Profile:
     """What this machine offers."""
-    facts = machine()
     runtimes, devices = _runtimes()
+    return replace(_bare_profile(), runtimes=runtimes, devices=devices)
+
+
+def profile_for(jobs: Iterable[Job]) -> Profile:
+    """What this machine offers to these jobs: its runtimes are left out, and not tried, where no job asks for one."""
+    return local_profile() if any(map(runtime_of, jobs)) else _bare_profile()
+
+
+def _bare_profile() -> Profile:
+    facts = machine()
     return Profile(
         name=str(facts.get("name", "this machine")),
         os=_OS.get(sys.platform, sys.platform),
         cpus=int(str(facts.get("usable_cores") or facts.get("cores") or 1)),
         memory_bytes=int(str(facts.get("memory_bytes", 0))),
-        runtimes=runtimes,
-        devices=devices,
+        runtimes={},
+        devices={},
         gpus=int(str(facts.get("gpus", 0))),
         gpu_model=str(facts.get("gpu", "")),
         gpu_memory_bytes=int(str(facts.get("gpu_memory_bytes", 0))),
@@ -36,6 +45,11 @@ def local_profile() -> Profile:
 
 def _runtimes() -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """Runtimes with their versions, and the devices of those that can be asked for them."""
+    # Here, as these bring numpy and ONNX Runtime: a machine that only sends requests needs neither.
+    from assay.run.targets import GROUP
+    from assay.run.targets.onnx import devices as onnx
+    from assay.run.targets.torch import available as torch
+
     # A third party's target says by itself, when it loads, what it can do here.
     found = {entry.name: _version_of(entry) for entry in entry_points(group=GROUP) if entry.name != "program"}
     devices: dict[str, dict[str, str]] = {}

@@ -6,16 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from assay.plan.job import Job
 from assay.run.records import DeviceProof, Phase, SampleSet, Window
 from assay.run.services.running import Running
 from assay.spec.benchmark import Definition
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from assay.run.models.digest import whole_digest
 from assay.run.models.folder import digest_of, find_folder, parts_of
 from assay.run.models.graph import outline_or_none
 from assay.run.models.sources import is_folder
-from assay.run.targets.program import words_of
 from assay.spec.benchmark import Definition
 from assay.spec.paths import named_files, service_programs
 from assay.spec.target import CommandTarget, ModelTarget
@@ -54,6 +53,8 @@ def files_of(definition: Definition, base: Path) -> Files:
     if isinstance(target, ModelTarget):
         found |= _folder_files(target, base) if is_folder(target, base) else _model_files(target.model, base)
     if isinstance(target, CommandTarget):
+        from assay.run.targets.program import words_of
+
         found |= _command_files(words_of(target)[1 if not target.shell else 0 :], base / (target.cwd or ""))
     for name in named_files(definition).values():
         found |= _data_files(name, base)

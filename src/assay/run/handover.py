@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 from pydantic import JsonValue
 
 from assay.documents import from_json, to_json
@@ -45,6 +44,8 @@ class ChildReport:
 
 def leave(folder: Path, measured: Measured, phases: Mapping[str, float]) -> None:
     """Write what was measured; the report comes last, so that its presence means all is there."""
+    import numpy as np
+
     columns = {f"at{index}": one.at_ns for index, one in enumerate(measured.samples)}
     columns |= {f"value{index}": one.value for index, one in enumerate(measured.samples)}  # type: ignore[misc]
     np.savez(folder / SAMPLES, **columns)  # type: ignore[arg-type]
@@ -76,6 +77,8 @@ def take(folder: Path) -> tuple[ChildReport, tuple[SampleSet, ...]] | None:
     report = from_json(ChildReport, path.read_bytes(), source=str(path))
     if report.refusal is not None:
         return report, ()
+    import numpy as np
+
     with np.load(folder / SAMPLES, allow_pickle=False) as columns:
         samples = tuple(
             SampleSet(metric, phase, columns[f"at{index}"], columns[f"value{index}"])

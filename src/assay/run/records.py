@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import JsonValue
+
+if TYPE_CHECKING:  # whoever starts a run reads these records before there is any sample
+    import numpy as np
+    from numpy.typing import NDArray
 
 Phase = Literal["prepare", "load", "first", "warmup", "measure", "score", "cleanup"]
 PHASES: tuple[Phase, ...] = ("prepare", "load", "first", "warmup", "measure", "score", "cleanup")

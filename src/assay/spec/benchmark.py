@@ -314,7 +314,7 @@ class Benchmark(Definition):
 # Section, keys, and the kinds of target for which those keys do something. A key that would be ignored
 # is refused: a field that looks decisive and does nothing makes wrong numbers.
 _SERVED = frozenset({"service", "endpoint"})
-_VECTOR_APIS = ("qdrant", "chroma", "pgvector")
+_VECTOR_APIS = ("qdrant", "chroma", "milvus", "pgvector")
 _TEXT = {"task", "file", "prompt", "input_tokens", "output_tokens", "items", "turns", "shared_prefix", "scorers"}
 _MEANING: tuple[tuple[str, set[str], frozenset[str]], ...] = (
     ("workload", {"batch"}, frozenset({"model", "language model"}) | _SERVED),

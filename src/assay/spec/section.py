@@ -12,7 +12,7 @@ from assay import units
 class Section(BaseModel):
     """A part of a benchmark file: unknown keys are errors, values are never coerced silently."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 def _quantity(examples: list[JsonValue]) -> WithJsonSchema:

@@ -142,7 +142,7 @@ class Served(Section):
 
     api: str
     """Protocol it speaks: `openai-chat`, `openai-completions`, `openai-embeddings`, `ollama`, `http`, `qdrant`,
-    `chroma` or `pgvector`."""
+    `chroma`, `milvus` or `pgvector`."""
     model: str | None = None
     """Model name inside the service."""
     headers: dict[str, str] = {}

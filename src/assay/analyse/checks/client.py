@@ -12,6 +12,8 @@ from assay.spec.driving import Load
 _CEILING_PCT = 70.0
 # Of one core: a client that never rests is late for what comes next.
 _BUSY_PCT = 90.0
+# Of the window: a client that is ready and gets no processor notes arrivals late, and nothing else shows it.
+_WAIT_PCT = 10.0
 # How long the loop may be away from the network, as a share of the shortest time that the headline is about; less
 # than the floor hides in the noise of any system that is shared.
 _LAG_SHARE = 0.10
@@ -26,7 +28,8 @@ _TIMES = ("itl_ms", "ttft_ms", "latency_ms", "e2e_ms")
 
 def below_ceiling(evidence: Evidence) -> Finding:
     """Whether the client had room to spare: of its measured ceiling, of its core, and in its loop."""
-    found = [part for part in (_ceiling(evidence), _core(evidence), _lag(evidence)) if part is not None]
+    parts = (_ceiling(evidence), _core(evidence), _starved(evidence), _lag(evidence))
+    found = [part for part in parts if part is not None]
     if not found:
         return None, "what the client can do on this machine was not measured"
     failed = [sentence for passed, sentence in found if not passed]
@@ -50,6 +53,16 @@ def _core(evidence: Evidence) -> tuple[bool, str] | None:
     if busy <= _BUSY_PCT:
         return True, f"its busiest process used {percent(busy / 100)} of a core"
     return False, f"the busiest client process used {percent(busy / 100)} of its core, so it was late for what arrived"
+
+
+def _starved(evidence: Evidence) -> tuple[bool, str] | None:
+    waited = evidence.worst("client_wait_pct")
+    if waited is None:
+        return None
+    if waited <= _WAIT_PCT:
+        return True, f"it waited for a processor {percent(waited / 100)} of the time"
+    told = f"the client waited for a processor {percent(waited / 100)} of the time, so what arrived was noted late"
+    return False, f"{told}; at most {percent(_WAIT_PCT / 100)} is fine"
 
 
 def _lag(evidence: Evidence) -> tuple[bool, str] | None:

@@ -97,9 +97,11 @@ def _quantiles(found: Histogram, scale: float) -> dict[str, dict[str, Any]]:
     told: dict[str, dict[str, Any]] = {}
     for name, share in SHARES.items():
         if (quantile := found.quantile(share)) is not None:
-            high = None if math.isinf(quantile.high) else quantile.high * scale
-            value = None if quantile.value is None else quantile.value * scale
-            told[name] = {"value": value, "between": [quantile.low * scale, high]}
+            # Of what is never below zero, no more than 1 - share can lie above this: a bucket may be far wider.
+            most = math.inf if found.mean is None or found.edges[0] < 0 else found.mean / (1 - share)
+            top = max(quantile.low, min(quantile.high, most))
+            value = None if quantile.value is None else min(quantile.value, top) * scale
+            told[name] = {"value": value, "between": [quantile.low * scale, None if math.isinf(top) else top * scale]}
     return told
 
 

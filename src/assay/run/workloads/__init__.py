@@ -60,7 +60,7 @@ def _find(name: str) -> Task:
             "the task knn asks for neighbours of vectors, and this target answers text",
             code="task",
             at="workload.task",
-            try_="use it with api: qdrant, chroma or pgvector, or with library: faiss",
+            try_="use it with api: qdrant, chroma, milvus or pgvector, or with library: faiss",
         )
     if name in _BUILT_IN:
         return _built_in(name)

@@ -66,7 +66,7 @@ def test_an_unknown_option_is_refused_in_its_own_words(run, chroma_server):
 
 def test_a_collection_is_removed_after_a_failure(run, chroma_server):
     with pytest.raises(MeasureError):
-        run({"endpoint": chroma_server, "api": "chroma"}, load={"rate": "search"})
+        run({"endpoint": chroma_server, "api": "chroma"}, load={"trace": "t.csv"})
     assert collections(chroma_server) == []
 
 

@@ -105,7 +105,7 @@ def test_its_own_words_for_a_bad_value(run, qdrant_contract):
 def test_a_collection_is_removed_after_a_failure(run, qdrant_contract):
     target = {"endpoint": qdrant_contract.url, "api": "qdrant"}
     with pytest.raises(MeasureError, match="not for a vector search"):
-        run(target, {"corpus": CORPUS, "queries": 5}, {"rate": "search"})
+        run(target, {"corpus": CORPUS, "queries": 5}, {"trace": "t.csv"})
     assert qdrant_contract.told()["collections"] == []
 
 

@@ -158,7 +158,7 @@ def test_the_deadline_of_the_run_ends_a_load():
     assert found.stopped.startswith("deadline")
 
 
-@pytest.mark.parametrize("load", [{"rate": "search"}, {"trace": "t.csv"}, {"clients": 2}])
+@pytest.mark.parametrize("load", [{"trace": "t.csv"}, {"clients": 2}])
 def test_loads_that_threads_cannot_drive(load):
     with pytest.raises(MeasureError, match="threads"):
         drive(Slow(0.001), load)

@@ -169,6 +169,7 @@ class Driver:
         self._story: list[tuple[float, int, int, int]] = []
         self._lags = array("q", bytes(8 * _LAG_BINS))
         self._cpu = [0.0, 0.0]
+        self._waited: list[float | None] = [None, None]
         self._pieces = 0
         self._drain_ns = 0
         self._next_look = 30
@@ -249,7 +250,8 @@ class Driver:
         if not self.stopped:
             self.level((now - self.begin_ns) / 1e9)
             if self.phase == WARMUP and self._is_warm(now):
-                self._measure_from(now)
+                # Not from the last look at the network: what was sent since then was still warm-up.
+                self._measure_from(perf_counter_ns())
             self._look_for_an_end(now)
         return bool(self.stopped) and (not self.busy or now >= self._drain_ns)
 
@@ -338,6 +340,7 @@ class Driver:
         self.phase = MEASURE
         self.window[0] = now
         self._cpu[0] = time.process_time()
+        self._waited[0] = _waited_s()
         self._durations = array("q")
         self._next_look = 64
         np.frombuffer(self._lags, dtype=np.int64)[:] = 0
@@ -349,6 +352,7 @@ class Driver:
         if self.phase == WARMUP:
             self.window[0] = now
         self._cpu[1] = time.process_time()
+        self._waited[1] = _waited_s()
         drain_ns = now + self._timeout_ns
         self._drain_ns = drain_ns if self.load.deadline_ns is None else min(drain_ns, self.load.deadline_ns)
 
@@ -431,9 +435,18 @@ class Driver:
             pieces=self._pieces,
             lag_p99_ms=_quantile(self._lags, 0.99),
             lag_max_ms=_quantile(self._lags, 1.0),
+            waited_s=None if self._waited[0] is None or self._waited[1] is None else self._waited[1] - self._waited[0],
             resent=self.resent,
         )
         return self._columns.finish((self.window[0], self.window[1]), cost, self.stopped)
+
+
+def _waited_s() -> float | None:
+    """How long this thread was ready and not running so far, by the kernel's own account; None where it keeps none."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def _quantile(bins: array[int], share: float) -> float:

@@ -116,6 +116,8 @@ class ClientCost:
     lag_p99_ms: float
     """How long it was busy before it looked at the network again: 99 of 100 turns of its loop were shorter."""
     lag_max_ms: float
+    waited_s: float | None = None
+    """How long it was ready to run and got no processor; None where the system does not tell."""
     resent: int = 0
     """Requests that met a connection which the server had just closed, and were sent anew; their time counts from when
     they were due."""
@@ -131,6 +133,8 @@ def client_metrics(costs: Sequence[ClientCost]) -> dict[str, float]:
         "client_cpu_pct": max(100 * one.cpu_s / one.wall_s for one in costs),
         "loop_lag_ms": max(one.lag_p99_ms for one in costs),
     }
+    waits = [one.waited_s / one.wall_s for one in costs if one.waited_s is not None]
+    found |= {"client_wait_pct": 100 * max(waits)} if waits else {}
     shares = [one.ceiling_share for one in costs if one.ceiling_share is not None]
     return found | ({"client_ceiling_pct": 100 * max(shares)} if shares else {})
 

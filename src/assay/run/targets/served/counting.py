@@ -128,8 +128,9 @@ def exact_ends(draft: Draft, tokens: int) -> Sequence[int] | None:
         return ends
     missing = tokens - len(ends)
     last = [draft.finish_end] if draft.finish_end >= 0 else []
-    both = [last, draft.blanks + last, draft.blanks] if draft.finish != "length" else [draft.blanks, last]
-    for more in both:
+    all_blank = draft.blanks + last
+    ways = [last, all_blank, draft.blanks] if draft.finish != "length" else [draft.blanks, last, all_blank]
+    for more in ways:
         if more and len(more) == missing:
             return sorted([*ends, *more])
     return None

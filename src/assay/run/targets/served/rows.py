@@ -197,7 +197,7 @@ class _Reader:
         output = counts["output"]
         hidden = np.minimum(np.maximum(counts["reasoning"], 0), output)
         self.streamed[rows] = True
-        self.chunks[rows] = known.events()
+        self.chunks[rows] = output - hidden  # each token came with an event of its own
         self.finish[rows] = known.finishes
         self.input[rows], self.cached[rows] = counts["input"], counts["cached"]
         self.input_source[rows] = np.where(counts["input"] >= 0, USAGE, UNKNOWN)
@@ -255,6 +255,7 @@ class _Reader:
         found = self.counter.spread(draft, tokens)
         if found.tokens is None:
             placed.single.add(start, found.ends)
+            self.chunks[row] = len(found.ends)  # with those that show nothing: half a character is a token too
             self.first_chunk[row] = min(1, tokens)
         else:
             placed.bundled.add(start, found.ends, found.tokens)
@@ -347,7 +348,8 @@ def _first_answer(draft: Draft) -> list[int]:
 def _estimate_open(reader: _Reader) -> None:
     """Tokens of answers that did not end and that nothing counted: as many per event as in the others."""
     known = (reader.output_source == USAGE) & (reader.chunks > 0)
-    events = int(reader.chunks[known].sum())
+    upto = np.concatenate([[0], np.cumsum(reader.piece_events, dtype=np.int64)])[reader.recording.pieces]
+    events = int(np.diff(upto)[known].sum())  # with text, as they are seen in answers that did not end
     if not events:
         return
     per_event = float((reader.output[known] - reader.hidden[known]).sum()) / events

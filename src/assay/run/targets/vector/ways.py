@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # a library needs neither the HTTP loop nor a client
     from assay.run.targets.served.reaching import Reached
     from assay.run.targets.vector.rest import Rest
 
-OVER_HTTP = ("qdrant", "chroma")
+OVER_HTTP = ("qdrant", "chroma", "milvus")
 CALLED = ("pgvector",)
 
 
@@ -110,6 +110,7 @@ def _over_http(order: Order, stage: Stage) -> Iterator[Way]:
 
 def _requests(order: Order, place: Reached) -> Requests:
     from assay.run.targets.vector.chroma import Chroma, split_url
+    from assay.run.targets.vector.milvus import Milvus
     from assay.run.targets.vector.qdrant import Qdrant
     from assay.run.targets.vector.rest import Rest
 
@@ -128,6 +129,8 @@ def _requests(order: Order, place: Reached) -> Requests:
     patience_s = definition.measure.timeout
     if target.api == "chroma":
         return Requests(Chroma(rest, database, _task(definition), patience_s), around, rest, place)
+    if target.api == "milvus":
+        return Requests(Milvus(rest, _task(definition), patience_s), around, rest, place)
     return Requests(Qdrant(rest, _task(definition), patience_s), around, rest, place)
 
 

@@ -1,0 +1,48 @@
+"""What each key of a benchmark file means, read from the source when somebody wants to know.
+
+Pydantic can do the same for every model as it is made, and reads all source files for that in each process: a run, of
+which nobody asks for the meaning of keys, would pay for it twice.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+
+from assay.spec.section import Section
+
+
+@cache
+def describe_sections() -> None:
+    """Give every key of every section that is loaded its description: the text below it in the source."""
+    sections = tuple(_below(Section))
+    for section in sections:
+        known = {name: text for base in reversed(section.__mro__) for name, text in _texts_in(base).items()}
+        for name, field in section.model_fields.items():
+            field.description = field.description or known.get(name)
+    for section in sections:
+        section.model_rebuild(force=True)
+
+
+def _below(section: type[Section]) -> Iterator[type[Section]]:
+    for below in section.__subclasses__():
+        yield below
+        yield from _below(below)
+
+
+@cache
+def _texts_in(kind: type) -> dict[str, str]:
+    """Key → text, of those that a class itself defines."""
+    if not issubclass(kind, Section):
+        return {}
+    (node,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    return {
+        key.target.id: inspect.cleandoc(text.value.value)
+        for key, text in pairwise(node.body if isinstance(node, ast.ClassDef) else ())
+        if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name)
+        and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }  # fmt: skip
