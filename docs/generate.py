@@ -269,8 +269,8 @@ Types:
 - *duration*: `30s`, `500ms`, `5m`, `1h30m`, or a plain number of seconds.
 - *share*: `2%` or `0.02`.
 - *size*: `16GiB`, `500MB`, or a plain number of bytes.
-- *device*: `cpu`, `cuda`, `cuda:1`, `tensorrt`, `directml`, `openvino`, `coreml`, `coreml-gpu`, `coreml-ane`, `mps`, or one of
-  [SARK's compute units](../how-to/measure-a-model.md#devices).
+- *device*: `cpu`, `cuda`, `cuda:1`, `tensorrt`, `directml`, `openvino`, `coreml`, `coreml-gpu`, `coreml-ane`, `mps`,
+  or one of [SARK's compute units](../how-to/measure-a-model.md#devices).
 
 A target has one of five kinds, told by the key that only this kind has:
 

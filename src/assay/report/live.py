@@ -264,5 +264,5 @@ def _headline_sentence(result: MultiRunJobResult, name: str) -> str:
     from assay.report.numbers import name_with_unit, show_statistics
 
     stats = result.metrics[name]
-    shown = show_statistics(stats)
+    shown = show_statistics(stats, name)
     return f"{name_with_unit(name, stats.unit)} {shown.median} {shown.spread}"

@@ -280,7 +280,9 @@ def _ended_early(child: Child) -> MeasureError:
         f"{told(child.last_words())}",
         code="service-ended",
         at=child.wanted.at,
-        try_="run its command by hand in the benchmark file's folder",
+        try_="run its command by hand in the benchmark file's folder"
+        if child.wanted.image is None
+        else "pull the image by hand; name it with its registry, such as docker.io/…",
     )
 
 
