@@ -21,10 +21,10 @@ FEW, MANY = 32, 512
 # How many times as fast as each we want to be. wrk times nothing inside an answer.
 TARGETS = {"wrk": 0.5, "locust": 2.5, "inference-perf": 15.0, "aiperf": 30.0, "guidellm": 30.0}
 # Requests of one turn, by the beginning of the name: enough that several seconds of processor time go into them.
-_COUNTS = {"**assay": 60_000, "assay": 30_000, "locust": 10_000, "inference-perf": 3_000, "aiperf": 1_500,
-           "guidellm": 1_000}  # fmt: skip
+_COUNTS = {"**assay": 20_000, "assay": 10_000, "locust": 5_000, "inference-perf": 1_500, "aiperf": 600,
+           "guidellm": 400}  # fmt: skip
 _QUICK = {"**assay": 3_000, "assay": 3_000, "locust": 1_000, "inference-perf": 500, "aiperf": 128, "guidellm": 128}
-_STARTS = 3
+_STARTS = 2
 # The client ends them; it needs longer than the answers take.
 _LIMIT_S = 400.0
 
@@ -59,11 +59,11 @@ def bench(*, quick: bool = False) -> Page:
         found, broken = usable(clients, trial)
         absent |= broken
         starts = {} if quick else _starts(found, sim)
-        few = trials if quick else _turns(found, sim, absent, FEW, rounds=5)
+        few = trials if quick else _turns(found, sim, absent, FEW, rounds=3)
         rates = _rates(few, starts)
         bare = {name: starts[name].bare(float(np.median(rates[name]))) for name in starts if name in rates}
         for_many = [one for one in found if one.name in few and not (quick and one.slow)]
-        many = _turns(for_many, sim, absent, MANY, rounds=1 if quick else 3, quick=quick)
+        many = _turns(for_many, sim, absent, MANY, rounds=1 if quick else 2, quick=quick)
     tables = [
         _table(found, few, rates, bare, absent, FEW, quick=quick),
         _table(for_many, many, _rates(many, bare), bare, absent, MANY, quick=quick),
