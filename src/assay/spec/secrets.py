@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-from pydantic import JsonValue
+from typing import TYPE_CHECKING
 
 from assay.errors import MeasureError
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 HIDDEN = "***"
