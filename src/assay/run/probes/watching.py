@@ -81,6 +81,8 @@ class Probe:
         return told
 
     def _why(self) -> str:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)  # one that was killed this moment is not gone yet
         code = self._process.poll()
         state = "does not answer" if code is None else f"ended with code {code}"
         with suppress(OSError):
