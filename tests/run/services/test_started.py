@@ -331,8 +331,6 @@ def test_one_that_dies_while_it_is_used_is_noted(tmp_path, scratch, service):
         ({"command": ("",)}, "empty"),
         ({"command": "serve --key ${env:KEY}"}, "cannot hold"),
         ({"command": "serve", "cwd": "nowhere"}, "nowhere' is not there"),
-        ({}, "neither a command nor an image"),
-        ({"command": "serve", "mounts": {"a": "/a"}}, "mounts would do nothing"),
         ({"command": "serve", "env": {"KEY": "${env:NOT_SET_ANYWHERE}"}}, "NOT_SET_ANYWHERE is not set"),
     ],
 )
