@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from assay.hardware.profile import local_profile
+
 TARGET = """
 import os, signal
 from pathlib import Path
@@ -88,6 +90,7 @@ def install(folder: Path, monkeypatch: Any) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: leaving\nVersion: 2.5\n")
     (info / "entry_points.txt").write_text(ENTRIES)
     monkeypatch.syspath_prepend(str(folder))
+    local_profile.cache_clear()  # what this process knows of the machine was read before the package was there
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
 
 

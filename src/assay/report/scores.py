@@ -28,8 +28,7 @@ def render_scores(results: Sequence[MultiRunJobResult], scores: Scores, width: i
     """
     newest = {job: {name: one for record in found for name, one in record.metrics.items()}
               for job, found in scores.items()}  # fmt: skip
-    # What was scored last comes first: a narrow terminal keeps what was just asked for.
-    quality = list(dict.fromkeys(name for found in scores.values() for one in reversed(found) for name in one.metrics))
+    quality = list(dict.fromkeys(name for found in newest.values() for name in found))
     speed = list(dict.fromkeys(name for result in results for name in _speed(result)))
     columns = [
         Column("job", flexible=True),
