@@ -172,6 +172,7 @@ class Driver:
         self._waited: list[float | None] = [None, None]
         self._pieces = 0
         self._drain_ns = 0
+        self.early_ns = 0  # how long before a request is due the loop wants to be awake
         self._next_look = 30
         self._tick_ns = 0
 
@@ -228,7 +229,7 @@ class Driver:
     def _loop(self) -> None:
         wait, by_fd, clock, lags = self.poller.wait, self.by_fd, perf_counter_ns, self._lags
         while True:
-            due = self.next_due()
+            due = self.next_due() - self.early_ns
             ready = wait(min(due, self._tick_ns))
             self.now = now = clock()
             for fd, events in ready:
