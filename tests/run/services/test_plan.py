@@ -41,6 +41,7 @@ def test_a_command_is_split_as_a_shell_would():
 
 def test_python_is_our_own_where_there_is_none():
     assert program_and_words(("python", "x.py"), BASE, None, nowhere) == [sys.executable, "x.py"]
+    assert program_and_words(("assay", "sim"), BASE, None, nowhere) == [sys.executable, "-m", "assay", "sim"]
     assert program_and_words(("python", "x.py"), BASE, None, lambda *_, **__: "/usr/bin/python") == ["python", "x.py"]
     assert program_and_words(("ollama", "serve"), BASE, None, nowhere) == ["ollama", "serve"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import shlex
@@ -17,6 +18,7 @@ from assay.spec.secrets import REFERENCE, resolve_secrets
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _PORT = re.compile(r"\{port(?::([^{}]+))?\}")
+_BRACES = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,15 @@ class Ports:
         self._others, self._at = others, at
 
     def fill(self, text: str) -> str:
-        """A text with its ports put in; other braces stay as they are."""
+        """A text with its ports put in; other braces stay as they are, unless they are a slip of the pen.
+
+        Raises:
+            MeasureError: for a service that was not started before, and for a misspelt `port`.
+        """
+        for slip in _BRACES.findall(text):
+            if slip != "port" and difflib.get_close_matches(slip.lower(), ["port"], cutoff=0.7):
+                raise MeasureError(f"{{{slip}}} stands for nothing", code="service-reference", at=self._at,
+                                   try_="did you mean {port}?")  # fmt: skip
         return _PORT.sub(self._port, text)
 
     def _port(self, match: re.Match[str]) -> str:
@@ -155,6 +165,8 @@ def program_and_words(
     program = given[0]
     if program in ("python", "python3") and which(program, path=path) is None:
         program = sys.executable
+    elif program == "assay" and which(program, path=path) is None:  # started by its path, as `.venv/bin/assay`
+        return [sys.executable, "-m", "assay", *given[1:]]
     elif os.sep in program or (os.altsep and os.altsep in program):
         program = str((base / program).absolute())
     return [program, *given[1:]]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from assay.run.load.http.recording import ClientCost, Recording
+from assay.run.load.http.recording import ClientCost, Recording, bounds_of
 
 _ROW = struct.Struct("<qihbbhhBxiqqqqqqqq")
 _DTYPE = np.dtype(
@@ -74,9 +74,9 @@ class Columns:
         """Everything in columns; the columns share memory with what was collected."""
         self._flush()
         rows = np.frombuffer(self.row_bytes, dtype=_DTYPE, count=self.rows)
-        parts = _bounds(rows["parts"])
-        pieces = _bounds(rows["pieces"])
-        lengths = _bounds(np.frombuffer(self.part_len, dtype=np.int64) if self.part_len else np.zeros(0, np.int64))
+        parts = bounds_of(rows["parts"])
+        pieces = bounds_of(rows["pieces"])
+        lengths = bounds_of(np.frombuffer(self.part_len, dtype=np.int64) if self.part_len else np.zeros(0, np.int64))
         first_part = np.repeat(parts[:-1], rows["pieces"])
         marks = np.frombuffer(self.piece_part, dtype=np.int64) if self.piece_part else np.zeros(0, np.int64)
         return Recording(
@@ -85,7 +85,7 @@ class Columns:
             sent_ns=rows["sent"].copy(), first_ns=rows["first"].copy(), end_ns=rows["end"].copy(),
             status=rows["status"].copy(), outcome=rows["outcome"].copy(), fresh=rows["fresh"].astype(np.bool_),
             sent_bytes=rows["sent_bytes"].copy(), head=rows["head"].copy(),
-            pieces=pieces, body=_bounds(rows["bytes"]),
+            pieces=pieces, body=bounds_of(rows["bytes"]),
             piece_ns=np.frombuffer(self.piece_ns, dtype=np.int64) if self.piece_ns else np.zeros(0, np.int64),
             piece_end=lengths[first_part + marks] - lengths[first_part],
             content=mapped(self._file), window=window, clients=(cost,), stopped=stopped,
@@ -102,7 +102,3 @@ def mapped(file: int) -> memoryview:
     if os.fstat(file).st_size == 0:
         return memoryview(b"")
     return memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_READ))
-
-
-def _bounds(lengths: np.typing.NDArray[np.int64]) -> np.typing.NDArray[np.int64]:
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])

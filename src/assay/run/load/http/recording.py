@@ -149,7 +149,9 @@ def join(parts: Sequence[Recording], content: memoryview) -> Recording:
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS if name not in _BOUNDS
     }
-    bounds: dict[str, Any] = {name: _joined_bounds([getattr(part, name) for part in parts]) for name in _BOUNDS}
+    bounds: dict[str, Any] = {
+        name: bounds_of(np.concatenate([np.diff(getattr(part, name)) for part in parts])) for name in _BOUNDS
+    }
     return replace(
         parts[0],
         **columns,
@@ -168,6 +170,6 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def _joined_bounds(bounds: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    lengths = np.concatenate([np.diff(one) for one in bounds])
+def bounds_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The n+1 bounds of parts that lie one after another."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])

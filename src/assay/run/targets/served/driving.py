@@ -138,18 +138,11 @@ def drive_watched(
     return with_ceiling(recording, known)
 
 
-def asked_of(load: Load, rate: float | None = None) -> dict[str, float | int | str]:
-    """What was asked of the load, in one line of facts."""
-    shape = shape_of(replace_trace(load), rate=rate)
-    if load.trace is not None:
-        return {"shape": "trace", "trace": load.trace}
+def asked_of(load: Load) -> dict[str, float | int | str]:
+    """What was asked of a load without a trace, in one line of facts."""
+    shape = shape_of(load)
     if isinstance(shape, Closed):
         asked: dict[str, float | int | str] = {"shape": "closed", "concurrency": shape.most}
         return asked | ({"think_s": shape.think_s} if shape.think_s else {})
     levels = [level for level in shape.levels if math.isfinite(level.duration_s)] or list(shape.levels)
     return {"shape": "open", "arrivals": shape.process, "rate": max(max(one.begin, one.end) for one in levels)}
-
-
-def replace_trace(load: Load) -> Load:
-    """The load without its trace, whose times are read elsewhere."""
-    return load if load.trace is None else load.model_copy(update={"trace": None})
