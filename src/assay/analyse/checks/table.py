@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from pydantic import JsonValue
+
 from assay.analyse.checks import answers, client, machine, numbers
 from assay.analyse.checks.evidence import NOTHING_MEASURED, Evidence, Finding
 from assay.analyse.headline import headline
@@ -54,6 +56,7 @@ def checks_of(
     runs: Sequence[SingleRunResult],
     metrics: Mapping[str, MetricStatistics],
     samples: Mapping[int, tuple[SampleSet, ...]],
+    environment: Mapping[str, JsonValue] | None = None,
 ) -> tuple[Check, ...]:
     """Ask every question of the table that the job raises.
 
@@ -62,8 +65,9 @@ def checks_of(
         runs: All runs, the failed ones too.
         metrics: The statistics of the runs without an error.
         samples: Run id → its samples.
+        environment: Where they ran, and in which state that was before and after.
     """
-    evidence = Evidence(job, runs, metrics, samples, headline(job.definition, metrics))
+    evidence = Evidence(job, runs, metrics, samples, headline(job.definition, metrics), environment or {})
     return tuple(
         Check(name, *(ask(evidence) if evidence.good or name in _OF_FAILED_RUNS else NOTHING_MEASURED))
         for name, ask in CHECKS.items()
