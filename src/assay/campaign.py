@@ -40,6 +40,8 @@ from assay.store.store import Store
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from assay.store.telemetry import Recording
+
 __all__ = ["CampaignResult", "plan_of", "read_campaign", "refusal", "run", "surroundings"]
 
 
@@ -70,6 +72,14 @@ class CampaignResult:
         """A file that a run left, such as `outputs.jsonl.gz`; None where it left none of that name."""
         return self.read_file(job, run, name)
 
+    def telemetry(self, job: str, run: int) -> Recording | None:
+        """What another process saw of one run, in columns; None where nobody looked."""
+        from assay.run.probes.job import FILE
+        from assay.store.telemetry import read_telemetry
+
+        content = self.file(job, run, FILE)
+        return None if content is None else read_telemetry(content)
+
     def to_json(self) -> str:
         """The result document."""
         from assay.report.document import result_json
@@ -92,7 +102,7 @@ class CampaignResult:
         """A report with pictures in one self-contained file."""
         from assay.report.html import render_html
 
-        return render_html(self.record, self.samples)
+        return render_html(self.record, self.samples, self.file)
 
     def __str__(self) -> str:
         from assay.report.terminal import render_table

@@ -119,7 +119,7 @@ def encode(sets: tuple[SampleSet, ...]) -> memoryview:
     """Write sample sets as one Parquet table; nothing is copied but what the file holds."""
     import numpy as np
 
-    pa, pq = _arrow()
+    pa, pq = arrow()
     numbers = np.arange(max(len(one.value) for one in sets), dtype=np.int64)
     metrics, phases = (pa.array(names) for names in ([one.metric for one in sets], [one.phase for one in sets]))
     # Chunk by chunk: joined into one array each, a million requests would be in memory twice.
@@ -144,7 +144,7 @@ def decode(content: bytes | memoryview) -> tuple[SampleSet, ...]:
     """Read sample sets from a Parquet table."""
     import numpy as np
 
-    pa, pq = _arrow()
+    pa, pq = arrow()
     # In this thread: the library's own threads now and then abort a process that ends soon after, and are no faster.
     table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
     metric, phase = (_names(table, name) for name in ("metric", "phase"))
@@ -160,7 +160,7 @@ def decode(content: bytes | memoryview) -> tuple[SampleSet, ...]:
     )
 
 
-def _arrow() -> tuple[Any, Any]:
+def arrow() -> tuple[Any, Any]:
     """Arrow and its Parquet, first used in a process by whoever keeps or reads samples.
 
     Its own allocator takes and keeps some 15 MB more than the system's for what a run leaves. It looks at its setting
