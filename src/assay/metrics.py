@@ -127,7 +127,8 @@ METRICS |= {metric.name: replace(metric, access="gray box") for metric in _OF_OU
 METRICS |= {metric.name: metric for metric in (*_OF_A_DEVICE, *_FROM_THE_SIDE)}
 
 _UNIT_BY_SUFFIX = {
-    "_gb_per_s": "GB/s", "_per_s": "1/s", "_tflops": "TFLOPS", "_per_j": "1/J", "_ns": "ns", "_us": "µs", "_ms": "ms", "_s": "s", "_pct": "%",
+    "_gb_per_s": "GB/s", "_per_s": "1/s", "_tflops": "TFLOPS", "_per_j": "1/J",
+    "_ns": "ns", "_us": "µs", "_ms": "ms", "_s": "s", "_pct": "%",
     "_mb": "MB", "_gb": "GB", "_w": "W", "_j": "J",
 }  # fmt: skip
 

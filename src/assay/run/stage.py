@@ -19,7 +19,7 @@ class PipeStage:
 
     def __init__(self, fd: int) -> None:
         self.seconds: dict[str, float] = {}
-        self.marks: list[tuple[str, int, int]] = []  # phase, begin and end (perf_counter_ns), in the order of their ends
+        self.marks: list[tuple[str, int, int]] = []  # phase, begin and end (perf_counter_ns), by their ends
         self.where = "start"  # the last phase of the work itself: a failure that is cleaned up did not happen there
         self._fd = fd
         self._last_ns = 0

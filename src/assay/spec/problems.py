@@ -28,7 +28,11 @@ from assay.spec.target import (
 )
 
 _TARGETS: dict[str, type[Section]] = dict(
-    zip(TARGET_TAGS, (ModelTarget, CommandTarget, ServiceTarget, EndpointTarget, LibraryTarget, DeviceTarget), strict=True)
+    zip(
+        TARGET_TAGS,
+        (ModelTarget, CommandTarget, ServiceTarget, EndpointTarget, LibraryTarget, DeviceTarget),
+        strict=True,
+    )
 )
 
 _WORDS = {
