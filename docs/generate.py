@@ -457,8 +457,7 @@ def checks_page() -> str:
     from assay.analyse.checks import CHECKS
 
     rows = [
-        (f"[{name}](../method.md#{_anchor(name)})", _plain(ask.__doc__), _verdict(name))
-        for name, ask in CHECKS.items()
+        (f"[{name}](../method.md#{_anchor(name)})", _plain(ask.__doc__), _verdict(name)) for name, ask in CHECKS.items()
     ]
     return "\n\n".join(
         (

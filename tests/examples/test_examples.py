@@ -34,15 +34,7 @@ TWO = (*ONCE, "--set", "workload.items=2", "--set", "workload.output_tokens=12",
 # How each example is shortened that is no model file.
 LESS = {
     "program.yaml": ONCE,
-    "device-cpu.yaml": (
-        *ONCE,
-        "--set",
-        "target.tests=[fp32]",
-        "--set",
-        "target.shapes=[64]",
-        "--set",
-        "target.each=20ms",
-    ),
+    "device-cpu.yaml": (*ONCE, "--set", "target={device: cpu, tests: [fp32], shapes: [64], each: 20ms}"),
     "endpoint.yaml": BRIEF,
     "rate-search.yaml": PROBE,
     "smollm2.yaml": TWO,
