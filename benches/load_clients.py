@@ -128,7 +128,7 @@ def locust() -> Client:
         crowd = ["-u", str(users), "-r", str(users)]
         return ["env", *settings, str(python), "-m", "locust", "-f", script, *crowd, *options]
 
-    how = "FastHttpUser, one process, each event of an answer read by itself and its time taken"
+    how = "FastHttpUser, one process, each event of an answer read by itself, its time taken and its token counted"
     return Client(venvs.versions(python, "locust"), command, _locust_said, how)
 
 

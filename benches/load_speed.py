@@ -18,11 +18,15 @@ from benches.processes import PeerError, there_and_back
 
 USERS = 64
 FEW, MANY = 32, 512
+# Between two tokens of an answer, where they come apart.
+PACE_MS = 3
 # How many times as fast as each we want to be. wrk times nothing inside an answer.
 TARGETS = {"wrk": 0.5, "locust": 2.5, "inference-perf": 15.0, "aiperf": 30.0, "guidellm": 30.0}
 # Requests of one turn, by the beginning of the name: enough that several seconds of processor time go into them.
-_COUNTS = {"**assay": 20_000, "assay": 10_000, "locust": 5_000, "inference-perf": 1_500, "aiperf": 600,
-           "guidellm": 400}  # fmt: skip
+_COUNTS = {"**assay": 40_000, "assay": 20_000, "locust": 8_000, "inference-perf": 2_500, "aiperf": 1_200,
+           "guidellm": 1_000}  # fmt: skip
+# Where tokens come apart, a turn lasts as long as they take.
+_PACED_SHARE = 0.25
 _QUICK = {"**assay": 3_000, "assay": 3_000, "locust": 1_000, "inference-perf": 500, "aiperf": 128, "guidellm": 128}
 _STARTS = 2
 # The client ends them; it needs longer than the answers take.
@@ -48,9 +52,9 @@ class Start:
 
 
 def bench(*, quick: bool = False) -> Page:
-    """Play both lengths of answers on one server, with all clients in turn."""
+    """Play both lengths of answers with all clients in turn, then short ones whose tokens come one by one."""
     clients, absent = _clients(quick=quick)
-    with llm_server(cpu=cores()[0], tokens=MANY, flush="each", no_record=True) as sim:
+    with llm_server(cpu=cores()[0], tokens=MANY, no_record=True) as sim:
         trials: dict[str, list[Turn]] = {}
 
         def trial(client: Client) -> None:
@@ -68,7 +72,24 @@ def bench(*, quick: bool = False) -> Page:
         _table(found, few, rates, bare, absent, FEW, quick=quick),
         _table(for_many, many, _rates(many, bare), bare, absent, MANY, quick=quick),
     ]
+    if not quick:
+        quickly = [one for one in for_many if not one.slow]
+        tables.append(_one_by_one(quickly, bare, "each token in a write of its own", _EACH, flush="each"))
+        apart = f"tokens {PACE_MS} ms apart"
+        tables.append(_one_by_one(quickly, bare, apart, _APART, _PACED_SHARE, ttft_ms=PACE_MS, itl_ms=PACE_MS))
     return Page("load_speed", _TITLE, _ABOUT, tables)
+
+
+def _one_by_one(
+    clients: list[Client], starts: dict[str, Start], how: str, note: str, share: float = 1.0, **server: object
+) -> Table:
+    """Short answers of a server that writes otherwise, for those that begin at once; no target but wrk's is known."""
+    absent: dict[str, str] = {}
+    with llm_server(cpu=cores()[0], tokens=MANY, no_record=True, **server) as sim:
+        turns = _turns(clients, sim, absent, FEW, rounds=2, share=share)
+    table = _table(clients, turns, _rates(turns, starts), starts, absent, FEW, quick=False)
+    rows = [[*row[:-1], row[-1] if row[0].startswith("wrk") else ""] for row in table.rows]
+    return Table(f"{table.title}, {how}", table.columns, rows, [note, _short_note(2)])
 
 
 def _clients(*, quick: bool) -> tuple[list[Client], dict[str, str]]:
@@ -80,9 +101,10 @@ def _clients(*, quick: bool) -> tuple[list[Client], dict[str, str]]:
     return [load_clients.ours(), load_clients.loop(), *found], absent
 
 
-def _ask(client: Client, sim: Simulated, tokens: int, *, quick: bool) -> Ask:
+def _ask(client: Client, sim: Simulated, tokens: int, *, quick: bool, share: float = 1.0) -> Ask:
     counts = _QUICK if quick else _COUNTS
     requests = next((count for name, count in counts.items() if client.name.startswith(name)), 1_000)
+    requests = round(requests * share)
     # Long answers are fewer, so that a turn takes about as long; never fewer than two for each user.
     scaled = requests if tokens == FEW else max(2 * USERS, requests * FEW // tokens)
     return Ask(sim.url, tokens, scaled, USERS)
@@ -106,15 +128,17 @@ def _starts(clients: list[Client], sim: Simulated) -> dict[str, Start]:
 
 
 def _turns(
-    clients: list[Client], sim: Simulated, absent: dict[str, str], tokens: int, *, rounds: int, quick: bool = False
-) -> dict[str, list[Turn]]:
+    clients: list[Client], sim: Simulated, absent: dict[str, str], tokens: int, *, rounds: int, quick: bool = False,
+    share: float = 1.0,
+) -> dict[str, list[Turn]]:  # fmt: skip
     """All rounds; a peer that fails twice in a row is left out, and the others go on."""
     by_name = {one.name: one for one in clients}
     turns: dict[str, list[Turn]] = {name: [] for name in by_name}
     for name in there_and_back(list(by_name), rounds):
         if name in absent:
             continue
-        once = partial(play, by_name[name], _ask(by_name[name], sim, tokens, quick=quick), sim, limit_s=_LIMIT_S)
+        ask = _ask(by_name[name], sim, tokens, quick=quick, share=share)
+        once = partial(play, by_name[name], ask, sim, limit_s=_LIMIT_S)
         try:
             turns[name].append(_again(once))
         except PeerError as problem:
@@ -191,8 +215,8 @@ def _notes(clients: list[Client], rounds: int, starts: dict[str, Start]) -> list
     return [
         (
             "Processor time is user and system time of the client's whole process tree, processes that have ended "
-            f"included. The server (`python -m assay.sim llm`) runs on core {server}, the clients on core {client}; it "
-            "writes each token by itself, as real servers do, and as fast as it can."
+            f"included. The server (`python -m assay.sim llm`) runs on core {server}, the clients on core {client}; "
+            "it writes what is due at once in one piece, as fast as it can, so that the client is what is measured."
         ),
         f"{_short_note(rounds)} {took}",
         *(f"{one.name}: {one.how}." for one in clients),
@@ -210,3 +234,8 @@ def _short_note(rounds: int) -> str:
 _TITLE = "Speed of the load generator"
 _ABOUT = """How many streamed chat answers a load generator drives with a second of processor time: that is what it can
 do on one core, whatever the neighbours do meanwhile."""
+_EACH = (
+    "The server writes each token by itself and waits for nothing. Reading costs the kernel more than the client here, "
+    "and a client that is slower than the server finds many tokens in one read: a fast one is not spared that work."
+)
+_APART = "Nearly every token wakes the client by itself, and waking up costs all of them more than what they then do."

@@ -97,6 +97,10 @@ _VARIABLES = """\
 |---|---|
 | `ASSAY_STORE` | folder of the results, as `--store`; the user's data folder when neither is given |
 | `ASSAY_CACHE` | folder of fetched models; the user's cache folder when not set; safe to delete |
+| `ASSAY_LOCK` | `wait`, `try` or `off`, as `--lock`: what to do while another measurement holds a device |
+| `ASSAY_LOCK_FOLDER` | folder of the locks that all users of a machine share |
+| `ASSAY_CONTROL` | `off` leaves out the control workload, as `--no-control` |
+| `ASSAY_LABELS` | labels of this machine for the prices of a file, `gpu=h200,site=x`; an agent sets its own |
 | `ASSAY_SERVER` | URL of the server, as `--server` and `--host` |
 | `ASSAY_TOKEN`, `ASSAY_TOKEN_FILE` | token for the server, or the file that holds it |
 | `ASSAY_CA` | certificate of the authority that signed the server's |
@@ -286,7 +290,7 @@ on this machine or on a [fleet](../how-to/run-a-fleet.md): `place.engine` is `lo
 are kept with the file but not acted on."""
 
 # Paths of the five kinds of target, which share one key of the file.
-_KINDS = ("model", "command", "service", "endpoint", "library")
+_KINDS = ("model", "command", "service", "endpoint", "library", "device")
 
 
 def _sections(top: type[Section]) -> dict[str, type[Section]]:
@@ -450,11 +454,10 @@ A statistic of a metric is written with a dot: `latency_ms.p99`. An [objective](
 
 def checks_page() -> str:
     """The table of checks."""
-    from assay.analyse.checks import CHECKS, INVALIDATING
+    from assay.analyse.checks import CHECKS
 
     rows = [
-        (f"[{name}](../method.md#{_anchor(name)})", _plain(ask.__doc__), _verdict(name in INVALIDATING))
-        for name, ask in CHECKS.items()
+        (f"[{name}](../method.md#{_anchor(name)})", _plain(ask.__doc__), _verdict(name)) for name, ask in CHECKS.items()
     ]
     return "\n\n".join(
         (
@@ -471,13 +474,15 @@ Every result carries these checks. Each one has passed, has failed, or could not
 with its figures. [Method](../method.md#checks) gives their limits."""
 
 _VERDICT = """\
-The verdict is `invalid` if a check fails that makes a result invalid, else `suspect` if any check fails, else `valid`.
-A check that could not be told does not change the verdict.
+The verdict is `invalid` if a check fails that makes a result invalid, else `suspect` if any other fails, else `valid`.
+A check that could not be told does not change the verdict, and neither does one that gives advice.
 """
 
 
-def _verdict(invalidates: bool) -> str:
-    return "**invalid**" if invalidates else "suspect"
+def _verdict(name: str) -> str:
+    from assay.analyse.checks import ADVISORY, INVALIDATING
+
+    return "**invalid**" if name in INVALIDATING else "advice" if name in ADVISORY else "suspect"
 
 
 # Pages taken over from files of the repository

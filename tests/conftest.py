@@ -24,6 +24,15 @@ def _own_cache(tmp_path_factory):
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _side_by_side():
+    """Tests run beside each other and beside whatever else the machine does: none waits for a device or times it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASSAY_LOCK", "off")
+        patch.setenv("ASSAY_CONTROL", "off")
+        yield
+
+
 @pytest.fixture
 def write(tmp_path) -> Callable[[str, str], Path]:
     """Write a text file into the test's folder."""

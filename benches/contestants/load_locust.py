@@ -1,4 +1,4 @@
-"""Locust's fast client asks for streamed chat answers, reads them event by event and takes the time of each.
+"""Locust's fast client asks for streamed chat answers, reads event by event, takes the time and counts tokens.
 
 Settings come by the environment: LOAD_TOKENS of an answer, LOAD_REQUESTS in all, LOAD_EACH_S between two requests of a
 user (0: at once) and LOAD_REPORT, the file to write.
@@ -24,7 +24,7 @@ BODY = {
     "max_tokens": TOKENS,
     "stream": True,
 }
-counts = {"users": 0, "sent": 0, "ended": 0}
+counts = {"users": 0, "sent": 0, "ended": 0, "tokens": 0}
 
 
 class Asking(FastHttpUser):
@@ -47,13 +47,17 @@ class Asking(FastHttpUser):
         with self.client.post(
             "/v1/chat/completions", json=BODY, stream=True, catch_response=True, name="whole"
         ) as answer:
-            times = []
-            while answer.stream.readline(b"\n\n"):
+            times, tokens = [], 0
+            while event := answer.stream.readline(b"\n\n"):
                 times.append(perf_counter())
+                # A chunk is no token: whoever counts tokens has to read what came.
+                if event.startswith(b"data: {"):
+                    tokens += any(choice["delta"].get("content") for choice in json.loads(event[6:])["choices"])
             answer.stream.read()
             # Locust itself times a streamed answer up to its headers.
             answer.request_meta["response_time"] = 1000 * (perf_counter() - begin)
             answer.success() if answer.status_code == 200 else answer.failure(str(answer.status_code))
+        counts["tokens"] += tokens
         if times:
             self.environment.events.request.fire(
                 request_type="POST", name="first", response_time=1000 * (times[0] - begin), response_length=0,

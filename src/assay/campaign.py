@@ -13,10 +13,13 @@ from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.clock import SYSTEM_CLOCK, Clock, iso
 from assay.documents import to_json
 from assay.errors import AssayError, MeasureError
-from assay.hardware.environment import Look, environment, machine_state, packages
+from assay.hardware.environment import Look, packages
+from assay.hardware.fitness.around import Around, Surrounding
+from assay.hardware.fitness.lock import mode_from
 from assay.hardware.machine import machine_id
 from assay.hardware.profile import profile_for
 from assay.place.engines.local import LocalEngine
+from assay.place.needs import missing
 from assay.plan.digest import content_hash
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL
@@ -36,6 +39,8 @@ from assay.store.store import Store
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from assay.store.telemetry import Recording
 
 __all__ = ["CampaignResult", "plan_of", "read_campaign", "refusal", "run", "surroundings"]
 
@@ -67,6 +72,14 @@ class CampaignResult:
         """A file that a run left, such as `outputs.jsonl.gz`; None where it left none of that name."""
         return self.read_file(job, run, name)
 
+    def telemetry(self, job: str, run: int) -> Recording | None:
+        """What another process saw of one run, in columns; None where nobody looked."""
+        from assay.run.probes.job import FILE
+        from assay.store.telemetry import read_telemetry
+
+        content = self.file(job, run, FILE)
+        return None if content is None else read_telemetry(content)
+
     def to_json(self) -> str:
         """The result document."""
         from assay.report.document import result_json
@@ -89,7 +102,7 @@ class CampaignResult:
         """A report with pictures in one self-contained file."""
         from assay.report.html import render_html
 
-        return render_html(self.record, self.samples)
+        return render_html(self.record, self.samples, self.file)
 
     def __str__(self) -> str:
         from assay.report.terminal import render_table
@@ -110,6 +123,8 @@ def run(
     view: View | None = None,
     clock: Clock = SYSTEM_CLOCK,
     server: str | None = None,
+    lock: str | None = None,
+    control: bool = True,
 ) -> CampaignResult:
     """Run a benchmark on this machine, or on a server's fleet, and return its results.
 
@@ -120,6 +135,9 @@ def run(
         view: is told how it goes; nobody by default.
         clock: tells the time.
         server: URL of a server whose agents measure; its token is read from ASSAY_TOKEN.
+        lock: what to do about a device on which somebody else measures: `wait`, `try` (go on beside it; a check then
+            fails) or `off`; from ASSAY_LOCK, else `wait`, when left out.
+        control: whether the control workload is timed, where the benchmark has it.
 
     Raises:
         SpecError: if the benchmark is wrong, with all its problems.
@@ -130,10 +148,12 @@ def run(
         from assay.remote import run_on
 
         return run_on(server, loaded, view or SilentView())
-    place = store_folder(store)
+    told = view or SilentView()
+    mode, place = mode_from(lock), store_folder(store)
     kept = Store(place)
     try:
-        record = _Campaign(loaded, kept, view or SilentView(), clock).run(fresh=fresh)
+        around = Around(mode, cache_folder(), told.note, control=control)
+        record = _Campaign(loaded, kept, told, clock, around).run(fresh=fresh)
     finally:
         kept.close()
     return CampaignResult(
@@ -174,11 +194,12 @@ def surroundings() -> str:
 class _Campaign:
     """One campaign on this machine, from submission to its last job."""
 
-    def __init__(self, loaded: Loaded, store: Store, view: View, clock: Clock) -> None:
+    def __init__(self, loaded: Loaded, store: Store, view: View, clock: Clock, around: Around) -> None:
         self.loaded = loaded
         self.store = store
         self.view = view
         self.clock = clock
+        self.around = around
         self.look = Look()
 
     def run(self, *, fresh: bool) -> CampaignRecord:
@@ -229,17 +250,21 @@ class _Campaign:
     def _job(self, job: Job, of: int, engine: LocalEngine) -> None:
         _, stored = self.store.campaign(job.campaign)
         before = next(one for one in stored if one.job.index == job.index)
-        definition = job.definition.model_dump(mode="json", exclude_defaults=True)
-        self.view.job(job.id, job_label(job.point, definition), job.index, of)
+        label = job_label(job.point, job.definition.model_dump(mode="json", exclude_defaults=True))
+        self.view.job(job.id, label, job.index, of)
         if before.state in FINAL:
             self.view.job_done(read_job(before, self.store.runs))
             return
+        refused = missing(job, engine.profile)
+        with self.around.refused(job, self.look) if refused else self.around.job(job, label, self.look) as surrounding:
+            self._measure(job, engine, surrounding)
+        self.look = Look()  # for the next job
+
+    def _measure(self, job: Job, engine: LocalEngine, surrounding: Surrounding) -> None:
         start_s = self.clock.monotonic_s()
         self.store.move_job(job.id, "start")
-        surrounding = environment(Path(job.base)) | {"before": machine_state(self.look)}
         refused = self._place(job, engine)
-        surrounding |= {"after": machine_state()}
-        result = _judged(job, (*self.store.outcomes(job.id), *refused), surrounding)
+        result = _judged(job, (*self.store.outcomes(job.id), *refused), surrounding.ended())
         self.store.end_job(
             job.id,
             "finish" if result.state == "done" else "fail",
@@ -248,7 +273,6 @@ class _Campaign:
             seconds=self.clock.monotonic_s() - start_s,
         )
         self.view.job_done(result)
-        self.look = Look()  # for the next job
 
     def _place(self, job: Job, engine: LocalEngine) -> tuple[RunOutcome, ...]:
         """Have the job measured; a refusal becomes a record of why."""

@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
         if "bad_alloc" in str(failure) or "Failed to allocate memory" in str(failure):
             return _refuse(scratch, _out_of_memory(order), stage)
         return _refuse(scratch, Refusal("target", f"{type(failure).__name__}: {_first_line(failure)}"), stage)
-    leave(scratch, measured, stage.seconds)
+    leave(scratch, measured, stage.seconds, stage.marks)
     return 0
 
 

@@ -15,10 +15,12 @@ from assay.campaign import refusal, surroundings
 from assay.clock import SYSTEM_CLOCK
 from assay.documents import from_json, to_json
 from assay.errors import AssayError, MeasureError, StoreError, UsageError
-from assay.hardware.environment import Look, environment, machine_state
+from assay.hardware.environment import Look
+from assay.hardware.fitness.around import Around, Surrounding
+from assay.hardware.fitness.lock import mode_from
 from assay.hardware.profile import profile_for
 from assay.place.engines.local import LocalEngine
-from assay.place.needs import Profile
+from assay.place.needs import Profile, missing
 from assay.plan.job import Job
 from assay.report.live import View
 from assay.report.wording import job_label
@@ -33,7 +35,9 @@ RESULT = "result.json"
 _NOT_KEPT = ("store", "samples", "disk")  # results cannot be kept: a record of it could not be kept either
 
 
-def execute_document(path: Path, out: Path, view: View, *, fresh: bool = False) -> MultiRunJobResult:
+def execute_document(
+    path: Path, out: Path, view: View, *, fresh: bool = False, lock: str | None = None, control: bool = True
+) -> MultiRunJobResult:
     """Measure a job document; `out` gets `result.json`, whole or not at all, `samples/` and `files/` by content hash.
 
     Runs of the same job that an interrupted process left in `out` are kept. While another process measures
@@ -44,11 +48,15 @@ def execute_document(path: Path, out: Path, view: View, *, fresh: bool = False) 
         out: folder for the result.
         view: is told how it goes.
         fresh: measure everything again.
+        lock: what to do about a device on which somebody else measures: `wait`, `try` or `off`; from ASSAY_LOCK, else
+            `wait`, when left out.
+        control: whether the control workload is timed, where the benchmark has it.
     """
     job = _read(path)
+    around = Around(mode_from(lock), cache_folder(), view.note, control=control)
     try:
         with _held(out, view):
-            attempt = _Attempt(job, out, view)
+            attempt = _Attempt(job, out, view, around)
             result = None if attempt.begin(fresh=fresh) else attempt.result()
             if result is None:
                 result = attempt.measure()
@@ -67,6 +75,7 @@ class _Attempt:
     job: Job
     out: Path
     view: View
+    around: Around
     outcomes: dict[int, RunOutcome] = field(default_factory=dict)  # by run
 
     @property
@@ -105,20 +114,25 @@ class _Attempt:
     def measure(self) -> MultiRunJobResult:
         """Measure what is missing and write the result."""
         job = self.job
-        definition = job.definition.model_dump(mode="json", exclude_defaults=True)
-        self.view.job(job.id, job_label(job.point, definition), 0, 1)
+        label = job_label(job.point, job.definition.model_dump(mode="json", exclude_defaults=True))
+        self.view.job(job.id, label, 0, 1)
         if self.outcomes:
             self.view.note(f"resumed: {len(self.outcomes)} of {job.definition.measure.runs} runs were kept")
         look = Look()
         sweep_abandoned()
-        surrounding: dict[str, JsonValue] = environment(Path(job.base)) | {"before": machine_state(look)}
+        profile = _profile(job)
+        refused = missing(job, profile)
+        with self.around.refused(job, look) if refused else self.around.job(job, label, look) as surrounding:
+            return self._placed(profile, surrounding)
+
+    def _placed(self, profile: Profile, surrounding: Surrounding) -> MultiRunJobResult:
         try:
-            LocalEngine(_profile(job), self._execute).place(job)
+            LocalEngine(profile, self._execute).place(self.job)
         except MeasureError as problem:
             if problem.problem.code in _NOT_KEPT:
                 raise
             self._refuse(problem)
-        return self._judged(surrounding | {"after": machine_state()})
+        return self._judged(surrounding.ended())
 
     def _judged(self, surrounding: Mapping[str, JsonValue]) -> MultiRunJobResult:
         outcomes = [self.outcomes[run_id] for run_id in sorted(self.outcomes)]

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 
-def write_whole(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+def write_whole(path: Path, content: bytes | memoryview, *, mode: int = 0o600) -> None:
     """Write a file so that it is either there whole or not at all, also when the power goes.
 
     Raises:

@@ -77,6 +77,43 @@ _OF_A_SERVICE = (
     Metric("index_s", "s", "lower", "time from the last insert to a finished index"),
 )  # fmt: skip
 
+# What the hardware itself can do.
+_OF_A_DEVICE = (
+    Metric("copy_gb_per_s", "GB/s", "higher", "memory copied inside the device, bytes read and written counted"),
+    Metric("read_gb_per_s", "GB/s", "higher", "memory of the device read and summed up"),
+    Metric("write_gb_per_s", "GB/s", "higher", "memory of the device written"),
+    Metric("triad_gb_per_s", "GB/s", "higher", "a = b + s·c over large arrays: two read, one written"),
+    Metric("copy_one_gb_per_s", "GB/s", "higher", "the same copy with one core"),
+    Metric("triad_one_gb_per_s", "GB/s", "higher", "the same triad with one core"),
+    Metric("to_device_gb_per_s", "GB/s", "higher", "ordinary memory of the host copied to the device"),
+    Metric("from_device_gb_per_s", "GB/s", "higher", "memory of the device copied to ordinary memory of the host"),
+    Metric("to_device_pinned_gb_per_s", "GB/s", "higher", "pinned memory of the host copied to the device"),
+    Metric("from_device_pinned_gb_per_s", "GB/s", "higher", "memory of the device copied to pinned memory of the host"),
+    Metric("fp64_tflops", "TFLOPS", "higher", "matrix product in double precision"),
+    Metric("fp32_tflops", "TFLOPS", "higher", "matrix product in single precision, without TF32"),
+    Metric("tf32_tflops", "TFLOPS", "higher", "matrix product of single precision through TF32"),
+    Metric("fp16_tflops", "TFLOPS", "higher", "matrix product in half precision"),
+    Metric("bf16_tflops", "TFLOPS", "higher", "matrix product in bfloat16"),
+    Metric("int8_tops", "TOPS", "higher", "matrix product of 8-bit integers, summed up in 32 bits"),
+    Metric("fp8_tflops", "TFLOPS", "higher", "matrix product in 8-bit floating point (E4M3)"),
+    Metric("fp32_one_tflops", "TFLOPS", "higher", "matrix product in single precision with one core"),
+    Metric("core_scaling", "", "higher", "all cores over one core times their number, in single precision; 1 is ideal"),
+    Metric("storage_read_gb_per_s", "GB/s", "higher", "a large file read from start to end, as a model is loaded"),
+)  # fmt: skip
+
+# What is seen of a run and its machine from the side, over the measured window.
+_FROM_THE_SIDE = (
+    Metric("gpu_util_pct", "%", None, "share of the time in which a kernel ran on the GPU"),
+    Metric("power_w", "W", "lower", "mean power of the devices whose energy was read"),
+    Metric("energy_j", "J", "lower", "energy of those devices over the measured window, idle power included"),
+    Metric("energy_per_item_j", "J", "lower", "energy of one item (one call, or one request), idle power included"),
+    Metric("energy_per_token_j", "J", "lower", "energy of one output token, idle power included"),
+    Metric("items_per_j", "1/J", "higher", "items per joule, which is throughput per watt"),
+    Metric("tokens_per_j", "1/J", "higher", "output tokens per joule, which is tokens per second and watt"),
+    Metric("items_per_cost", "", "higher", "items for one unit of currency at the machine's price"),
+    Metric("tokens_per_cost", "", "higher", "output tokens for one unit of currency at the machine's price"),
+)  # fmt: skip
+
 # What can be seen of a service that runs here.
 _OF_OUR_SERVICE = (
     Metric("start_to_ready_s", "s", "lower", "from the start of a service to the first time it was ready"),
@@ -87,9 +124,11 @@ _OF_OUR_SERVICE = (
 METRICS = {metric.name: metric for metric in _KNOWN}
 METRICS |= {metric.name: replace(metric, access="black box") for metric in _OF_A_SERVICE}
 METRICS |= {metric.name: replace(metric, access="gray box") for metric in _OF_OUR_SERVICE}
+METRICS |= {metric.name: metric for metric in (*_OF_A_DEVICE, *_FROM_THE_SIDE)}
 
 _UNIT_BY_SUFFIX = {
-    "_per_s": "1/s", "_ns": "ns", "_us": "µs", "_ms": "ms", "_s": "s", "_pct": "%",
+    "_gb_per_s": "GB/s", "_per_s": "1/s", "_tflops": "TFLOPS", "_per_j": "1/J",
+    "_ns": "ns", "_us": "µs", "_ms": "ms", "_s": "s", "_pct": "%",
     "_mb": "MB", "_gb": "GB", "_w": "W", "_j": "J",
 }  # fmt: skip
 

@@ -33,7 +33,8 @@ def bench(write, tiny_model):
 
 def test_help_lists_every_verb():
     text = assay("--help").stdout
-    for verb in ("run", "plan", "validate", "init", "schema", "models", "results", "compare", "report", "exec"):
+    for verb in ("run", "plan", "validate", "init", "schema", "models", "results", "compare", "report", "exec",
+                 "info", "doctor", "device", "noise"):  # fmt: skip
         assert f"\n  {verb} " in text
 
 

@@ -34,13 +34,14 @@ TWO = (*ONCE, "--set", "workload.items=2", "--set", "workload.output_tokens=12",
 # How each example is shortened that is no model file.
 LESS = {
     "program.yaml": ONCE,
+    "device-cpu.yaml": (*ONCE, "--set", "target={device: cpu, tests: [fp32], shapes: [64], each: 20ms}"),
     "endpoint.yaml": BRIEF,
     "rate-search.yaml": PROBE,
     "smollm2.yaml": TWO,
     "vector-service.yaml": (*SHORT, "--set", "workload.corpus.vectors=200"),
 }
-# Needs PyTorch, which has an environment of its own: tests_torch runs it.
-ELSEWHERE = {"transformers.yaml"}
+# Need PyTorch, which has an environment of its own (tests_torch runs the first), or a GPU (scripts/device_check.sh).
+ELSEWHERE = {"transformers.yaml", "device-gpu.yaml"}
 HERE = [path for path in FILES if path.name not in ELSEWHERE]
 # Their services are programs of `.venv-servers`.
 SERVERS = {"smollm2.yaml", "vector-service.yaml"}

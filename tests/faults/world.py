@@ -122,7 +122,7 @@ class World:
 
     def _make_samples(self) -> Path:
         times = np.arange(100, dtype=np.int64)
-        content = encode((SampleSet("latency_ms", "measure", times, times.astype(float)),))
+        content = bytes(encode((SampleSet("latency_ms", "measure", times, times.astype(float)),)))
         path = self.folder / f"{hashlib.sha256(content).hexdigest()}.parquet"
         path.write_bytes(content)
         return path

@@ -36,7 +36,7 @@ def benchmark(name: str = "speed", batches: tuple[int, ...] = (1, 2), **more: An
 def samples_file(seed: int = 0) -> tuple[bytes, str]:
     """A sample file as an agent makes one, and its hash."""
     values = np.random.default_rng(seed).normal(10.0, 0.1, 50)
-    content = encode((SampleSet("latency_ms", "measure", np.arange(50, dtype=np.int64) * 10_000_000, values),))
+    content = bytes(encode((SampleSet("latency_ms", "measure", np.arange(50, dtype=np.int64) * 10_000_000, values),)))
     return content, hashlib.sha256(content).hexdigest()
 
 

@@ -73,7 +73,7 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-PARQUET = encode((sample_set("latency_ms", "measure", [1.0, 2.0]),))
+PARQUET = bytes(encode((sample_set("latency_ms", "measure", [1.0, 2.0]),)))
 DIGEST = hashlib.sha256(PARQUET).hexdigest()
 
 

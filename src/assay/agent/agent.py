@@ -172,8 +172,11 @@ class Agent:
         self._recover(spool, delivery, enrolled.agent)
         pulse = Pulse(self._client, self.board, enrolled, self.enrol, self._ended, self._clock)
         inputs = InputCache(settings.state / "inputs", self._client, settings.cache_bytes)
+        # By these a price of the benchmark file is found.
+        known = {**settings.labels, **({"name": settings.name} if settings.name else {})}
+        labels = ",".join(f"{label}={value}" for label, value in known.items())
         tools = Tools(self._executor, spool, self.board, progress, inputs, settings.allow,
-                      {"ASSAY_URL_POLICY": settings.url_policy}, self._clock)  # fmt: skip
+                      {"ASSAY_URL_POLICY": settings.url_policy, "ASSAY_LABELS": labels}, self._clock)  # fmt: skip
         devices = Devices()
         slots = tuple(
             Slot(device, server=self._client.url, agent=lambda: pulse.enrolled.agent, source=source, tools=tools,

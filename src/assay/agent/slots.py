@@ -16,9 +16,9 @@ from assay.errors import AssayError
 from assay.place.engines.fleet.client import FleetClient
 from assay.place.engines.fleet.protocol import LeaseGiven, LeaseRequest, Release
 from assay.place.engines.fleet.transport import back_off_s
+from assay.place.needs import device_of
 from assay.plan.job import Job
 from assay.spec.devices import split_index
-from assay.spec.target import ModelTarget
 
 _log = logging.getLogger("assay.agent")
 POLL_S = 30.0
@@ -187,8 +187,7 @@ class Slot:
         kind, index = split_index(self.device)
         if kind not in _INDEXED:
             return None, {}
-        target = job.definition.target
-        asked = target.device if isinstance(target, ModelTarget) else ""
+        asked = device_of(job) or ""
         order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         if ":" in asked and split_index(asked)[0] in _INDEXED:
             return split_index(asked)[1], order

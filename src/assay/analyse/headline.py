@@ -8,12 +8,13 @@ from assay.analyse.quality import foremost
 from assay.analyse.records import MetricStatistics
 from assay.metrics import METRICS, base_name
 from assay.spec.benchmark import Definition
-from assay.spec.target import CommandTarget, ModelTarget
+from assay.spec.target import CommandTarget, DeviceTarget, ModelTarget
 
 # Streams of tokens: how long until the first, how evenly the others come, how many come in all.
 _OF_A_STREAM = ("ttft_ms", "itl_ms", "output_tokens_per_s")
 # Whatever else answers requests.
 _OF_A_REQUEST = ("e2e_ms", "latency_ms", "ttft_ms")
+_OF_A_DEVICE = ("_gb_per_s", "_tflops", "_tops")
 _OF_A_GENERATOR = ("prefill_ms", "decode_ms")
 
 
@@ -24,6 +25,8 @@ def headline(definition: Definition, metrics: Mapping[str, MetricStatistics]) ->
         return _of_command(target, metrics)
     if isinstance(target, ModelTarget):
         return _of_model(definition, metrics)
+    if isinstance(target, DeviceTarget):
+        return tuple(name for name in metrics if name.endswith(_OF_A_DEVICE))
     return _of_service(definition, metrics)
 
 

@@ -37,7 +37,7 @@ def judge(
     runs = tuple(outcome.result for outcome in outcomes)
     error = _device_failure(runs) or _failure(runs)
     metrics = {} if error else metrics_of(job, outcomes)
-    checks = checks_of(job, runs, metrics, {one.result.run_id: one.samples for one in outcomes})
+    checks = checks_of(job, runs, metrics, {one.result.run_id: one.samples for one in outcomes}, environment)
     good = sum(run.error is None for run in runs)
     return MultiRunJobResult(
         job=job.id,

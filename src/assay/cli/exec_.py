@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
 from assay.cli.options import say
+from assay.cli.run import LockOption, NoControlOption
+
+
+class _Wishes(TypedDict):
+    fresh: bool
+    lock: str | None
+    control: bool
 
 
 def exec_(
@@ -18,29 +25,32 @@ def exec_(
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Do not keep the runs that are there already.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    lock: LockOption = None,
+    no_control: NoControlOption = False,
 ) -> None:
     """Measure one job document and write its result document and samples; an interrupted one continues."""
-    state = _with_events(job, out, fresh=fresh) if events else _shown(job, out, fresh=fresh, quiet=quiet)
+    wishes: _Wishes = {"fresh": fresh, "lock": lock.value if lock else None, "control": not no_control}
+    state = _with_events(job, out, wishes) if events else _shown(job, out, wishes, quiet=quiet)
     raise typer.Exit(0 if state == "done" else 3)
 
 
-def _shown(job: Path, out: Path, *, fresh: bool, quiet: bool) -> str:
+def _shown(job: Path, out: Path, wishes: _Wishes, *, quiet: bool) -> str:
     from assay.execution import execute_document
     from assay.report.live import view_for
 
-    result = execute_document(job, out, view_for(text=True, quiet=quiet), fresh=fresh)
+    result = execute_document(job, out, view_for(text=True, quiet=quiet), **wishes)
     say(str(out / "result.json"))
     return result.state
 
 
-def _with_events(job: Path, out: Path, *, fresh: bool) -> str:
+def _with_events(job: Path, out: Path, wishes: _Wishes) -> str:
     from assay.errors import AssayError
     from assay.execution import RESULT, execute_document
     from assay.report.events import EventView
 
     view = EventView(out / RESULT)
     try:
-        return execute_document(job, out, view, fresh=fresh).state
+        return execute_document(job, out, view, **wishes).state
     except AssayError as error:
         view.error(error)
         raise

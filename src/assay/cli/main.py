@@ -19,11 +19,15 @@ from assay.cli import (
     compare,
     completion,
     db,
+    device,
+    doctor,
     exec_,
+    info,
     init,
     jobs,
     merge,
     models,
+    noise,
     plan,
     report,
     results,
@@ -57,8 +61,12 @@ app.command("validate")(validate.validate)
 app.command("init")(init.init)
 app.command("schema")(schema.schema)
 app.command("models")(models.models)
+app.command("info")(info.info)
+app.command("doctor")(doctor.doctor)
+app.add_typer(device.app, name="device")
 app.add_typer(results.app, name="results")
 app.command("compare")(compare.compare)
+app.command("noise")(noise.noise)
 app.command("report")(report.report)
 app.command("merge")(merge.merge)
 app.command("score")(score.score)

@@ -34,8 +34,9 @@ def report(
     record = read_campaign(kept, kept.find(campaign))
     if form is ReportFormat.html:
         from assay.report.html import render_html
+        from assay.report.reading import file_reader
 
-        text = render_html(record, kept.samples_of)
+        text = render_html(record, kept.samples_of, file_reader(kept))
     else:
         text = rendered(record, Format(form.value))
     kept.close()

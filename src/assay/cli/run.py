@@ -34,6 +34,28 @@ class Spread(StrEnum):
     pack = "pack"
 
 
+class Lock(StrEnum):
+    """What to do about a device on which somebody else measures."""
+
+    wait = "wait"
+    try_ = "try"
+    off = "off"
+
+
+LockOption = Annotated[
+    Lock | None,
+    typer.Option(
+        "--lock",
+        help="A device on which somebody else measures: wait for it, or try and go on beside it.",
+        envvar="ASSAY_LOCK",
+        show_default="wait",
+    ),
+]
+NoControlOption = Annotated[
+    bool, typer.Option("--no-control", help="Time no control workload before and after each job.")
+]
+
+
 class Unplaceable(StrEnum):
     """What happens to jobs that no agent can take."""
 
@@ -66,6 +88,8 @@ def run(
     ] = None,
     token_file: TokenFileOption = None,
     ca: CaOption = None,
+    lock: LockOption = None,
+    no_control: NoControlOption = False,
 ) -> None:
     """Measure a benchmark here or on a server's fleet; an interrupted one continues where it stopped."""
     from assay.report.live import view_for
@@ -85,7 +109,9 @@ def run(
         end(follow(client, campaign_id, view), form, fail_on, out)
     from assay import campaign
 
-    end(campaign.run(loaded, store=store, fresh=fresh, view=view), form, fail_on, out)
+    mode = lock.value if lock else None
+    result = campaign.run(loaded, store=store, fresh=fresh, view=view, lock=mode, control=not no_control)
+    end(result, form, fail_on, out)
 
 
 def _wishes(

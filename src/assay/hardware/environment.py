@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 from pydantic import JsonValue
 
+from assay.hardware.info import hardware
 from assay.hardware.machine import governor, machine
 
 _PACKAGES = (
@@ -37,6 +38,7 @@ def environment(folder: Path) -> dict[str, JsonValue]:
     """Everything about this machine and its software that a number may depend on."""
     facts: dict[str, JsonValue | None] = {
         "machine": machine(),
+        "hardware": hardware(),
         "governor": governor(),
         "python": platform.python_version(),
         "packages": packages(),

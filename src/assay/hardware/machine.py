@@ -3,39 +3,44 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
-import re
-import subprocess
 import sys
 import uuid
 from functools import cache
-from pathlib import Path
 
 import psutil
 from pydantic import JsonValue
 
+from assay.hardware import cpu
+from assay.hardware.accelerators import counted_gpus
+from assay.hardware.instructions import has_flag
+from assay.hardware.limits import Limits, limits
+from assay.hardware.reading import Source
+from assay.hardware.system import OS_NAMES
+
 _MACHINE_IDS = ("/etc/machine-id", "/var/lib/dbus/machine-id")
-_OS_NAMES = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 
 
 @cache
 def machine() -> dict[str, JsonValue]:
     """Facts about this machine that do not change while it runs."""
+    source = Source()
+    blocks = cpu.cpuinfo(source) if sys.platform == "linux" else []
+    model = cpu.model_name(blocks) or cpu_model()
     facts: dict[str, JsonValue | None] = {
         "id": machine_id(),
         "name": platform.node(),
-        "soc": cpu_model(),
-        "cpu": cpu_model(),
+        "soc": model,
+        "cpu": model,
         "architecture": platform.machine(),
         "cores": psutil.cpu_count(logical=True),
         "physical_cores": psutil.cpu_count(logical=False),
-        "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "usable_cores": own_limits().usable_cores,
         "memory_bytes": psutil.virtual_memory().total,
-        "os": _OS_NAMES.get(sys.platform, platform.system()),
+        "os": OS_NAMES.get(sys.platform, platform.system()),
         "os_version": os_version(),
         "kernel": platform.release(),
-        "virtual": "yes" if _has_cpu_flag("hypervisor") else None,
+        "virtual": "yes" if has_flag(blocks, "hypervisor") else None,
         **_gpu(),
     }
     return {name: value for name, value in facts.items() if value not in (None, "")}
@@ -44,21 +49,25 @@ def machine() -> dict[str, JsonValue]:
 @cache
 def machine_id() -> str:
     """A stable, opaque name of this machine: a hash of the system's own id, so that the id itself stays here."""
+    source = Source()
     for path in _MACHINE_IDS:
-        text = _read(path)
+        text = source.text(path)
         if text:
             return hashlib.sha256(f"assay:{text}".encode()).hexdigest()[:16]
     return hashlib.sha256(f"assay:{uuid.getnode()}:{platform.node()}".encode()).hexdigest()[:16]
 
 
+@cache
+def own_limits() -> Limits:
+    """What of this machine this process may use."""
+    return limits(Source())
+
+
 def cpu_model() -> str:
     """The processor's own name."""
     if sys.platform == "darwin":
-        return _output("sysctl", "-n", "machdep.cpu.brand_string")
-    for pattern in (r"^model name\s*:\s*(.+)$", r"^Model\s*:\s*(.+)$", r"^Hardware\s*:\s*(.+)$"):
-        if match := re.search(pattern, _read("/proc/cpuinfo"), re.MULTILINE):
-            return match[1].strip()
-    return platform.processor()
+        return Source().command("sysctl", "-n", "machdep.cpu.brand_string")
+    return cpu.model_name(cpu.cpuinfo(Source())) or platform.processor()
 
 
 def os_version() -> str:
@@ -75,32 +84,20 @@ def os_version() -> str:
 
 def governor() -> str | None:
     """The frequency governor of the first core, where the system shows it."""
-    return _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or None
+    return cpu.governor(Source())
 
 
 def _gpu() -> dict[str, JsonValue | None]:
-    """The first NVIDIA GPU as its driver names it, and how many there are."""
-    text = _output("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
-    parts = [part.strip() for part in text.splitlines()[0].split(",")] if text else []
-    if len(parts) != 3 or not parts[1].isdigit():
+    """The first GPU on which work can be placed, as its driver names it, and how many there are."""
+    from assay.hardware.gpu.detect import local_gpus
+
+    found = counted_gpus(local_gpus())
+    if not found:
         return {}
-    count = len(text.splitlines())
-    return {"gpu": parts[0], "gpus": count, "gpu_memory_bytes": int(parts[1]) * 2**20, "driver": parts[2]}
-
-
-def _has_cpu_flag(flag: str) -> bool:
-    return re.search(rf"^flags\s*:.*\b{flag}\b", _read("/proc/cpuinfo"), re.MULTILINE) is not None
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(errors="replace").strip()
-    except OSError:
-        return ""
-
-
-def _output(*command: str) -> str:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""
+    first = found[0]
+    return {
+        "gpu": first.name,
+        "gpus": len(found),
+        "gpu_memory_bytes": first.memory_bytes,
+        "driver": first.driver,
+    }

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 
-from assay.hardware.machine import machine
+from assay.hardware.machine import machine, own_limits
 from assay.place.needs import Profile, runtime_of
 from assay.plan.job import Job
 
@@ -30,11 +30,13 @@ def profile_for(jobs: Iterable[Job]) -> Profile:
 
 def _bare_profile() -> Profile:
     facts = machine()
+    memory = int(str(facts.get("memory_bytes", 0)))
+    most = own_limits().memory  # what the container leaves of it
     return Profile(
         name=str(facts.get("name", "this machine")),
         os=_OS.get(sys.platform, sys.platform),
         cpus=int(str(facts.get("usable_cores") or facts.get("cores") or 1)),
-        memory_bytes=int(str(facts.get("memory_bytes", 0))),
+        memory_bytes=min(memory, int(most.value)) if most else memory,
         runtimes={},
         devices={},
         gpus=int(str(facts.get("gpus", 0))),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from assay.plan.job import Job
 from assay.plan.parts import is_part
 from assay.spec.paths import runs_programs
-from assay.spec.target import CommandTarget, LibraryTarget, ModelTarget
+from assay.spec.target import CommandTarget, DeviceTarget, LibraryTarget, ModelTarget
 from assay.units import show_bytes
 
 
@@ -57,9 +57,13 @@ def missing(job: Job, profile: Profile) -> tuple[str, ...]:
 
 def device_kind(job: Job) -> str:
     """The kind of device that a job measures, without its index; `cpu` when it names none."""
-    target, needs = job.definition.target, job.definition.needs
-    device = needs.device or (target.device if isinstance(target, ModelTarget) else None)
-    return (device or "cpu").partition(":")[0]
+    return (device_of(job) or "cpu").partition(":")[0]
+
+
+def device_of(job: Job) -> str | None:
+    """The device that a job asks for; None where its target runs elsewhere or decides by itself."""
+    target = job.definition.target
+    return job.definition.needs.device or (target.device if isinstance(target, ModelTarget | DeviceTarget) else None)
 
 
 def runtime_of(job: Job) -> str | None:
@@ -67,6 +71,8 @@ def runtime_of(job: Job) -> str | None:
     target = job.definition.target
     own = target.runtime if isinstance(target, ModelTarget) else None
     own = target.library if isinstance(target, LibraryTarget) else own
+    # A processor is measured with what every install has; anything else through PyTorch.
+    own = "torch" if isinstance(target, DeviceTarget) and target.device != "cpu" else own
     return job.definition.needs.runtime or own
 
 
@@ -79,6 +85,7 @@ def needs_in_words(job: Job) -> str:
     """What a job needs, on one line."""
     needs, target = job.definition.needs, job.definition.target
     words = [target.runtime, target.device] if isinstance(target, ModelTarget) else []
+    words += [f"to measure {target.device}"] if isinstance(target, DeviceTarget) else []
     words += ["a command"] if isinstance(target, CommandTarget) else []
     words += [f"to start {name}" for name in job.definition.services]
     words += [f"{needs.gpus} GPUs"] if needs.gpus else []
@@ -93,9 +100,7 @@ def needs_in_words(job: Job) -> str:
 
 
 def _runtime_missing(job: Job, profile: Profile) -> list[str]:
-    target, needs = job.definition.target, job.definition.needs
-    runtime = runtime_of(job)
-    device = needs.device or (target.device if isinstance(target, ModelTarget) else None)
+    runtime, device = runtime_of(job), device_of(job)
     found = []
     if runtime and runtime not in profile.runtimes:
         offered = ", ".join(profile.runtimes) or "no runtime"

@@ -18,13 +18,15 @@ def digest_of(definition: Definition, fingerprints: Mapping[str, str]) -> str:
     """Hash what a job measures.
 
     Defaults do not count (a key given its default means the same as a key left out), nor do key order, unit
-    spelling or file format: all of these are gone after parsing. Files count by content, not by path.
+    spelling or file format: all of these are gone after parsing. Files count by content, not by path. Prices of
+    machines do not count either.
 
     Args:
         definition: what the job measures.
         fingerprints: text in the definition (a path, a command) → SHA-256 of the content behind it.
     """
     meaning = definition.model_dump(mode="json", exclude_defaults=True)
+    meaning.pop("prices", None)  # what a machine costs changes no measurement
     meaning["files"] = sorted(set(fingerprints.values()))
     _forget_paths(meaning, fingerprints)
     return content_hash({"version": DIGEST_VERSION, "definition": meaning})

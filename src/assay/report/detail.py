@@ -8,7 +8,10 @@ from pydantic import JsonValue
 
 from assay.analyse.records import Check, MetricStatistics, MultiRunJobResult
 from assay.report.colour import paint
+from assay.report.device import device_sheet
+from assay.report.energy import energy_sentence, energy_sheet, price_sentence, with_grade
 from assay.report.facts import flat
+from assay.report.fitness import fitness_sheet
 from assay.report.grid import Column, lay_out, pad
 from assay.report.numbers import (
     NOTHING,
@@ -19,6 +22,8 @@ from assay.report.numbers import (
     show_statistics,
 )
 from assay.report.served import errors_of, finish_reasons_of, search_sentences, server_view_of, token_facts_of
+from assay.report.sheet import Sheet, sheet_lines
+from assay.report.telemetry import foreign_sentences, seen_sheet, throttling_sentences
 from assay.report.wording import (
     MEANING,
     check_sentence,
@@ -69,8 +74,11 @@ def render_job(result: MultiRunJobResult, *, width: int | None = None, colour: b
         _failure(result),
         _titled("checks", _checks(result.checks)),
         _titled("objectives", [f"  {pad(gate_word(gate), 11)}  {check_sentence(gate)}" for gate in result.gates]),
+        _titled("device", _sheet(device_sheet(result), room)),
         _titled("metrics", _metrics(result, room)),
-        _titled("not measured", _absent(result.runs)),
+        _titled("not measured", _absent(result)),
+        _titled("energy", _energy(result, room)),
+        _titled("seen from the side", _seen(result, room)),
         _titled("failed requests by kind", [f"  {one.count:>9,}  {one.kind}  {one.first}".rstrip() for one in errors]),
         _titled("why answers ended", [f"  {one.count:>9,}  {one.kind}" for one in finish_reasons_of(result)]),
         _titled("how tokens were counted", [f"  {name}: {told}" for name, told in token_facts_of(result)]),
@@ -78,6 +86,7 @@ def render_job(result: MultiRunJobResult, *, width: int | None = None, colour: b
         _titled("searches for a rate", [f"  {line}" for line in search_sentences(result)]),
         _titled("cold start (run 0, nothing warm) against all runs", _cold(result, room)),
         _titled("runs", _runs(result, room)),
+        _titled("the machine before and after", _sheet(fitness_sheet(result), room)),
         _titled("environment", _facts(result.environment)),
         _titled("definition", _facts(result.definition)),
     )
@@ -121,20 +130,36 @@ def _checks(checks: Iterable[Check]) -> list[str]:
 def _metrics(result: MultiRunJobResult, room: int) -> list[str]:
     if result.state != "done" or not result.metrics:
         return []
-    rows = [_metric_row(name, stats) for name, stats in result.metrics.items()]
+    rows = [_metric_row(name, stats, result) for name, stats in result.metrics.items()]
     return [f"  {line}" for line in lay_out(_METRIC_COLUMNS, rows, room - 2)]
 
 
-def _metric_row(name: str, stats: MetricStatistics) -> tuple[str, ...]:
+def _metric_row(name: str, stats: MetricStatistics, result: MultiRunJobResult) -> tuple[str, ...]:
     shown = show_statistics(stats, name)
     places = decimals_of(stats)
     tail = (show(value, places) for value in (stats.p90, stats.p95, stats.p99, stats.max))
-    metric = one_line(name_with_unit(name, stats.unit))
+    metric = one_line(with_grade(name, name_with_unit(name, stats.unit), result))
     return (metric, shown.median, shown.interval, shown.spread, *tail, show_count(stats.runs, stats.count))
 
 
-def _absent(runs: Iterable[SingleRunResult]) -> list[str]:
-    reasons = {(name, why): None for run in runs for name, why in run.absent.items()}
+def _sheet(sheet: Sheet | None, room: int) -> list[str]:
+    return [f"  {line}" for line in sheet_lines(sheet, room - 2)] if sheet else []
+
+
+def _energy(result: MultiRunJobResult, room: int) -> list[str]:
+    told = [one for one in (energy_sentence(result), price_sentence(result)) if one]
+    return [*(f"  {one}" for one in told), *_sheet(energy_sheet(result), room)]
+
+
+def _seen(result: MultiRunJobResult, room: int) -> list[str]:
+    told = (*throttling_sentences(result), *foreign_sentences(result))
+    return [*(f"  {one}" for one in told), *_sheet(seen_sheet(result), room)]
+
+
+def _absent(result: MultiRunJobResult) -> list[str]:
+    """What was not measured and why; energy has a block of its own."""
+    own = {"energy_j"} if energy_sentence(result) else set[str]()
+    reasons = {(name, why): None for run in result.runs for name, why in run.absent.items() if name not in own}
     return ["  " + one_line(f"{name}: {why}") for name, why in reasons]
 
 

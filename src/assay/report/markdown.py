@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
+from assay.report.device import device_sheet
+from assay.report.energy import efficiency_sheet, energy_sentence, price_sentence
 from assay.report.facts import flat
+from assay.report.fitness import fitness_sheet
 from assay.report.headline import headline_of
 from assay.report.numbers import NOTHING, decimals_of, name_with_unit, show, show_count, show_statistics
 from assay.report.served import LOAD_NOTE, errors_of, load_table, search_sentences
+from assay.report.sheet import Sheet
+from assay.report.telemetry import throttling_sentences
 from assay.report.wording import (
     MEANING,
     WORDS_IN_ORDER,
     check_sentence,
+    check_word,
     failed,
     failure_of,
     gate_word,
@@ -36,8 +42,12 @@ def render_markdown(record: CampaignRecord) -> str:
         _head(record),
         _table(_HEAD, [row for job in record.jobs for row in _rows(job, labels[job.job])]),
         *_load(record, labels),
+        *_devices(record, labels),
+        _sheet(efficiency_sheet(record, labels)),
+        _section("Energy and price", [line for job in record.jobs for line in _energy(job, labels[job.job])]),
         _section("Reasons to doubt", [line for job in record.jobs for line in _doubts(job, labels[job.job])]),
         _section("What the verdicts mean", _meanings(record)),
+        *_fitness(record, labels),
         *_environments(record, labels),
     )
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
@@ -59,6 +69,37 @@ def _load(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
         f"- **{escape(labels[job.job])}**, {escape(line)}" for job in record.jobs for line in search_sentences(job)
     ]
     return [*blocks, _section("Failed requests", errors), _section("Searches for a rate", searches)]
+
+
+def _sheet(sheet: Sheet | None, of: str = "") -> list[str]:
+    """A small table under its title, with its notes."""
+    if sheet is None:
+        return []
+    rule = ["---" if place in sheet.words else "---:" for place in range(len(sheet.head))]
+    rows = [tuple(map(escape, row)) for row in (sheet.head, *sheet.rows)]
+    table = [f"| {' | '.join(cells)} |" for cells in (rows[0], rule, *rows[1:])]
+    notes = [line for note in sheet.notes for line in ("", escape(note))]
+    title = sheet.title[:1].upper() + sheet.title[1:]
+    return _section(f"{title}{f' of {escape(of)}' if of else ''}", [*table, *notes])
+
+
+def _devices(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
+    """What the hardware itself can do, one table for each device that was measured."""
+    found = [(labels[job.job], device_sheet(job)) for job in record.jobs]
+    there = [(label, sheet) for label, sheet in found if sheet is not None]
+    return [_sheet(sheet, label if len(there) > 1 else "") for label, sheet in there]
+
+
+def _energy(job: MultiRunJobResult, label: str) -> list[str]:
+    told, price = energy_sentence(job), price_sentence(job)
+    sentences = [f"- **{escape(label)}**: {escape(one)}" for one in (told, price) if one]
+    return [*sentences, *(f"- **{escape(label)}**: {escape(one)}" for one in throttling_sentences(job))]
+
+
+def _fitness(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
+    """The state of the machine before and after each job."""
+    several = len(record.jobs) > 1
+    return [_sheet(fitness_sheet(job), labels[job.job] if several else "") for job in record.jobs]
 
 
 def escape(text: str) -> str:
@@ -101,14 +142,14 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
-    lead = f"- **{escape(label)}** ({verdict_word(job)})"
+    name, word = f"- **{escape(label)}**", verdict_word(job)
     if job.state != "done":
         error = failure_of(job)
         remedy = f" Try: {escape(error.try_)}" if error and error.try_ else ""
-        return [f"{lead}: {escape(unmeasured_sentence(job))}{remedy}"]
-    checks = [f"{lead}: {escape(check_sentence(check))}" for check in failed(job.checks)]
+        return [f"{name} ({word}): {escape(unmeasured_sentence(job))}{remedy}"]
+    checks = [f"{name} ({check_word(one, word)}): {escape(check_sentence(one))}" for one in failed(job.checks)]
     gates = [
-        f"- **{escape(label)}** (objective {gate_word(gate)}): {escape(check_sentence(gate))}"
+        f"{name} (objective {gate_word(gate)}): {escape(check_sentence(gate))}"
         for gate in job.gates
         if gate.passed is not True
     ]

@@ -45,3 +45,13 @@ def without_result(job: Job, state: State, reason: str, runs: tuple[SingleRunRes
         cold_start={}, environment={}, definition=job.definition.model_dump(mode="json", exclude_defaults=True),
         error=Failure(state, reason) if reason and state in FINAL else None,
     )  # fmt: skip
+
+
+def file_reader(store: Store) -> Callable[[str, int, str], bytes | None]:
+    """Reads a file that a run left, by job, run and name, for a report; None where there is none."""
+
+    def read(job: str, run: int, name: str) -> bytes | None:
+        path = store.file_of(job, run, name)
+        return None if path is None else path.read_bytes()
+
+    return read

@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 from pydantic import JsonValue
 
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
+from assay.report.energy import energy_columns
 from assay.report.headline import section
+from assay.report.telemetry import throttling_sentences
 from assay.report.wording import base, check_sentence, failed, failure_of, failure_sentence, machine
 from assay.run.records import SingleRunResult
 from assay.spec.devices import compute_unit
@@ -81,7 +83,9 @@ def _columns(records: Iterable[CampaignRecord]) -> list[str]:
     points = dict.fromkeys(f"point.{path}" for job in jobs for path in job.point)
     metrics = dict.fromkeys(name for job in jobs for name in job.metrics)
     statistics = [f"{metric}.{statistic}" for metric in metrics for statistic in _STATISTICS]
-    return [*SARK_COLUMNS, "Verdict", "Benchmark", "Digest", *points, *statistics, "FailedChecks", "Error"]
+    # Only where somebody looked from the side: a reader of older tables finds the columns that it knows.
+    seen = dict.fromkeys(name for job in jobs for name in _seen(job))
+    return [*SARK_COLUMNS, "Verdict", "Benchmark", "Digest", *points, *statistics, "FailedChecks", "Error", *seen]
 
 
 def _row(record: CampaignRecord, job: MultiRunJobResult) -> dict[str, Cell]:
@@ -98,7 +102,14 @@ def _row(record: CampaignRecord, job: MultiRunJobResult) -> dict[str, Cell]:
         **(_statistics(job.metrics) if job.state == "done" else {}),
         "FailedChecks": "; ".join(check_sentence(check) for check in failed((*job.checks, *job.gates))),
         "Error": failure_sentence(error) if error else None,
+        **_seen(job),
     }
+
+
+def _seen(job: MultiRunJobResult) -> dict[str, Cell]:
+    """What was seen from the side: energy with its grade, the price, and why clocks were held down."""
+    told: dict[str, Cell] = {**energy_columns(job)}
+    return {**told, "Throttled": "; ".join(throttling_sentences(job))} if told else {}
 
 
 def _sark_identity(record: CampaignRecord, job: MultiRunJobResult) -> dict[str, Cell]:

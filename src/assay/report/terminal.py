@@ -9,6 +9,8 @@ from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobR
 from assay.report.colour import paint
 from assay.report.comparison import render_comparison
 from assay.report.detail import render_job
+from assay.report.device import device_sheet
+from assay.report.energy import efficiency_sheet, energy_sentence, grade_of
 from assay.report.grid import Column, lay_out, pad
 from assay.report.headline import headline_of
 from assay.report.live import LiveView, PlainView, SilentView, View, view_for
@@ -22,8 +24,10 @@ from assay.report.numbers import (
     tail_needs,
 )
 from assay.report.served import LOAD_NOTE, load_table, search_sentences
+from assay.report.sheet import sheet_lines
 from assay.report.wording import (
     check_sentence,
+    check_word,
     failed,
     failure_of,
     gate_word,
@@ -68,13 +72,33 @@ def render_table(record: CampaignRecord, *, width: int | None = None, colour: bo
     each and are never cut: a reason that is cut off is no reason.
     """
     labels = job_labels(record)
-    rows = [row for job in record.jobs for row in _rows(job, labels[job.job])]
+    devices = _devices(record, labels, width or WIDTH)
+    rows = [row for job in record.jobs if device_sheet(job) is None for row in _rows(job, labels[job.job])]
     table = lay_out(_titled(record), rows, width or WIDTH) if rows else []
     doubts = [line for job in record.jobs for line in _doubts(job, labels[job.job])]
     load = _load(record, labels, width or WIDTH)
-    blocks = (load, table, [*doubts, *_footnotes(record)], [f"{job_count(record)}: {verdict_counts(record)}"])
+    energy = [line for job in record.jobs for line in _energy(job, labels[job.job])]
+    side_by_side = efficiency_sheet(record, labels)
+    blocks = (
+        load,
+        *devices,
+        table,
+        sheet_lines(side_by_side, width or WIDTH) if side_by_side else [],
+        [*energy, *doubts, *_footnotes(record)],
+        [f"{job_count(record)}: {verdict_counts(record)}"],
+    )
     text = "\n\n".join("\n".join(block) for block in blocks if block)
     return paint(text) if colour else text
+
+
+def _devices(record: CampaignRecord, labels: Mapping[str, str], width: int) -> list[list[str]]:
+    """What the hardware itself can do: one block for each device, headed by its verdict."""
+    found = ((job, device_sheet(job)) for job in record.jobs)
+    return [[f"{labels[job.job]}  {verdict_word(job)}", *sheet_lines(sheet, width)] for job, sheet in found if sheet]
+
+
+def _energy(job: MultiRunJobResult, label: str) -> list[str]:
+    return [_doubt("energy", label, energy_sentence(job))] if grade_of(job) and job.state == "done" else []
 
 
 def _load(record: CampaignRecord, labels: Mapping[str, str], width: int) -> list[str]:
@@ -131,7 +155,7 @@ def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
         lines = [unmeasured_sentence(job)]
         lines += [one_line(f"try: {error.try_}")] if error and error.try_ else []
         return [_doubt("failed", label, line) for line in lines]
-    doubts = [_doubt(word, label, check_sentence(check)) for check in failed(job.checks)]
+    doubts = [_doubt(check_word(check, word), label, check_sentence(check)) for check in failed(job.checks)]
     gates = [
         _doubt("gate", label, f"{gate_word(gate)}: {check_sentence(gate)}")
         for gate in job.gates
@@ -145,7 +169,8 @@ def _doubt(word: str, label: str, sentence: str) -> str:
 
 
 def _footnotes(record: CampaignRecord) -> list[str]:
-    shown = [job.metrics[name] for job in record.jobs if job.state == "done" for name in headline_of(job)]
+    told = [job for job in record.jobs if job.state == "done" and device_sheet(job) is None]
+    shown = [job.metrics[name] for job in told for name in headline_of(job)]
     notes = []
     if any(stats.p99 is None for stats in shown):
         notes.append(f"p99 is {NOTHING} where too few samples back it: {tail_needs('p99')}")

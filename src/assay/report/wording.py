@@ -16,7 +16,7 @@ from assay.run.records import Failure, SingleRunResult
 WORDS_IN_ORDER = ("valid", "suspect", "invalid", "failed", "cancelled", "running", "pending", "not judged")
 
 MEANING = {
-    "valid": "every check that could be made passed",
+    "valid": "every check that could be made passed, advice apart",
     "suspect": "measured, but at least one check gives a reason to doubt the numbers",
     "invalid": "measured, but a check shows that the numbers do not mean what they seem to",
     "failed": "could not be measured; there are no numbers",
@@ -104,6 +104,13 @@ def machine_sentence(result: MultiRunJobResult) -> str:
     return one_line(" · ".join(str(part) for part in parts if part))
 
 
+def check_word(check: Check, verdict: str) -> str:
+    """How a failed check is headed: by the verdict that it gives reason for, or as advice that changes none."""
+    from assay.analyse.checks import ADVISORY  # with its checks comes numpy, which a failed check has loaded anyway
+
+    return "advice" if check.name in ADVISORY else verdict
+
+
 def failed(checks: Iterable[Check]) -> tuple[Check, ...]:
     """The checks that did not pass."""
     return tuple(check for check in checks if check.passed is False)
@@ -163,7 +170,8 @@ def _subject(definition: Mapping[str, JsonValue]) -> str:
         command = target["command"]
         words = command.split() if isinstance(command, str) else list(map(str, command or ()))  # type: ignore[arg-type]
         return one_line(" ".join(base(word) for word in words[:4])) or "command"
-    subject = target.get("model") or target.get("service") or target.get("endpoint") or "job"
+    named = ("model", "service", "endpoint", "device")
+    subject = next((target[name] for name in named if target.get(name)), "job")
     return one_line(base(str(subject)))
 
 

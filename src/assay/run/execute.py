@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Protocol
@@ -15,11 +18,13 @@ from assay.clock import Clock, iso
 from assay.errors import AssayError, Problem
 from assay.plan.job import Job
 from assay.run.contract import Order
+from assay.run.derived import derived, labels_of
 from assay.run.handover import ChildReport, take
-from assay.run.kept import gather
+from assay.run.kept import FOLDER, gather
 from assay.run.launch import TAIL_LINES, Ended, Watch, launch, log_tail
 from assay.run.models.sources import LocalModel, resolve
-from assay.run.records import Failure, RunOutcome, SampleSet, SingleRunResult
+from assay.run.probes.job import FILE, JobProbe, watching_job
+from assay.run.records import Failure, RunOutcome, SampleSet, Seen, SingleRunResult
 from assay.run.scratch import scratch_folder
 from assay.run.services import Running, held
 from assay.spec.secrets import redact, redacted, references
@@ -113,6 +118,7 @@ def execute_job(
     if not wanted or is_hopeless(ended.values()):
         return
     with ExitStack() as until_done:
+        probe = until_done.enter_context(_watched(job))  # it gets ready while the rest is prepared
         try:
             prepared = prepare(job, cache, watch)
             shared = until_done.enter_context(_shared_services(job, watch))
@@ -122,15 +128,28 @@ def execute_job(
             watch.run_done(outcome.result)
             return
         prepared = replace(prepared, services=shared, cache=str(cache))
+        if probe is not None:
+            probe.ready()
         for run_id in wanted:
             watch.run(run_id, job.definition.measure.runs)
             with scratch_folder() as scratch:
-                outcome = execute_run(job, run_id, prepared, scratch, clock=clock, watch=watch)
+                outcome = execute_run(job, run_id, prepared, scratch, clock=clock, watch=watch, probe=probe)
                 keep(outcome)  # before the folder goes: the files of the run lie in it
             watch.run_done(outcome.result)
             ended[run_id] = outcome.result
             if is_hopeless(ended.values()):
                 return
+
+
+@contextmanager
+def _watched(job: Job) -> Iterator[JobProbe | None]:
+    """The process that looks at all runs of the job from the side; None where the file turns it off."""
+    every = job.definition.measure.probe
+    if every == "off":
+        yield None
+        return
+    with scratch_folder() as folder, watching_job(folder, every, own=(os.getpid(),)) as probe:
+        yield probe
 
 
 @contextmanager
@@ -157,14 +176,25 @@ def is_hopeless(results: Iterable[SingleRunResult]) -> bool:
 
 
 def execute_run(
-    job: Job, run_id: int, prepared: Prepared, scratch: Path, *, clock: Clock, watch: JobWatch
+    job: Job,
+    run_id: int,
+    prepared: Prepared,
+    scratch: Path,
+    *,
+    clock: Clock,
+    watch: JobWatch,
+    probe: JobProbe | None = None,
 ) -> RunOutcome:
     """One fresh process, from its start to its record; files that it left stay in the scratch folder."""
     started = clock.utc()
     start_s = clock.monotonic_s()
     order = Order(job, run_id, str(scratch), *_model_of(prepared), services=prepared.services, cache=prepared.cache)
-    ended = launch(order, timeout_s=job.definition.measure.timeout, clock=clock, watch=watch)
+    beside = [one.pid for one in prepared.services.values() if one.pid is not None]
+    begin = partial(probe.begin, beside=beside) if probe is not None else None
+    ended = launch(order, timeout_s=job.definition.measure.timeout, clock=clock, watch=watch, started=begin)
     left = take(scratch)
+    took_s = clock.monotonic_s() - start_s
+    seen = _seen(probe, left[0] if left else ChildReport(), scratch)
     tail = _redacted(job, log_tail(scratch, LOG_LINES))
     shared = [log for one in prepared.services.values() for log in (one.stdout, one.stderr)]
     files, left_out = gather(scratch, left[0].files if left else {}, _secrets(job), shared=shared)
@@ -175,14 +205,30 @@ def execute_run(
         is_cold_start=run_id == 0,
         started_at=iso(started),
         completed_at=iso(clock.utc()),
-        duration_seconds=clock.monotonic_s() - start_s,
+        duration_seconds=took_s,
         absent=left_out,
+        seen=seen,
     )
     if left is None or left[0].refusal is not None or ended.timed_out:
         failure = _failure(job, ended, left[0] if left else None, tail[-TAIL_LINES:])
         return RunOutcome(replace(result, error=failure), files=files)
     report, samples = left
-    return RunOutcome(_complete(result, report, samples, prepared, ended, _secrets(job)), samples, files)
+    return RunOutcome(_complete(job, result, report, samples, prepared, ended), samples, files)
+
+
+def _seen(probe: JobProbe | None, report: ChildReport, scratch: Path) -> Seen | None:
+    """What was seen of a run from the side; its readings lie among the files that are kept."""
+    if probe is None:
+        return None
+    tests = report.facts.get("tests")
+    spans = {
+        name: (begin, end)
+        for name, test in (tests.items() if isinstance(tests, dict) else ())
+        if isinstance(test, dict)
+        and isinstance(begin := test.get("begin_ns"), int)
+        and isinstance(end := test.get("end_ns"), int)
+    }
+    return probe.finish(report.marks, spans, scratch / FOLDER / FILE)
 
 
 def _redacted(job: Job, lines: Iterable[str]) -> tuple[str, ...]:
@@ -200,15 +246,17 @@ def _model_of(prepared: Prepared) -> tuple[str | None, str | None]:
 
 
 def _complete(
+    job: Job,
     result: SingleRunResult,
     report: ChildReport,
     samples: tuple[SampleSet, ...],
     prepared: Prepared,
     ended: Ended,
-    secrets: tuple[str, ...],
 ) -> SingleRunResult:
+    secrets = _secrets(job)
+    more, unmade, told = derived(report.metrics, result.seen, job.definition, labels_of(os.environ), platform.node())
     # A server may say back what it was sent, a key among it.
-    facts = {name: redacted(fact, secrets) for name, fact in report.facts.items()}
+    facts = told | {name: redacted(fact, secrets) for name, fact in report.facts.items()}
     if prepared.model is not None:
         facts["model"] = {
             "file": prepared.model.path.name,
@@ -222,8 +270,8 @@ def _complete(
     return replace(
         result,
         phases={"prepare": prepared.seconds, **report.phases},
-        metrics=report.metrics,
-        absent={name: redact(why, secrets) for name, why in {**report.absent, **result.absent}.items()},
+        metrics={**report.metrics, **more},
+        absent={name: redact(why, secrets) for name, why in {**unmade, **report.absent, **result.absent}.items()},
         sample_counts={one.metric: len(one.value) for one in samples if one.phase == "measure"},
         facts=facts,
         device=report.device,

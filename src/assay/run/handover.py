@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +32,7 @@ class ChildReport:
     """Everything but the samples."""
 
     phases: Mapping[str, float] = field(default_factory=dict)
+    marks: tuple[tuple[str, int, int], ...] = ()  # phase, begin and end, of `time.perf_counter_ns`
     metrics: Mapping[str, float] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, JsonValue] = field(default_factory=dict)
@@ -42,7 +43,9 @@ class ChildReport:
     refusal: Refusal | None = None
 
 
-def leave(folder: Path, measured: Measured, phases: Mapping[str, float]) -> None:
+def leave(
+    folder: Path, measured: Measured, phases: Mapping[str, float], marks: Sequence[tuple[str, int, int]] = ()
+) -> None:
     """Write what was measured; the report comes last, so that its presence means all is there."""
     import numpy as np
 
@@ -53,6 +56,7 @@ def leave(folder: Path, measured: Measured, phases: Mapping[str, float]) -> None
         folder,
         ChildReport(
             phases=dict(phases),
+            marks=tuple(marks),
             metrics={name: value for name, value in measured.metrics.items() if math.isfinite(value)},
             absent={**measured.absent, **_not_finite(measured.metrics)},
             facts=measured.facts,

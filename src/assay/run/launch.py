@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,12 +62,24 @@ class Ended:
             return f"signal {-self.exit_code}"
 
 
-def launch(order: Order, *, timeout_s: float, clock: Clock, watch: Watch) -> Ended:
-    """Run a child to its end. Whatever happens here, no process of it stays behind."""
+def launch(
+    order: Order, *, timeout_s: float, clock: Clock, watch: Watch, started: Callable[[int], None] | None = None
+) -> Ended:
+    """Run a child to its end. Whatever happens here, no process of it stays behind.
+
+    Args:
+        order: what the child is told.
+        timeout_s: its deadline.
+        clock: tells the time.
+        watch: is told how far it is.
+        started: is told the child's process id as soon as there is one.
+    """
     tag = uuid.uuid4().hex
     oom_before = _oom_kills()
     with _child(order, tag) as (process, events):
         try:
+            if started is not None:
+                started(process.pid)
             phase, timed_out = _follow(process, events, clock.monotonic_s() + timeout_s, clock, watch)
         except BaseException:
             kill_tree(process.pid, tag)

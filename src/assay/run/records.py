@@ -67,6 +67,56 @@ class Window:
     load_average_after: float | None = None
 
 
+Grade = Literal["counter", "sampled", "estimated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """What one thing used over the measured window, and how far the figure can be believed."""
+
+    source: str
+    """What it was read from: `NVML energy counter of GPU 0`, `RAPL package-0`."""
+    scope: Literal["gpu", "package", "dram", "system"]
+    """A processor package holds its cores; memory beside it may be counted apart."""
+    joules: float
+    seconds: float
+    """The stretch that the readings cover."""
+    grade: Grade
+    """Read from a counter at both ends, summed from samples of the power, or estimated."""
+    idle_w: float | None = None
+    """Power before the run, apart: what would have been used anyway."""
+
+    @property
+    def watts(self) -> float:
+        """Mean power."""
+        return self.joules / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What another process saw of a run and of its machine, over the measured window."""
+
+    window_ns: tuple[int, int]
+    """Begin and end, of `time.perf_counter_ns`."""
+    every_s: float
+    """Time between two looks, as it was asked for."""
+    looks: int
+    statistics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Series (`job.cpu_pct`, `others.cpu_pct`, `gpu:0.power_w` …) → its `mean`, `min` and `max`."""
+    energy: tuple[Energy, ...] = ()
+    throttled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Device (`gpu:0`, `cpu`) → reasons seen for which it held its clocks down; empty where it was looked at and had
+    none."""
+    foreign: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """GPU (`gpu:0`) → processes of others that computed on it, as `name (pid 12)`; empty where there were none."""
+    spans: Mapping[str, Mapping[str, JsonValue]] = field(default_factory=dict)
+    """Part of the run, such as one test of a device → its own statistics and throttle reasons."""
+    cost: Mapping[str, float] = field(default_factory=dict)
+    """What looking cost: `cpu_s`, `cpu_pct` of one core, `look_ms` (mean) and `slowest_look_ms`."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """What could not be seen, and why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why a run ended without a result, and the evidence."""
@@ -110,6 +160,8 @@ class SingleRunResult:
     error: Failure | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     """Name → content hash (SHA-256) of each further file that the run left: answers, logs of services, telemetry."""
+    seen: Seen | None = None
+    """What was seen from the side; None where nobody looked."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,6 +19,7 @@ class PipeStage:
 
     def __init__(self, fd: int) -> None:
         self.seconds: dict[str, float] = {}
+        self.marks: list[tuple[str, int, int]] = []  # phase, begin and end (perf_counter_ns), by their ends
         self.where = "start"  # the last phase of the work itself: a failure that is cleaned up did not happen there
         self._fd = fd
         self._last_ns = 0
@@ -32,7 +33,9 @@ class PipeStage:
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + (perf_counter_ns() - start) / 1e9
+            end = perf_counter_ns()
+            self.marks.append((name, start, end))
+            self.seconds[name] = self.seconds.get(name, 0.0) + (end - start) / 1e9
 
     def progress(self, share: float, note: str = "") -> None:
         """Tell how much of the current phase is done, a few times a second at most."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from datetime import date
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
@@ -61,6 +62,10 @@ class Measure(Section):
     """Largest tolerated share of failed runs."""
     memory_limit: Size | None = None
     """Address space that a run may use."""
+    probe: Literal["off"] | Annotated[Duration, Field(ge=0.01, le=60)] = 0.1
+    """Time between two looks at the machine while a run is measured, from another process; or `off`."""
+    control: bool = True
+    """Whether a control workload of a second is timed before and after a job, to tell whether the machine moved."""
 
     @field_validator("warmup", mode="before")
     @classmethod
@@ -211,6 +216,28 @@ class Alert(Section):
     """Names of the channels to tell."""
 
 
+class MachinePrice(Section):
+    """What a machine costs."""
+
+    per_hour: float = Field(gt=0)
+    """Price of an hour."""
+    currency: str = "USD"
+    """In which currency."""
+    date: str | None = None
+    """When the price was looked up, as YYYY-MM-DD."""
+
+    @field_validator("date", mode="before")
+    @classmethod
+    def _is_a_date(cls, value: object) -> object:
+        text = value.isoformat() if isinstance(value, date) else value
+        if isinstance(text, str):
+            try:
+                date.fromisoformat(text)
+            except ValueError:
+                raise ValueError(f"{text!r} is no date; write 2026-11-15") from None
+        return text
+
+
 class Definition(Section):
     """What one job measures: everything that gives its numbers their meaning."""
 
@@ -228,6 +255,8 @@ class Definition(Section):
     """Statistic → limit, such as `{latency_ms.p99: 20}`; a result that misses one fails its gate."""
     needs: Needs = Needs()
     """What the machine must have."""
+    prices: dict[str, MachinePrice] = {}
+    """Machine → its price: by its name, by a label such as `gpu=h200`, or `*` for any other."""
 
     @field_validator("services")
     @classmethod

@@ -17,10 +17,22 @@ from assay.spec.benchmark import Benchmark
 from assay.spec.matrix import Point
 from assay.spec.section import Section
 from assay.spec.source import KeyPath, Source, dotted
-from assay.spec.target import TARGET_TAGS, CommandTarget, EndpointTarget, LibraryTarget, ModelTarget, ServiceTarget
+from assay.spec.target import (
+    TARGET_TAGS,
+    CommandTarget,
+    DeviceTarget,
+    EndpointTarget,
+    LibraryTarget,
+    ModelTarget,
+    ServiceTarget,
+)
 
 _TARGETS: dict[str, type[Section]] = dict(
-    zip(TARGET_TAGS, (ModelTarget, CommandTarget, ServiceTarget, EndpointTarget, LibraryTarget), strict=True)
+    zip(
+        TARGET_TAGS,
+        (ModelTarget, CommandTarget, ServiceTarget, EndpointTarget, LibraryTarget, DeviceTarget),
+        strict=True,
+    )
 )
 
 _WORDS = {

@@ -1,4 +1,4 @@
-"""What is measured: a model file, a command, a service, somebody's endpoint or a library."""
+"""What is measured: a model file, a command, a service, somebody's endpoint, a library or the hardware itself."""
 
 from __future__ import annotations
 
@@ -202,12 +202,40 @@ class LibraryTarget(Section):
     """How it is searched: `{ef: 64}`."""
 
 
+DeviceTest = Literal[
+    "copy", "read", "write", "triad", "transfer", "fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8", "scaling",
+    "storage",
+]  # fmt: skip
+
+
+class DeviceTarget(Section):
+    """The hardware itself: memory bandwidth, and arithmetic by precision."""
+
+    device: Device
+    """What is measured: `cpu`, `cuda`, `cuda:1`, `mps`."""
+    tests: tuple[DeviceTest, ...] = ()
+    """Which tests; all that the device supports when left out."""
+    sizes: tuple[Size, ...] = ()
+    """Bytes of the memory tests; chosen from caches and free memory when left out."""
+    shapes: tuple[Annotated[int, Field(ge=16, le=65_536)], ...] = ()
+    """Sides of the square matrices; 512 to 16384 as far as memory and time allow when left out."""
+    each: Duration = Field(default=0.5, gt=0, le=60)
+    """How long one size of one test is repeated."""
+    threads: int | None = Field(default=None, ge=1, le=4096)
+    """Most cores, for `cpu`; all that may be used when left out."""
+    folder: str | None = None
+    """Where the file of the storage test is made; the folder for temporary files when left out."""
+    compare: bool = False
+    """Whether a bare loop of the device's own library is timed beside, in turn."""
+
+
 def _kind(value: object) -> str:
     """Which kind of target a raw section describes, by the key only that kind has."""
     keys = (
         value.keys() if isinstance(value, Mapping) else type(value).model_fields if isinstance(value, Section) else ()
     )
-    return next((kind for kind in ("command", "service", "endpoint", "library") if kind in keys), "model")
+    named = next((kind for kind in ("command", "service", "endpoint", "library") if kind in keys), None)
+    return named or ("device" if "device" in keys and "model" not in keys else "model")
 
 
 Target = Annotated[
@@ -215,11 +243,12 @@ Target = Annotated[
     | Annotated[CommandTarget, Tag("command")]
     | Annotated[ServiceTarget, Tag("service")]
     | Annotated[EndpointTarget, Tag("endpoint")]
-    | Annotated[LibraryTarget, Tag("library")],
+    | Annotated[LibraryTarget, Tag("library")]
+    | Annotated[DeviceTarget, Tag("device")],
     Discriminator(_kind),
 ]
 
-TARGET_TAGS = ("model", "command", "service", "endpoint", "library")
+TARGET_TAGS = ("model", "command", "service", "endpoint", "library", "device")
 
 
 def _with_a_group(pattern: str) -> str:

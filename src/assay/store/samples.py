@@ -115,34 +115,36 @@ def _share(source: Path, path: Path) -> None:
         write_whole(path, _content(source))
 
 
-def encode(sets: tuple[SampleSet, ...]) -> bytes:
-    """Write sample sets as one Parquet table."""
+def encode(sets: tuple[SampleSet, ...]) -> memoryview:
+    """Write sample sets as one Parquet table; nothing is copied but what the file holds."""
     import numpy as np
 
-    pa, pq = _arrow()
-    lengths = [len(one.value) for one in sets]
-    order = np.repeat(np.arange(len(sets), dtype=np.int32), lengths)
+    pa, pq = arrow()
+    numbers = np.arange(max(len(one.value) for one in sets), dtype=np.int64)
+    metrics, phases = (pa.array(names) for names in ([one.metric for one in sets], [one.phase for one in sets]))
+    # Chunk by chunk: joined into one array each, a million requests would be in memory twice.
+    codes = [np.full(len(one.value), index, dtype=np.int32) for index, one in enumerate(sets)]
     table = pa.table(
         {
-            "metric": pa.DictionaryArray.from_arrays(order, [one.metric for one in sets]),
-            "phase": pa.DictionaryArray.from_arrays(order, [one.phase for one in sets]),
-            "sample": np.concatenate([np.arange(length, dtype=np.int64) for length in lengths]),
-            "at_ns": np.concatenate([one.at_ns for one in sets]),
-            "value": np.concatenate([one.value for one in sets]),
+            "metric": pa.chunked_array([pa.DictionaryArray.from_arrays(one, metrics) for one in codes]),
+            "phase": pa.chunked_array([pa.DictionaryArray.from_arrays(one, phases) for one in codes]),
+            "sample": pa.chunked_array([numbers[: len(one.value)] for one in sets]),
+            "at_ns": pa.chunked_array([one.at_ns for one in sets]),
+            "value": pa.chunked_array([one.value for one in sets]),
         }
     )
     sink = pa.BufferOutputStream()
     # Times rise steadily, so their differences are small numbers: delta coding shrinks them several times.
     pq.write_table(table, sink, compression="zstd", use_dictionary=["metric", "phase"], data_page_size=_PAGE_BYTES,
                    column_encoding={"sample": "DELTA_BINARY_PACKED", "at_ns": "DELTA_BINARY_PACKED"})  # fmt: skip
-    return cast("bytes", sink.getvalue().to_pybytes())
+    return memoryview(sink.getvalue())
 
 
-def decode(content: bytes) -> tuple[SampleSet, ...]:
+def decode(content: bytes | memoryview) -> tuple[SampleSet, ...]:
     """Read sample sets from a Parquet table."""
     import numpy as np
 
-    pa, pq = _arrow()
+    pa, pq = arrow()
     # In this thread: the library's own threads now and then abort a process that ends soon after, and are no faster.
     table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
     metric, phase = (_names(table, name) for name in ("metric", "phase"))
@@ -158,7 +160,7 @@ def decode(content: bytes) -> tuple[SampleSet, ...]:
     )
 
 
-def _arrow() -> tuple[Any, Any]:
+def arrow() -> tuple[Any, Any]:
     """Arrow and its Parquet, first used in a process by whoever keeps or reads samples.
 
     Its own allocator takes and keeps some 15 MB more than the system's for what a run leaves. It looks at its setting
@@ -186,7 +188,7 @@ def _names(table: Any, column: str) -> np.ndarray[Any, Any]:  # noqa: ANN401  (p
     return cast("np.ndarray[Any, Any]", names[coded.indices.to_numpy()])
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes | memoryview) -> None:
     """Write a file so that it is either there whole or not at all, also when the power goes.
 
     Raises:

@@ -20,7 +20,7 @@ from tests.running_server import wait_for
 from assay.documents import from_json, to_json
 from assay.errors import MeasureError
 from assay.run.processes import TAG_VARIABLE
-from assay.run.services import Running, ended, keep_logs, log_tail, refuse_ended, started
+from assay.run.services import Running, ended, log_tail, refuse_ended, started
 from assay.spec.benchmark import Service
 
 pytestmark = pytest.mark.live
@@ -362,11 +362,7 @@ def test_nothing_is_started_for_nothing(tmp_path):
         assert threading.active_count() == threads
 
 
-def test_logs_of_shared_services_are_copied_into_the_folder_of_a_run(tmp_path, scratch, service):
+def test_what_a_service_wrote_last_can_be_read(tmp_path, scratch, service):
     script = LISTEN + "print('a line', flush=True)\nserver.serve_forever()"
-    run = tmp_path / "run"
-    run.mkdir()
     with started({"web": service(script, ready={"http": "/"})}, tmp_path, scratch) as running:
         assert log_tail(running["web"]) == ("a line",)
-        keep_logs(running.values(), run)
-    assert (run / "service-web.out").read_text() == "a line\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from assay.analyse.records import MetricStatistics
 from assay.analyse.summary import measured_values
 from assay.plan.job import Job
 from assay.run.records import SampleSet, SingleRunResult, Window
-from assay.spec.target import CommandTarget, EndpointTarget, ModelTarget, ServiceTarget
+from assay.spec.target import CommandTarget, DeviceTarget, EndpointTarget, ModelTarget, ServiceTarget
 
 # A check's answer: passed, failed or cannot be told, and one plain sentence with the figures.
 Finding = tuple[bool | None, str]
@@ -34,6 +34,7 @@ class Evidence:
     metrics: Mapping[str, MetricStatistics]
     samples: Mapping[int, tuple[SampleSet, ...]]
     headline: tuple[str, ...]
+    environment: Mapping[str, JsonValue] = field(default_factory=dict)
 
     @property
     def good(self) -> tuple[SingleRunResult, ...]:
@@ -49,7 +50,7 @@ class Evidence:
     def device(self) -> str | None:
         """The device that was asked for; None where the target runs elsewhere or decides by itself."""
         target = self.job.definition.target
-        return target.device if isinstance(target, ModelTarget) else None
+        return target.device if isinstance(target, ModelTarget | DeviceTarget) else None
 
     def values(self) -> dict[tuple[int, str], NDArray[np.float64]]:
         """Run id and metric → all values of the measured phase, of runs without an error."""

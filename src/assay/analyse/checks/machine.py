@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 import numpy as np
+from pydantic import JsonValue
 
 from assay.analyse.checks.client import below_ceiling
 from assay.analyse.checks.evidence import NOTHING_MEASURED, Evidence, Finding
+from assay.analyse.checks.fitness import State, figure, gpus_of, reason, section, states
 from assay.analyse.words import count, listed, percent
 from assay.run.records import Window
 from assay.spec.target import EndpointTarget
+from assay.units import show_bytes
 
 # Shares of the machine's processor time. A desktop at rest uses one to three percent.
 _OTHERS = 0.10
@@ -19,6 +23,7 @@ _STEAL = 0.02
 _SHORTEST_S = 0.2
 # What our own loop may cost of one sample.
 _HARNESS = 0.01
+_PROCESSOR = "the device is the processor itself, which the check of a quiet machine covers"
 
 
 def machine_quiet(evidence: Evidence) -> Finding:
@@ -59,11 +64,39 @@ def _worst(shares: dict[int, float], limit: float, what: str, of_what: str) -> t
     return False, f"{what} {percent(shares[run])} {of_what} in run {run}; at most {percent(limit)} is fine"
 
 
+def quiet_now(state: State) -> Finding:
+    """Whether other programs and the hypervisor leave the machine to us."""
+    load = section(state, "load")
+    others, steal = figure(load, "others_pct"), figure(load, "steal_pct")
+    if others is None:
+        return None, "how busy others keep the machine is read while the control workload runs, which it did not"
+    found = [
+        _share_now(others / 100, _OTHERS, "other programs use", "of the machine's processor time"),
+        _share_now((steal or 0.0) / 100, _STEAL, "the hypervisor takes", "of the processor time away"),
+    ]
+    return all(passed for passed, _ in found), "; ".join(sentence for _, sentence in found[: 1 if steal is None else 2])
+
+
+def _share_now(share: float, limit: float, what: str, of_what: str) -> tuple[bool, str]:
+    told = f"{what} {percent(share)} {of_what}"
+    return share <= limit, told if share <= limit else f"{told}; at most {percent(limit)} is fine"
+
+
 def clocks_steady(evidence: Evidence) -> Finding:
-    """Whether the machine slowed itself down for heat."""
+    """Whether neither the processor nor the device held its clock down: for heat, or for power."""
+    parts = (_kernel_count(evidence), _seen_throttled(evidence), _told_throttled(evidence))
+    found = [part for part in parts if part is not None]
+    if not found:
+        return None, "this machine does not tell whether it throttled its clocks"
+    failed = [sentence for passed, sentence in found if not passed]
+    return not failed, "; ".join(failed or [sentence for _, sentence in found])
+
+
+def _kernel_count(evidence: Evidence) -> tuple[bool, str] | None:
+    """Throttle events that the kernel counted in the measured windows."""
     events = evidence.windows(lambda window: window.throttle_events)
     if not events:
-        return None, "this machine does not tell whether it throttled its clocks"
+        return None
     hot = [str(run) for run, number in events.items() if number]
     if hot:
         total = round(sum(events.values()))
@@ -71,13 +104,109 @@ def clocks_steady(evidence: Evidence) -> Finding:
     return True, f"no thermal throttling in {count(len(events), 'run')}"
 
 
+def _seen_throttled(evidence: Evidence) -> tuple[bool, str] | None:
+    """Reasons that were seen from the side while runs were measured."""
+    reasons: dict[str, dict[str, None]] = {}
+    runs: dict[str, list[str]] = {}
+    for run in evidence.good:
+        for device, seen in (run.seen.throttled if run.seen else {}).items():
+            if _concerns(evidence, device):
+                reasons.setdefault(device, {}).update(dict.fromkeys(seen))
+                runs.setdefault(device, []).extend([str(run.run_id)] if seen else [])
+    if not reasons:
+        return None
+    held = [f"{one} held its clock down ({listed(list(why))}), in run {listed(runs[one])}"
+            for one, why in reasons.items() if why]  # fmt: skip
+    return (False, "; ".join(held)) if held else (True, f"{listed(list(reasons))} never held its clock down")
+
+
+def _told_throttled(evidence: Evidence) -> tuple[bool, str] | None:
+    """What devices told just before and after; only where nobody looked while runs were measured."""
+    looked = any(run.seen is not None and run.seen.throttled for run in evidence.good)
+    found = [] if looked else [(when, *clocks_now(state)) for when, state in states(evidence).items()]
+    failed = [f"{when} the job {sentence}" for when, passed, sentence in found if passed is False]
+    if failed:
+        return False, "; ".join(failed)
+    return next(((True, sentence) for _, passed, sentence in found if passed), None)
+
+
+def clocks_now(state: State) -> Finding:
+    """Whether neither the processor nor a device holds its clock down at this moment."""
+    told: dict[str, list[str]] = {}
+    for board in gpus_of(state):
+        if isinstance(why := board.get("throttle"), list):
+            told[f"GPU {board.get('index')}"] = [str(one) for one in why]
+    if isinstance(why := section(state, "processor").get("held_down"), list):
+        told["the processor"] = [str(one) for one in why]
+    events = figure(section(state, "control"), "throttle_events")
+    if events is not None:
+        one = [f"{count(round(events), 'thermal throttle event')} while the control workload ran"] if events else []
+        told["the processor"] = [*told.get("the processor", []), *one]
+    if not told:
+        return None, "this machine does not tell whether it throttles its clocks"
+    held = [f"{name} holds its clock down ({listed(why)})" for name, why in told.items() if why]
+    return (False, "; ".join(held)) if held else (True, f"{listed(list(told))} runs at the clock that it chooses")
+
+
+def _concerns(evidence: Evidence, seen: str) -> bool:
+    """Whether something that was seen of a device (`cpu`, `gpu:0`) is about the one that the job used."""
+    if evidence.device is None:
+        return True  # the target decides by itself, so it may be any
+    kind, _, index = evidence.device.partition(":")
+    if seen == "cpu" or kind == "cpu":
+        return seen == kind
+    boards = {str(board.get("index")) for state in states(evidence).values() for board in gpus_of(state)}
+    return seen.partition(":")[2] in (boards or {index or "0"})
+
+
 def device_alone(evidence: Evidence) -> Finding:
     """Whether nobody else used the device."""
     if evidence.device is None:
         return None, "the target decides by itself which devices it uses"
     if evidence.device.partition(":")[0] == "cpu":
-        return None, "the device is the processor itself, which the check of a quiet machine covers"
-    return None, f"which other programs used {evidence.device} was not read"
+        return None, _PROCESSOR
+    looks = [
+        one for run in evidence.good if run.seen for one in run.seen.foreign.items() if _concerns(evidence, one[0])
+    ]
+    for device, who in looks:
+        if who:
+            return False, f"others computed on {device} meanwhile: {listed(list(who))}"
+    found = {when: alone_now(state) for when, state in states(evidence).items()}
+    for when, (passed, sentence) in found.items():
+        if passed is False:
+            return False, f"{when} the job {sentence}"
+    if looks:
+        return True, f"no process of others computed on {evidence.device} in {count(len(looks), 'run')}"
+    if any(passed for passed, _ in found.values()):
+        return True, f"no process of others was on {evidence.device} before and after"
+    why = next(
+        (sentence for _, sentence in found.values()), f"which other programs used {evidence.device} was not read"
+    )
+    return None, why
+
+
+def alone_now(state: State) -> Finding:
+    """Whether no process of others computes on a GPU at this moment."""
+    boards = [board for board in gpus_of(state) if isinstance(board.get("foreign"), list)]
+    for board in boards:
+        if who := [_named(one) for one in _list(board.get("foreign")) if isinstance(one, Mapping)]:
+            return False, f"others compute on GPU {board.get('index')}: {listed(who)}"
+    if boards:
+        return True, f"no process of others is on {count(len(boards), 'GPU')}"
+    if state.get("device") == "cpu":
+        return None, _PROCESSOR
+    return None, reason(state, "gpu", "which programs use the device was not read")
+
+
+def _list(value: JsonValue) -> list[JsonValue]:
+    return value if isinstance(value, list) else []
+
+
+def _named(process: Mapping[str, JsonValue]) -> str:
+    """A process in words: `python (pid 12, alice, 3.4 GiB)`."""
+    size = figure(process, "memory_bytes")
+    words = [f"pid {process.get('pid')}", str(process.get("user") or ""), show_bytes(size) if size else ""]
+    return f"{process.get('name') or 'a process'} ({', '.join(filter(None, words))})"
 
 
 def client_below_ceiling(evidence: Evidence) -> Finding:

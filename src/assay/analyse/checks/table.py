@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
-from assay.analyse.checks import answers, client, machine, numbers
+from pydantic import JsonValue
+
+from assay.analyse.checks import answers, client, fitness, machine, numbers
 from assay.analyse.checks.evidence import NOTHING_MEASURED, Evidence, Finding
 from assay.analyse.headline import headline
 from assay.analyse.records import Check, MetricStatistics, Verdict
 from assay.plan.job import Job
 from assay.run.records import SampleSet, SingleRunResult
+
+Fit = Literal["fit", "fit with doubts", "not fit"]
 
 CHECKS: Mapping[str, Callable[[Evidence], Finding]] = {
     "requested device used": machine.device_used,
@@ -25,6 +30,13 @@ CHECKS: Mapping[str, Callable[[Evidence], Finding]] = {
     "machine quiet": machine.machine_quiet,
     "clocks not throttled": machine.clocks_steady,
     "no foreign process on the device": machine.device_alone,
+    "device held alone": fitness.held_alone,
+    "control workload steady": fitness.control_steady,
+    "cool enough": fitness.cool_enough,
+    "memory free": fitness.memory_free,
+    "clock source steady": fitness.clock_steady,
+    "governor set for speed": fitness.governor_for_speed,
+    "turbo off or steady": fitness.turbo_steady,
     "client below its own ceiling": machine.client_below_ceiling,
     "load delivered": client.load_delivered,
     "answers as long as asked": answers.as_long_as_asked,
@@ -32,8 +44,26 @@ CHECKS: Mapping[str, Callable[[Evidence], Finding]] = {
     "answers good enough": answers.good_enough,
 }
 
+
+def _was_read(part: str, name: str) -> Callable[[Evidence], bool]:
+    """Whether a state before or after the job tells something."""
+    return lambda evidence: any(name in fitness.section(one, part) for one in fitness.states(evidence).values())
+
+
+def _has_state(evidence: Evidence) -> bool:
+    return bool(fitness.states(evidence))
+
+
 # Questions that only some jobs raise; elsewhere they are left out, since "not told" would only be noise.
 APPLIES: Mapping[str, Callable[[Evidence], bool]] = {
+    "device held alone": lambda evidence: "lock" in evidence.environment or _has_state(evidence),
+    "control workload steady": _has_state,
+    "cool enough": _has_state,
+    "memory free": _has_state,
+    # Virtual machines and containers have no say over their clock, and not every system names its source.
+    "clock source steady": _was_read("clock", "source"),
+    "governor set for speed": _was_read("processor", "governors"),
+    "turbo off or steady": _was_read("processor", "turbo"),
     "load delivered": lambda evidence: evidence.is_served,
     "answers as long as asked": lambda evidence: evidence.job.definition.workload.output_tokens is not None,
     "tokens counted": lambda evidence: bool(evidence.facts("tokens")),
@@ -45,8 +75,25 @@ APPLIES: Mapping[str, Callable[[Evidence], bool]] = {
 INVALIDATING = frozenset(
     {"requested device used", "errors below the limit", "something measured", "answers good enough"}
 )
+# How a machine is set up as it is delivered. It may cost speed or steadiness; whether it did, the spread between runs
+# and the control workload show by themselves. So a failure is told, and does not make a result suspect.
+ADVISORY = frozenset({"governor set for speed", "turbo off or steady"})
 # What can be asked also where every run failed.
 _OF_FAILED_RUNS = (INVALIDATING | {"enough runs"}) - {"answers good enough"}
+
+# The questions that can be asked of a machine before anything is measured on it, in the order in which they matter.
+CONDITIONS: Mapping[str, Callable[[fitness.State], Finding]] = {
+    "machine quiet": machine.quiet_now,
+    "clocks not throttled": machine.clocks_now,
+    "no foreign process on the device": machine.alone_now,
+    "device held alone": fitness.held,
+    "control workload steady": fitness.control,
+    "cool enough": fitness.cool,
+    "memory free": fitness.memory,
+    "clock source steady": fitness.clock,
+    "governor set for speed": fitness.governor,
+    "turbo off or steady": fitness.turbo,
+}
 
 
 def checks_of(
@@ -54,6 +101,7 @@ def checks_of(
     runs: Sequence[SingleRunResult],
     metrics: Mapping[str, MetricStatistics],
     samples: Mapping[int, tuple[SampleSet, ...]],
+    environment: Mapping[str, JsonValue] | None = None,
 ) -> tuple[Check, ...]:
     """Ask every question of the table that the job raises.
 
@@ -62,8 +110,9 @@ def checks_of(
         runs: All runs, the failed ones too.
         metrics: The statistics of the runs without an error.
         samples: Run id → its samples.
+        environment: Where they ran, and in which state that was before and after.
     """
-    evidence = Evidence(job, runs, metrics, samples, headline(job.definition, metrics))
+    evidence = Evidence(job, runs, metrics, samples, headline(job.definition, metrics), environment or {})
     return tuple(
         Check(name, *(ask(evidence) if evidence.good or name in _OF_FAILED_RUNS else NOTHING_MEASURED))
         for name, ask in CHECKS.items()
@@ -76,4 +125,21 @@ def verdict_of(checks: Sequence[Check]) -> Verdict:
     failed = {check.name for check in checks if check.passed is False}
     if failed & INVALIDATING:
         return "invalid"
-    return "suspect" if failed else "valid"
+    return "suspect" if failed - ADVISORY else "valid"
+
+
+def conditions_of(state: fitness.State) -> tuple[Check, ...]:
+    """Ask every question that the state of a machine answers by itself.
+
+    Args:
+        state: As `assay.hardware.fitness.state.fitness` reads it.
+    """
+    return tuple(Check(name, *ask(state)) for name, ask in CONDITIONS.items())
+
+
+def fit_of(checks: Sequence[Check]) -> Fit:
+    """Whether a machine is fit to be measured on, by its conditions."""
+    failed = {check.name for check in checks if check.passed is False}
+    if failed - ADVISORY:
+        return "not fit"
+    return "fit with doubts" if failed else "fit"

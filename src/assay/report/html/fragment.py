@@ -11,6 +11,7 @@ from assay.report.html.tables import DASH, tail_cell
 from assay.report.numbers import name_with_unit, show_count, show_statistics
 from assay.report.wording import (
     check_sentence,
+    check_word,
     failed,
     job_count,
     job_labels,
@@ -58,4 +59,5 @@ def _row(job: MultiRunJobResult, name: str, label: str) -> Sequence[Child]:
 def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
     if job.state != "done":
         return [f"{verdict_word(job)} – {label}: {unmeasured_sentence(job)}"]
-    return [f"{verdict_word(job)} – {label}: {check_sentence(check)}" for check in failed(job.checks)]
+    word = verdict_word(job)
+    return [f"{check_word(one, word)} – {label}: {check_sentence(one)}" for one in failed(job.checks)]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from assay.analyse.records import Check, MultiRunJobResult
+from assay.report.energy import energy_sentence
 from assay.report.facts import flat, indented
 from assay.report.headline import headline_of
+from assay.report.html.machine import energy_line, hardware_tables
 from assay.report.html.markup import Child, Markup, el, join
 from assay.report.html.pictures import Samples, draw_job, read_samples
 from assay.report.html.tables import answers_tables, facts_table, metrics_table, runs_table, verdict_mark
+from assay.report.html.telemetry import Files, draw_telemetry
 from assay.report.numbers import name_with_unit, show_statistics
 from assay.report.wording import (
     MEANING,
@@ -27,7 +30,12 @@ _SIGNS = {True: ("✓", "passed"), False: ("✕", "failed"), None: ("–", "not 
 
 
 def job_section(
-    job: MultiRunJobResult, label: str, anchor: str, samples: Samples, same_environment: tuple[str, str] | None
+    job: MultiRunJobResult,
+    label: str,
+    anchor: str,
+    samples: Samples,
+    files: Files,
+    same_environment: tuple[str, str] | None,
 ) -> Markup:
     """Everything about one job; `same_environment` is the label and anchor of a job that ran in the same one."""
     measured = job.state == "done"
@@ -36,16 +44,23 @@ def job_section(
         "section",
         el("h2", label, " ", verdict_mark(word)),
         el("p", *_sentence(job), class_="lead"),
+        energy_line(job) if measured else None,
         _why(job) if not measured else _judgement(job),
-        el("div", *draw_job(job, read_samples(job, samples)), class_="figures") if measured else None,
+        el("div", *_pictures(job, samples, files), class_="figures") if measured else None,
         _folded("Metrics", _metrics(job), opened=True) if measured and job.metrics else None,
         *([_folded(title, content, opened=True) for title, content in answers_tables(job)] if measured else ()),
+        *(_folded(title, content, opened=shown) for title, content, shown in hardware_tables(job)),
         _folded("Runs", join((runs_table(job), _run_failures(job))), opened=True) if job.runs else None,
         _folded("Environment", _environment(job, same_environment)),
         _folded("Definition", el("pre", indented(job.definition))) if job.definition else None,
         class_=f"job {word}",
         id=anchor,
     )
+
+
+def _pictures(job: MultiRunJobResult, samples: Samples, files: Files) -> list[Markup]:
+    seen = draw_telemetry(job, files)
+    return [*draw_job(job, read_samples(job, samples)), *([seen] if seen is not None else [])]
 
 
 def _sentence(job: MultiRunJobResult) -> Iterable[Child]:
@@ -127,7 +142,8 @@ def _entry(sign: str, word: str, kind: str, check: Check) -> Markup:
 
 def _metrics(job: MultiRunJobResult) -> Markup:
     absent: Mapping[str, str] = {name: why for run in job.runs for name, why in run.absent.items()}
-    reasons = [el("li", el("code", name), ": ", why) for name, why in absent.items() if name not in job.metrics]
+    told = {*job.metrics, *(["energy_j"] if energy_sentence(job) else [])}  # energy has a sentence of its own
+    reasons = [el("li", el("code", name), ": ", why) for name, why in absent.items() if name not in told]
     missing = join((el("p", "Not measured:", class_="quiet"), el("ul", *reasons))) if reasons else None
     return join((metrics_table(job), missing))
 

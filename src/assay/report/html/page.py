@@ -11,9 +11,11 @@ from pydantic import JsonValue
 from assay.analyse.records import CampaignRecord
 from assay.documents import to_json
 from assay.report.html.job import job_section
+from assay.report.html.machine import efficiency_summary
 from assay.report.html.markup import Child, Markup, el
 from assay.report.html.pictures import Samples, draw_overview
 from assay.report.html.tables import load_summary, summary_table, verdict_mark
+from assay.report.html.telemetry import Files
 from assay.report.wording import (
     MEANING,
     WORDS_IN_ORDER,
@@ -29,19 +31,25 @@ from assay.report.wording import (
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def render_html(record: CampaignRecord, samples: Samples) -> str:
+def _no_files(_job: str, _run: int, _name: str) -> bytes | None:
+    return None
+
+
+def render_html(record: CampaignRecord, samples: Samples, files: Files = _no_files) -> str:
     """Write a campaign as one self-contained HTML file.
 
     Args:
         record: the campaign.
         samples: gives the samples of a run by job id and run id; empty where there are none.
+        files: gives a file that a run left by job id, run id and name, None where there is none; without it there is
+            no picture of what was seen from the side.
     """
     labels = job_labels(record)
     anchors = {job.job: f"job-{place}" for place, job in enumerate(record.jobs)}
     body = el(
         "body",
         _header(record),
-        el("main", _overview(record, labels, anchors), *_jobs(record, labels, anchors, samples), _reading()),
+        el("main", _overview(record, labels, anchors), *_jobs(record, labels, anchors, samples, files), _reading()),
         el("footer", f"Made by assay{f' {record.assay_version}' if record.assay_version else ''}."),
     )
     return f"<!DOCTYPE html>\n{el('html', _head(record), body, lang='en')}\n"
@@ -87,7 +95,8 @@ def _overview(record: CampaignRecord, labels: dict[str, str], anchors: dict[str,
     undrawn = [labels[job.job] for job in record.jobs if job.state != "done"]
     note = el("p", f"Not drawn, as they have no numbers: {', '.join(undrawn)}.", class_="quiet") if undrawn else None
     shown = (el("div", *pictures, class_="figures"), note, summary_table(record, labels, anchors))
-    content: tuple[Child, ...] = (load_summary(record, labels, anchors), *shown)
+    tables = (load_summary(record, labels, anchors), efficiency_summary(record, labels, anchors))
+    content: tuple[Child, ...] = (*tables, *shown)
     return el("section", el("h2", "All jobs"), *content, id="overview")
 
 
@@ -98,12 +107,14 @@ def _moment(written: str) -> str:
         return written
 
 
-def _jobs(record: CampaignRecord, labels: dict[str, str], anchors: dict[str, str], samples: Samples) -> list[Markup]:
+def _jobs(
+    record: CampaignRecord, labels: dict[str, str], anchors: dict[str, str], samples: Samples, files: Files
+) -> list[Markup]:
     sections, seen = [], dict[str, str]()
     for job in record.jobs:
         first = seen.setdefault(_key(dict(job.environment)), job.job)
         same = None if first == job.job else (labels[first], anchors[first])
-        sections.append(job_section(job, labels[job.job], anchors[job.job], samples, same))
+        sections.append(job_section(job, labels[job.job], anchors[job.job], samples, files, same))
     return sections
 
 
@@ -117,7 +128,9 @@ runs, because only that spread shows what would change if the measurement were m
 ± is half the width of the interval, as a share of its centre. Numbers have no more digits than the interval allows.
 A dash stands where something was not measured, or where the samples are too few to back a percentile; point at it \
 to read what it needs. Nothing here is guessed, and nothing missing is written as zero.
-Outliers are flagged by median and MAD and never dropped."""
+Outliers are flagged by median and MAD and never dropped.
+Energy has a grade: counter (read from a counter at both ends), sampled (summed from readings of the power) or \
+estimated. Figures of different grades are never put together."""
 
 
 def _reading() -> Markup:

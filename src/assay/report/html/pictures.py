@@ -13,6 +13,7 @@ from assay.metrics import METRICS, base_name
 from assay.report.grid import shorten
 from assay.report.headline import headline_of
 from assay.report.html.chart import figure
+from assay.report.html.device import draw_device
 from assay.report.html.distribution import Values, draw_distribution
 from assay.report.html.load import draw_curves, draw_search, draw_tail, limits_of
 from assay.report.html.markup import Markup
@@ -81,7 +82,7 @@ def draw_job(job: MultiRunJobResult, sets: Sets) -> list[Markup]:
     times = [_timeline(job, name, sets) for name in names]
     tails = [draw_tail(n, job.metrics[n], _measured(sets, n), limits_of(job, n)) for n in _tailed(job)]
     searches = draw_search(job)
-    pictures = (*searches, *shapes, *tails, _cold(job), _memory(job), *times)
+    pictures = (*draw_device(job), *searches, *shapes, *tails, _cold(job), _memory(job), *times)
     return [picture for picture in pictures if picture is not None]
 
 

@@ -70,6 +70,14 @@ class Plane:
         anchor = "end" if left > 0.5 else ""
         return join((box, label(told, self.across.percent(low if left > 0.5 else high), 14, f"tick {anchor}".strip())))
 
+    def box(self, left: float, right: float, low: float, high: float) -> Markup:
+        """A band between two values of each axis, never thinner than can be seen."""
+        width = f"{max(100 * (self.across.share(right) - self.across.share(left)), 0.4):.2f}%"
+        top, bottom = self.y(high), self.y(low)
+        thick = max(bottom - top, 4.0)
+        y = (top + bottom - thick) / 2
+        return el("rect", x=self.across.percent(left), width=width, y=y, height=thick, class_="band")
+
     def _levels(self) -> Markup:
         parts: list[Markup] = []
         for tick in self.up.ticks:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.metrics import METRICS, base_name
+from assay.report.energy import with_grade
 from assay.report.headline import headline_of
 from assay.report.html.markup import Child, Markup, el, join
 from assay.report.numbers import (
@@ -65,9 +66,7 @@ def metrics_table(job: MultiRunJobResult) -> Markup:
     """Every metric with its interval and percentiles, and those that are absent with the reason."""
     head = ("metric", "median", "interval", "±", "mean", "std", "min", "p90", "p95", "p99", "p99.9", "max",
             "runs × samples", "outliers")  # fmt: skip
-    rows: list[Sequence[Child]] = [
-        _metric(name, job.metrics[name]) for name in dict.fromkeys((*headline_of(job), *job.metrics))
-    ]
+    rows: list[Sequence[Child]] = [_metric(job, name) for name in dict.fromkeys((*headline_of(job), *job.metrics))]
     return table(head, rows, numeric=range(1, len(head)), name="Metrics")
 
 
@@ -155,10 +154,12 @@ def _summary(job: MultiRunJobResult, label: str, anchor: str) -> list[Sequence[C
 def _headline(name: str, stats: MetricStatistics) -> tuple[Child, ...]:
     shown = show_statistics(stats, name)
     count = show_count(stats.runs, stats.count)
-    return (_metric_name(name, stats.unit), shown.median, shown.interval, shown.spread, tail_cell(stats, "p99"), count)
+    named = _metric_name(name, name_with_unit(name, stats.unit))
+    return (named, shown.median, shown.interval, shown.spread, tail_cell(stats, "p99"), count)
 
 
-def _metric(name: str, stats: MetricStatistics) -> tuple[Child, ...]:
+def _metric(job: MultiRunJobResult, name: str) -> tuple[Child, ...]:
+    stats = job.metrics[name]
     shown = show_statistics(stats, name)
     places = decimals_of(stats)
     mean, std, low, high = (
@@ -166,7 +167,8 @@ def _metric(name: str, stats: MetricStatistics) -> tuple[Child, ...]:
     )
     tails = (tail_cell(stats, statistic) for statistic in _TAILS)
     count = show_count(stats.runs, stats.count)
-    head = (_metric_name(name, stats.unit), shown.median, shown.interval, shown.spread)
+    named = _metric_name(name, with_grade(name, name_with_unit(name, stats.unit), job))
+    head = (named, shown.median, shown.interval, shown.spread)
     return (*head, mean, std, low, *tails, high, count, _outliers(stats))
 
 
@@ -179,9 +181,9 @@ def _outliers(stats: MetricStatistics) -> Child:
     return el("span", f"{stats.outlier_count:,}", title="; ".join(worst) or None)
 
 
-def _metric_name(name: str, unit: str) -> Markup:
+def _metric_name(name: str, shown: str) -> Markup:
     known = METRICS.get(base_name(name))
-    return el("span", name_with_unit(name, unit), title=known.meaning if known else None)
+    return el("span", shown, title=known.meaning if known else None)
 
 
 def _run(run: SingleRunResult, job: MultiRunJobResult, names: Iterable[str]) -> tuple[Child, ...]:

@@ -6,15 +6,12 @@ process ends. Its standard output answers each with one line.
 
 from __future__ import annotations
 
-import csv
-import gzip
 import json
 import math
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +21,8 @@ from assay.run.probes.scraping import Endpoint, Scraper
 from assay.run.probes.series import Series, Window, rate_per_s, readings
 from assay.run.probes.summary import summarise
 from assay.run.probes.tree import Tree
+from assay.run.probes.writing import Rows, answer, write
 from assay.spec.secrets import resolve_secrets
-
-Row = tuple[str, Series]
 
 
 class Watcher:
@@ -74,13 +70,13 @@ class Watcher:
             due = max(due + self._every_s, time.monotonic())
             self.stop.wait(max(0.0, due - time.monotonic()))
 
-    def _rows(self, scraped: Mapping[str, list[Series]]) -> Iterator[Row]:
+    def _rows(self, scraped: Mapping[str, list[Series]]) -> Iterator[Rows]:
         for source, series in scraped.items():
-            yield from ((source, one) for one in series)
+            yield from (_row(source, one) for one in series)
         for tree in self.trees:
-            yield from ((f"process:{tree.source}", one) for one in tree.columns.values())
+            yield from (_row(f"process:{tree.source}", one) for one in tree.columns.values())
         for number, columns in enumerate(self.gpus.columns if self.gpus else ()):
-            yield from ((f"gpu:{number}", one) for one in columns.values())
+            yield from (_row(f"gpu:{number}", one) for one in columns.values())
 
     def _gpu_summary(self, window: Window) -> list[dict[str, Any]]:
         if self.gpus is None:
@@ -105,19 +101,9 @@ class Watcher:
         return reasons
 
 
-def write(path: Path, rows: Iterable[Row]) -> int:
-    """Write all readings as CSV, packed; the same readings make the same file."""
-    count = 0
-    with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as packed, TextIOWrapper(packed, "utf-8") as text:
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(("source", "name", "labels", "at_ns", "value"))
-        for source, one in rows:
-            labels = json.dumps(dict(one.labels), ensure_ascii=False) if one.labels else ""
-            writer.writerows(
-                (source, one.name, labels, at, value) for at, value in zip(one.at_ns, one.value, strict=True)
-            )
-            count += len(one.at_ns)
-    return count
+def _row(source: str, one: Series) -> Rows:
+    labels = json.dumps(dict(one.labels), ensure_ascii=False) if one.labels else ""
+    return source, one.name, labels, one.at_ns, one.value
 
 
 def _endpoints(order: Mapping[str, Any], absent: dict[str, str]) -> Iterator[Endpoint]:
@@ -157,30 +143,13 @@ def _scrapes(scraper: Scraper) -> dict[str, Any]:
     return told | {"slowest_ms": scraper.slowest_ms()}
 
 
-def _answer(told: Mapping[str, Any]) -> None:
-    try:
-        sys.stdout.write(json.dumps(_finite(told), allow_nan=False) + "\n")
-        sys.stdout.flush()
-    except OSError:  # nobody listens any more
-        return
-
-
-def _finite(value: Any) -> Any:  # noqa: ANN401  (JSON has no narrower type)
-    """The same without NaN and infinities, for which JSON has no word."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list) else value
-
-
 def main() -> int:
     """Watch until told for which window to sum up, or until whoever asked is gone."""
     watcher = Watcher(order := json.loads(sys.stdin.readline()))
-    _answer({"ready": True})
+    answer({"ready": True})
     if line := sys.stdin.readline():
         begin, end = json.loads(line)
-        _answer(watcher.finish((begin, end), Path(order["path"])))
+        answer(watcher.finish((begin, end), Path(order["path"])))
     return 0
 
 

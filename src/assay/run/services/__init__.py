@@ -6,6 +6,6 @@
 from __future__ import annotations
 
 from assay.run.services.holding import held, started
-from assay.run.services.running import Ending, Running, ended, keep_logs, log_tail, refuse_ended
+from assay.run.services.running import Ending, Running, ended, log_tail, refuse_ended
 
-__all__ = ["Ending", "Running", "ended", "held", "keep_logs", "log_tail", "refuse_ended", "started"]
+__all__ = ["Ending", "Running", "ended", "held", "log_tail", "refuse_ended", "started"]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -81,15 +79,6 @@ def refuse_ended(services: Iterable[Running]) -> None:
                 at=f"services.{one.name}",
                 try_="look at what it wrote last; was there enough memory for it?",
             )
-
-
-def keep_logs(services: Iterable[Running], scratch: Path) -> None:
-    """Copy what shared services have written so far into a run's folder, where it is kept with the run."""
-    for one in services:
-        for path in (one.stdout, one.stderr):
-            if path.parent != scratch:
-                with suppress(OSError):  # it wrote nothing yet, or its file is being shortened: the next run has it
-                    shutil.copyfile(path, scratch / path.name)
 
 
 def log_tail(running: Running, lines: int = TAIL_LINES) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, distribution, entry_points
 from assay.errors import MeasureError
 from assay.run.contract import Target
 from assay.spec.benchmark import Definition
-from assay.spec.target import CommandTarget, LibraryTarget, ModelTarget
+from assay.spec.target import CommandTarget, DeviceTarget, LibraryTarget, ModelTarget
 
 GROUP = "assay.targets"
 
@@ -20,6 +20,8 @@ def target_name(definition: Definition) -> str:
         return "program"
     if isinstance(target, ModelTarget):
         return target.runtime
+    if isinstance(target, DeviceTarget):
+        return "device"
     return target.library if isinstance(target, LibraryTarget) else target.api
 
 

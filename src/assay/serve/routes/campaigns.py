@@ -151,8 +151,9 @@ def _rendered(kept: Kept, record: CampaignRecord, form: str) -> str:
         return render_markdown(record)
     if form == "html":
         from assay.report.html import render_html
+        from assay.report.reading import file_reader
 
-        return render_html(record, kept.store.samples_of)
+        return render_html(record, kept.store.samples_of, file_reader(kept.store))
     return to_json(record, indent=2)
 
 

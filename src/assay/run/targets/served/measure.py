@@ -20,7 +20,7 @@ from assay.run.load.http.recording import Recording, client_metrics
 from assay.run.probes import Probe, Telemetry, watching
 from assay.run.records import SampleSet, Window
 from assay.run.scoring import OUTPUTS, Output, find_scorer, scored, write_outputs
-from assay.run.services import keep_logs, refuse_ended
+from assay.run.services import refuse_ended
 from assay.run.targets.served.apis import Api, find_api
 from assay.run.targets.served.counting import UNKNOWN, Counter
 from assay.run.targets.served.driving import drive_watched, load_of, reading_s
@@ -53,11 +53,7 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:
     with ExitStack() as stack:
         with stage.phase("load"):
             there = stack.enter_context(reached(order, stage))
-        run = _Run(order, stage, rules, there, began_ns)
-        try:
-            return run.measure(stack)
-        finally:
-            keep_logs(order.services.values(), Path(order.scratch))
+        return _Run(order, stage, rules, there, began_ns).measure(stack)
 
 
 @dataclass(slots=True)

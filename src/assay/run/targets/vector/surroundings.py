@@ -12,7 +12,7 @@ import psutil
 
 from assay.run.contract import Order
 from assay.run.probes import Probe, watching
-from assay.run.services import Running, keep_logs, refuse_ended
+from assay.run.services import Running, refuse_ended
 from assay.run.targets.vector.report import Findings
 from assay.spec.target import Tls
 
@@ -89,7 +89,3 @@ class Surroundings:
         found.absent |= dict(seen.absent)
         if seen.file is not None:
             found.files[seen.file.name] = seen.file
-
-    def keep_logs(self, order: Order) -> None:
-        """Keep what shared services wrote with this run."""
-        keep_logs(self.shared.values(), Path(order.scratch))

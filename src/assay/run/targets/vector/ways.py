@@ -58,7 +58,6 @@ def opened(order: Order, stage: Stage) -> Iterator[Way]:
         finally:
             with stage.phase("cleanup"):
                 way.engine.close()
-                way.around.keep_logs(order)
 
 
 def _within_reach(order: Order, stage: Stage) -> AbstractContextManager[Way]:

@@ -1,0 +1,326 @@
+"""Checks of the state of the machine before and after a job: clocks, heat, memory, time, and the control workload.
+
+Each state is one record of `assay.hardware.fitness.state`. A question about one state is answered for the state that
+`assay doctor` has just read, and for both of a job, of which the worse one counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from pydantic import JsonValue
+
+from assay.analyse.checks.evidence import Evidence, Finding
+from assay.analyse.words import listed, number, percent
+from assay.units import show_bytes
+
+State = Mapping[str, JsonValue]
+NOT_READ: Finding = (None, "the state of the machine was not read before and after the job")
+
+# Degrees to the temperature at which something slows down: a load of seconds warms a chip by as much.
+_HEADROOM_C = 10.0
+_FREE = 0.10  # of memory
+_SWAP = 0.05  # in use, as a share of memory, where nobody tells whether it moves
+_SWAPPED_BYTES = 16 * 2**20
+_PAGE_BYTES = 4096
+# Reading these takes long, or their steps are coarse; the kernel falls back to them when a better one is not steady.
+_SLOW_CLOCKS = frozenset({"acpi_pm", "hpet", "jiffies", "pit", "refined-jiffies"})
+_STEADY_CLOCKS = frozenset(
+    {
+        "arch_sys_counter",
+        "hyperv_clocksource_tsc_page",
+        "kvm-clock",
+        "riscv_clocksource",
+        "timebase",
+        "tod",
+        "tsc",
+        "xen",
+    }
+)
+# Governors of these drivers only lean to one side; the preference says to which.
+_LEANING_DRIVERS = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
+# Two timings of the control workload that are closer than this are the same to anybody.
+_SAME = 0.05
+# A history that spreads further says that the machine is never the same, and nothing about now.
+_WIDEST = 0.25
+# Where no history tells what is usual here.
+_UNKNOWN = 0.10
+_PARTS = ("integer", "memory")
+
+
+def section(tree: Mapping[str, JsonValue], name: str) -> Mapping[str, JsonValue]:
+    """A part of a record; empty where it is missing."""
+    found = tree.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def figure(tree: Mapping[str, JsonValue], name: str) -> float | None:
+    """A number of a record; None where it is missing or none."""
+    found = tree.get(name)
+    known = isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
+    return float(found) if known and isinstance(found, int | float) else None
+
+
+def reason(state: State, name: str, otherwise: str) -> str:
+    """Why something was not read, as the record tells it."""
+    told = section(state, "absent").get(name)
+    return told if isinstance(told, str) else otherwise
+
+
+def states(evidence: Evidence) -> dict[str, State]:
+    """The states before and after a job, those that were read."""
+    found = {when: section(section(evidence.environment, when), "fitness") for when in ("before", "after")}
+    return {when: state for when, state in found.items() if state}
+
+
+def worst(evidence: Evidence, ask: Callable[[State], Finding]) -> Finding:
+    """The answer of both states: the first that failed, else the first that passed, else why it cannot be told."""
+    found = {when: ask(state) for when, state in states(evidence).items()}
+    for when, (passed, sentence) in found.items():
+        if passed is False:
+            return False, f"{when} the job {sentence}"
+    return next((one for one in found.values() if one[0]), next(iter(found.values()), NOT_READ))
+
+
+def governor_for_speed(evidence: Evidence) -> Finding:
+    """Whether the clock of the processor is told to stay up."""
+    return worst(evidence, governor)
+
+
+def governor(state: State) -> Finding:
+    """Whether every core is governed for speed, or has a fixed clock."""
+    facts = section(state, "processor")
+    cores = {name: round(figure(section(facts, "governors"), name) or 0) for name in section(facts, "governors")}
+    if not cores:
+        return None, reason(state, "governor", "the system does not show how the clock is governed")
+    fixed = figure(facts, "fixed_mhz")
+    if fixed is not None:
+        return True, f"the clock is fixed at {number(fixed)} MHz"
+    slow = {name: many for name, many in cores.items() if name != "performance"}
+    if not slow:
+        return True, f"the governor is performance on all {sum(cores.values())} cores"
+    leaning = tuple(section(facts, "preferences"))
+    driver = str(facts.get("driver", ""))
+    if leaning == ("performance",) and driver in _LEANING_DRIVERS:
+        return True, f"the governor is {listed(list(cores))} of {driver}, and its preference is performance"
+    name = max(slow, key=lambda one: slow[one])
+    more = f", preference {listed(list(leaning))}" if leaning else ""
+    told = f"the governor is {name} on {slow[name]} of {sum(cores.values())} cores{more}"
+    return False, f"{told}; performance keeps the clock from falling between calls"
+
+
+def turbo_steady(evidence: Evidence) -> Finding:
+    """Whether the clock cannot rise above its base, or was as fast after the job as before it."""
+    found = states(evidence)
+    apart = _apart(found)
+    if apart and any(section(state, "processor").get("turbo") == "on" for state in found.values()):
+        part = max(apart, key=lambda one: abs(apart[one]))
+        told = f"the control workload took {percent(apart[part], signed=True)} after the job against before ({part})"
+        if abs(apart[part]) <= _SAME:
+            return True, f"turbo is on, and held: {told}"
+    return worst(evidence, turbo)
+
+
+def turbo(state: State) -> Finding:
+    """Whether the clock cannot rise above its base, or keeps to what is usual here."""
+    told = section(state, "processor").get("turbo")
+    if told == "off":
+        return True, "turbo is off"
+    if told != "on":
+        return None, reason(state, "turbo", "the system shows no switch for turbo")
+    drifts = _drifts(state)
+    if drifts and all(max(abs(drift), band) <= _SAME for drift, band, _ in drifts.values()):
+        far = max(abs(drift) for drift, _, _ in drifts.values())
+        return True, f"turbo is on, and steady: the control workload is within {percent(far)} of its history"
+    return False, "turbo is on, so the clock moves with heat and with the number of busy cores"
+
+
+def cool_enough(evidence: Evidence) -> Finding:
+    """Whether processor and device were far from the temperature at which they slow down."""
+    return worst(evidence, cool)
+
+
+def cool(state: State) -> Finding:
+    """Whether every sensor is far from its limit."""
+    nearest = section(section(state, "heat"), "nearest")
+    rooms = {str(nearest.get("sensor")): nearest} if nearest else {}
+    rooms |= {f"GPU {one.get('index')}": one for one in gpus_of(state) if figure(one, "headroom_c") is not None}
+    if not rooms:
+        hottest = section(section(state, "heat"), "hottest")
+        if (warm := figure(hottest, "celsius")) is None:
+            return None, reason(state, "temperature", "the system shows no temperature sensor")
+        return None, f"{hottest.get('sensor')} is at {number(warm)} °C, and nothing tells where it slows down"
+    name = min(rooms, key=lambda one: figure(rooms[one], "headroom_c") or 0.0)
+    room = figure(rooms[name], "headroom_c") or 0.0
+    warm = figure(rooms[name], "celsius") if "celsius" in rooms[name] else figure(rooms[name], "temperature_c")
+    at = f" at {number(warm)} °C" if warm is not None else ""
+    if room >= _HEADROOM_C:
+        return True, f"{name} is{at}, {number(room)} °C below its limit"
+    return False, f"{name} is{at}, only {number(room)} °C below its limit; {number(_HEADROOM_C)} °C or more is fine"
+
+
+def gpus_of(state: State) -> list[Mapping[str, JsonValue]]:
+    """The boards whose state was read."""
+    found = state.get("gpus")
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+
+
+def memory_free(evidence: Evidence) -> Finding:
+    """Whether there was memory to spare, and nothing was swapped while the job ran."""
+    found = states(evidence)
+    low = worst(evidence, _free)
+    if low[0] is not True:
+        return low
+    pages = [figure(section(state, "memory"), "swapped_pages") for state in found.values()]
+    if len(pages) < 2 or pages[0] is None or pages[1] is None:
+        return worst(evidence, memory)
+    moved = max(0.0, pages[1] - pages[0]) * _PAGE_BYTES
+    if moved > _SWAPPED_BYTES:
+        return False, f"{show_bytes(moved)} were swapped in and out between the start and the end of the job"
+    return low
+
+
+def memory(state: State) -> Finding:
+    """Whether memory is free, and swap is not in use."""
+    passed, sentence = _free(state)
+    facts = section(state, "memory")
+    used, total = figure(facts, "swap_used_bytes"), figure(facts, "total_bytes")
+    if passed is not True or not used or not total or used < _SWAP * total:
+        return passed, sentence
+    return False, f"{show_bytes(used)} lie in swap, which is read back in the middle of something; {sentence}"
+
+
+def _free(state: State) -> Finding:
+    facts = section(state, "memory")
+    available, total = figure(facts, "available_bytes"), figure(facts, "total_bytes")
+    limit = figure(facts, "limit_bytes")
+    if available is None or not total:
+        return None, reason(state, "memory", "the system does not tell how much memory is free")
+    whole = limit or total
+    told = f"{show_bytes(available)} of {show_bytes(whole)} {'that this container may use ' if limit else ''}are free"
+    enough = available >= _FREE * whole
+    return enough, told if enough else f"{told}; at least {percent(_FREE)} is fine"
+
+
+def clock_steady(evidence: Evidence) -> Finding:
+    """Whether the time was read from a fast and steady source, the same before and after."""
+    sources = [source for state in states(evidence).values() if (source := section(state, "clock").get("source"))]
+    if len(set(map(str, sources))) > 1:
+        changed = f"from {sources[0]} to {sources[1]}"
+        return False, f"the kernel changed its clock source {changed} while the job ran, so times do not agree"
+    return worst(evidence, clock)
+
+
+def clock(state: State) -> Finding:
+    """Whether the time is read from a fast and steady source."""
+    source = section(state, "clock").get("source")
+    if not isinstance(source, str):
+        return None, reason(state, "clock source", "the system does not show what it reads the time from")
+    if source in _SLOW_CLOCKS:
+        return False, f"the kernel reads the time from {source}, which is slow or coarse"
+    if source in _STEADY_CLOCKS:
+        return True, f"the kernel reads the time from {source}"
+    return None, f"the kernel reads the time from {source}, of which nothing is known here"
+
+
+def control_steady(evidence: Evidence) -> Finding:
+    """Whether a fixed amount of work took as long after the job as before it, and as long as it usually does here."""
+    found = states(evidence)
+    if not any(section(state, "control") for state in found.values()):
+        return next(
+            ((None, reason(one, "control", "no control workload was timed")) for one in found.values()), NOT_READ
+        )
+    apart = _apart(found)
+    far = worst(evidence, control)
+    for part, share in apart.items():
+        limit = _limit_between(found, part)
+        if abs(share) > limit:
+            told = f"the control workload took {percent(share, signed=True)} after the job against before ({part} loop)"
+            return False, f"{told}; within ±{percent(limit)} is fine"
+    if far[0] is False or not apart:
+        return far
+    part = max(apart, key=lambda one: abs(apart[one]))
+    told = f"the control workload took {percent(apart[part], signed=True)} after the job against before ({part} loop)"
+    # Where the history is too wild to tell, that two timings agree is luck.
+    wild = any(band > _WIDEST for state in found.values() for _, band, _ in _drifts(state).values())
+    return None if wild else True, f"{told}; {far[1]}"
+
+
+def control(state: State) -> Finding:
+    """Whether a fixed amount of work takes as long as it usually does here."""
+    timed = section(state, "control")
+    took = [f"{number(value)} ms ({part})" for part in _PARTS if (value := figure(timed, f"{part}_ms")) is not None]
+    if not took:
+        return None, reason(state, "control", "no control workload was timed")
+    drifts = _drifts(state)
+    if not drifts:
+        why = reason(state, "control history", "no history yet")
+        return None, f"a round of the control workload takes {listed(took)}; {why}"
+    part = max(drifts, key=lambda one: abs(drifts[one][0]) / max(_SAME, drifts[one][1]))
+    drift, band, entries = drifts[part]
+    usual = f"than usual here ({part} loop, {entries} entries)"
+    told = f"the control workload takes {percent(abs(drift))} {'longer' if drift > 0 else 'less'} {usual}"
+    if abs(drift) > max(_SAME, band):
+        return False, f"{told}; within ±{percent(max(_SAME, band))} is fine"
+    if band > _WIDEST:
+        return None, f"{told}, and its history spreads by ±{percent(band)}, which is too much to tell"
+    return True, f"{told}; within ±{percent(max(_SAME, band))} is normal"
+
+
+def _drifts(state: State) -> dict[str, tuple[float, float, int]]:
+    """Part of the control workload → drift from its history, the band that is usual, and how many entries say so."""
+    history = section(section(state, "control"), "history")
+    found = {}
+    for part in _PARTS:
+        drift, band = (figure(section(history, part), name) for name in ("drift_pct", "band_pct"))
+        if drift is not None and band is not None:
+            found[part] = (drift / 100, band / 100, round(figure(history, "entries") or 0))
+    return found
+
+
+def _apart(found: Mapping[str, State]) -> dict[str, float]:
+    """Part of the control workload → how much longer it took after the job than before it, as a share."""
+    before, after = (section(found.get(when, {}), "control") for when in ("before", "after"))
+    pairs = {part: (figure(before, f"{part}_ms"), figure(after, f"{part}_ms")) for part in _PARTS}
+    return {part: b / a - 1 for part, (a, b) in pairs.items() if a and b}
+
+
+def _limit_between(found: Mapping[str, State], part: str) -> float:
+    """How far two timings may be apart: the band of one, widened for two, or what anybody calls the same."""
+    bands = [drifts[part][1] for state in found.values() if part in (drifts := _drifts(state))]
+    return max(_SAME, math.sqrt(2) * min(_WIDEST, max(bands))) if bands else _UNKNOWN
+
+
+def held_alone(evidence: Evidence) -> Finding:
+    """Whether nobody else measured on the same device meanwhile."""
+    return held(evidence.environment)
+
+
+def held(state: State) -> Finding:
+    """Whether nobody else can measure on the same device, by the record of its lock."""
+    lock = section(state, "lock")
+    if lock.get("mode") not in ("wait", "try"):
+        return None, "the device was not locked, so another measurement may share it"
+    names = lock.get("devices")
+    devices = listed([str(one) for one in names]) if isinstance(names, list) and names else "the device"
+    others = lock.get("others")
+    who = [_other(one) for one in others if isinstance(one, Mapping)] if isinstance(others, list) else []
+    if who:
+        return False, f"{devices} was not locked: {listed(who)} measures on the same machine"
+    if lock.get("held") is True:
+        waited = figure(lock, "waited_s") or 0.0
+        return True, f"{devices} was locked, so nobody else measured on it{_after(waited)}"
+    why = [f"{name}: {told}" for name, told in section(lock, "absent").items()]
+    return None, f"{devices} could not be locked" + (f" ({listed(why)})" if why else "")
+
+
+def _after(waited_s: float) -> str:
+    return f"; it was free after {number(waited_s)} s" if waited_s >= 1 else ""
+
+
+def _other(other: Mapping[str, JsonValue]) -> str:
+    """Who else measures, in words: `alice for squeezenet (pid 12)`."""
+    purpose = f" for {other['purpose']}" if other.get("purpose") else ""
+    pid = f" (pid {other['pid']})" if other.get("pid") else ""
+    return f"{other.get('user') or 'somebody'}{purpose}{pid}"

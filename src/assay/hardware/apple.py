@@ -1,0 +1,126 @@
+"""A Mac, which tells its facts through `sysctl`."""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from assay.hardware.reading import Source
+
+Facts = dict[str, JsonValue]
+
+_QUERY = (
+    "sysctl",
+    "hw",
+    "machdep.cpu",
+    "kern.osproductversion",
+    "kern.osrelease",
+    "kern.hv_vmm_present",
+    "vm.swapusage",
+)
+# Apple's names, by those that Linux gives the same instructions.
+_ARM = {
+    "AdvSIMD": "asimd", "neon": "neon", "FEAT_FP16": "asimdhp", "FEAT_DotProd": "asimddp", "FEAT_FHM": "asimdfhm",
+    "FEAT_I8MM": "i8mm", "FEAT_BF16": "bf16", "FEAT_SME": "sme", "FEAT_SME2": "sme2",
+}  # fmt: skip
+_X86 = {"SSE4.1": "sse4_1", "SSE4.2": "sse4_2", "AVX1.0": "avx", "AVX2": "avx2", "FMA": "fma", "F16C": "f16c"}
+
+
+def settings(source: Source) -> dict[str, str]:
+    """What `sysctl` tells, by name; a name that this system has not is left out."""
+    return {
+        name.strip(): value.strip()
+        for name, colon, value in (line.partition(":") for line in _answer(source).splitlines())
+        if colon and value.strip()
+    }
+
+
+def cpu(source: Source) -> Facts:
+    """The processor of a Mac."""
+    told = settings(source)
+    facts: dict[str, JsonValue | None] = {
+        "model": told.get("machdep.cpu.brand_string"),
+        "architecture": source.architecture,
+        "sockets": _number(told, "hw.packages"),
+        "cores": _number(told, "hw.physicalcpu"),
+        "threads": _number(told, "hw.logicalcpu"),
+        "kinds": _kinds(told),
+        "caches": _caches(told),
+        "isa": _isa(told),
+    }
+    if (fastest := _number(told, "hw.cpufrequency_max")) and (slowest := _number(told, "hw.cpufrequency_min")):
+        facts["frequency_mhz"] = {"min": slowest / 1e6, "max": fastest / 1e6}
+    else:
+        source.lack("cpu.frequency_mhz", "macOS does not tell the clocks of this processor")
+    for fact in ("governor", "driver", "turbo", "numa"):
+        source.lack(f"cpu.{fact}", "macOS does not tell")
+    kept: Facts = {name: value for name, value in facts.items() if value not in (None, "", [], {})}
+    for fact in facts.keys() - kept.keys():
+        source.lack(f"cpu.{fact}", "sysctl does not tell")
+    return kept
+
+
+def memory(source: Source) -> Facts:
+    """The memory of a Mac."""
+    told = settings(source)
+    facts: Facts = {}
+    if total := _number(told, "hw.memsize"):
+        facts["total_bytes"] = total
+    else:
+        source.lack("memory.total_bytes", "sysctl does not tell hw.memsize")
+    source.lack("memory.modules", "macOS tells speed and type of its memory to no program that must be quick")
+    return facts
+
+
+def _answer(source: Source) -> str:
+    # One name that is unknown makes the command fail though it answers the rest, so the words are tried in turn.
+    every = source.command(*_QUERY)
+    if every:
+        return every
+    return "\n".join(source.command("sysctl", name, fact=f"sysctl.{name}") for name in _QUERY[1:])
+
+
+def _kinds(told: dict[str, str]) -> list[JsonValue]:
+    """The kinds of cores, fast ones first."""
+    kinds: list[JsonValue] = []
+    for level in range(_number(told, "hw.nperflevels") or 0):
+        name, cores = told.get(f"hw.perflevel{level}.name"), _number(told, f"hw.perflevel{level}.physicalcpu")
+        if cores:
+            kinds.append({"name": name or f"level {level}", "cores": cores})
+    return kinds
+
+
+def _caches(told: dict[str, str]) -> list[JsonValue]:
+    """Caches of each kind of core; of the whole processor where there is one kind alone."""
+    found: list[JsonValue] = []
+    levels = [f"hw.perflevel{level}" for level in range(_number(told, "hw.nperflevels") or 0)] or ["hw"]
+    for prefix in levels:
+        cores = _number(told, f"{prefix}.physicalcpu")
+        for level, kind, name, sharing in (
+            (1, "data", "l1dcachesize", None),
+            (1, "instruction", "l1icachesize", None),
+            (2, "unified", "l2cachesize", "cpusperl2"),
+            (3, "unified", "l3cachesize", "cpusperl3"),
+        ):
+            if not (size := _number(told, f"{prefix}.{name}")):
+                continue
+            shared = 1 if sharing is None else _number(told, f"{prefix}.{sharing}")
+            fact: Facts = {"level": level, "type": kind, "size_bytes": size}
+            if shared and cores:
+                fact |= {"shared_by": shared, "instances": -(-cores // shared)}
+            found.append(fact)
+    return found
+
+
+def _isa(told: dict[str, str]) -> list[JsonValue]:
+    arm = {
+        linux for name, linux in _ARM.items()
+        if "1" in (told.get(f"hw.optional.{name}"), told.get(f"hw.optional.arm.{name}"))
+    }  # fmt: skip
+    words = f"{told.get('machdep.cpu.features', '')} {told.get('machdep.cpu.leaf7_features', '')}".split()
+    wide = {word.lower() for word in words if word.startswith("AVX512")}
+    return [*sorted(arm | wide | {_X86[word] for word in words if word in _X86})]
+
+
+def _number(told: dict[str, str], name: str) -> int | None:
+    value = told.get(name, "")
+    return int(value) if value.isascii() and value.isdecimal() else None

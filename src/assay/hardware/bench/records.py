@@ -1,0 +1,144 @@
+"""What is asked of a device, and what one test of it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:  # the workers of a processor start without pydantic
+    from pydantic import JsonValue
+
+GB = 1e9  # decimal, as makers of memory count
+TERA = 1e12
+
+# What a size of a test is: bytes of one array, side of a square matrix, number of cores, bytes of the file.
+By = Literal["bytes", "n", "cores"]
+Tell = Callable[[float, str], None]  # share of all tests that is done, and what comes next
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Which tests, how long, and how large."""
+
+    tests: tuple[str, ...]
+    sizes: tuple[int, ...] = ()
+    """Bytes of one array of the memory tests; chosen where empty."""
+    shapes: tuple[int, ...] = ()
+    """Sides of the square matrices; chosen where empty."""
+    each_s: float = 0.5
+    """How long one size is repeated."""
+    threads: int | None = None
+    folder: str | None = None
+    """Where the file of the storage test is made."""
+    compare: bool = False
+    """Whether a bare loop is timed beside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How far a result was from a reference of higher precision."""
+
+    error: float
+    """Largest difference, relative to the reference."""
+    tolerance: float
+    at_least: float = 0.0
+    """An error below this shows that a higher precision did the work than the one that was asked for."""
+
+    @property
+    def wrong(self) -> str:
+        """Why the result cannot stand; empty where it can."""
+        # A comparison with NaN is false: such a result must not pass.
+        if not self.error <= self.tolerance:
+            return (
+                f"the result is wrong: its largest relative error is {self.error:.3g}, {self.tolerance:.3g} is allowed"
+            )
+        if self.error < self.at_least:
+            return f"a higher precision did the work: the relative error is only {self.error:.3g}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One size of one test: the value of every timed block."""
+
+    size: int
+    values: tuple[float, ...]
+    """In the unit of the test's metric."""
+    at_ns: tuple[int, ...]
+    """When each block began, of `time.perf_counter_ns`."""
+    call_s: float
+    """One call: a pass over the arrays, or one product."""
+    check: Accuracy | None = None
+
+    @property
+    def value(self) -> float:
+        """The median of the blocks."""
+        return median(self.values)
+
+    @property
+    def spread(self) -> float:
+        """From the smallest to the largest block, as a share of the median."""
+        return (max(self.values) - min(self.values)) / self.value
+
+    def facts(self, by: By) -> dict[str, JsonValue]:
+        """The point as it is kept in a result."""
+        kept: dict[str, JsonValue] = {by: self.size, "value": self.value, "blocks": len(self.values)}
+        kept["spread"] = self.spread
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One test: its curve, and the size that speaks for it, or why there is none."""
+
+    name: str
+    metric: str
+    by: By
+    begin_ns: int
+    end_ns: int
+    points: tuple[Point, ...] = ()
+    reported: Point | None = None
+    absent: str = ""
+    """Why there is no value."""
+    plateau: Mapping[str, JsonValue] | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Size → why it was not measured."""
+    how: Mapping[str, JsonValue] = field(default_factory=dict)
+    """What was counted, with how many threads, on which data."""
+    also: Mapping[str, tuple[tuple[float, ...], tuple[int, ...]]] = field(default_factory=dict)
+    """Further metrics → the value of each block, and when it began."""
+
+    def facts(self) -> dict[str, JsonValue]:
+        """The test as it is kept in a result."""
+        kept: dict[str, JsonValue] = {"metric": self.metric, "begin_ns": self.begin_ns, "end_ns": self.end_ns}
+        if self.points:
+            kept["curve"] = [point.facts(self.by) for point in self.points]
+            best = max(self.points, key=lambda point: point.value)
+            kept["best"] = {self.by: best.size, "value": best.value}
+        if self.reported is not None:
+            kept["reported"] = self.reported.facts(self.by)
+        if self.absent:
+            kept["absent"] = self.absent
+        if self.plateau is not None:
+            kept["plateau"] = dict(self.plateau)
+        if self.left_out:
+            kept["left_out"] = dict(self.left_out)
+        checks = [point.check for point in self.points if point.check is not None]
+        if checks:
+            # The largest error is not the one furthest over its limit where limits differ; here they are all the same.
+            worst = max(checks, key=lambda check: (not check.error <= check.tolerance, check.error))
+            kept["check"] = {"largest_error": worst.error, "tolerance": worst.tolerance, "sizes": len(checks)}
+        return {**kept, "how": dict(self.how)}
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """All tests of a device, and the bare loops beside them."""
+
+    tests: tuple[Outcome, ...]
+    bare: Mapping[str, JsonValue] = field(default_factory=dict)
+    used: Mapping[str, int] = field(default_factory=dict)
+    """Device → tensors that were found on it, after the work."""
+    facts: Mapping[str, JsonValue] = field(default_factory=dict)

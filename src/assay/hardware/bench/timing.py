@@ -1,0 +1,118 @@
+"""Work is timed in blocks long enough for the clock, and a size in as many blocks as its time allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+# How long so many back-to-back calls took, in seconds.
+Timed = Callable[[int], float]
+Clock = Callable[[], int]
+
+# Long enough that starting and ending a block, some tens of microseconds, is a thousandth of it.
+BLOCK_S = 0.02
+# A dozen blocks tell how well their median is known, also where one remembers the one before; fewer than three have
+# no spread worth the name.
+ENOUGH_BLOCKS = 12
+FEWEST_BLOCKS = 3
+# A size whose blocks are long may take this many times its time to reach enough of them.
+OVERTIME = 4.0
+_MOST_CALLS = 1_000_000
+_GROWTH = 10  # a first call is often slow and seldom a tenth of the next ones
+
+
+class Timer(Protocol):
+    """Times calls of a device."""
+
+    def timed(self, call: Callable[[], object]) -> Timed:
+        """A function that makes so many calls one after another and tells how long all of them took."""
+        ...
+
+
+class WallTimer:
+    """Times by the clock of the machine, from the first call until the device has done all its work."""
+
+    def __init__(self, wait: Callable[[], object] | None = None, clock: Clock = perf_counter_ns) -> None:
+        self._wait = wait
+        self._clock = clock
+
+    def timed(self, call: Callable[[], object]) -> Timed:
+        """A function that makes so many calls one after another and tells how long all of them took."""
+        wait, clock = self._wait or _nothing, self._clock
+
+        def run(calls: int) -> float:
+            wait()
+            begin = clock()
+            for _ in range(calls):
+                call()
+            wait()
+            return (clock() - begin) / 1e9
+
+        return run
+
+
+class EventTimer:
+    """Times by events that the GPU itself stamps, so that launching from Python is not counted but hidden."""
+
+    def __init__(self, torch: Any) -> None:  # noqa: ANN401  (a module)
+        self._torch = torch
+
+    def timed(self, call: Callable[[], object]) -> Timed:
+        """A function that makes so many calls one after another and tells how long all of them took."""
+        event = self._torch.cuda.Event
+
+        def run(calls: int) -> float:
+            begin, end = event(enable_timing=True), event(enable_timing=True)
+            begin.record()
+            for _ in range(calls):
+                call()
+            end.record()
+            end.synchronize()
+            return float(begin.elapsed_time(end)) / 1e3
+
+        return run
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The blocks of one size."""
+
+    calls: int
+    """Of each block."""
+    seconds: tuple[float, ...]
+    at_ns: tuple[int, ...]
+
+
+def calibrate(timed: Timed) -> int:
+    """How many calls make a block; what it takes to find out warms the device up."""
+    calls, least_s = 1, BLOCK_S
+    timed(1)  # libraries choose their kernels, and pages are touched
+    while True:
+        took = timed(calls)
+        if took >= least_s or calls >= _MOST_CALLS:
+            return calls
+        wanted = math.ceil(1.1 * calls * least_s / took) if took > 0 else calls * _GROWTH
+        calls = min(max(wanted, calls + 1), calls * _GROWTH, _MOST_CALLS)
+
+
+def blocks(timed: Timed, each_s: float, clock: Clock = perf_counter_ns) -> Blocks:
+    """Repeat a block until `each_s` is over and there are enough blocks; slow ones stop at a few."""
+    calls = calibrate(timed)
+    seconds: list[float] = []
+    at_ns: list[int] = []
+    while not _enough(seconds, each_s):
+        at_ns.append(clock())
+        seconds.append(timed(calls))
+    return Blocks(calls, tuple(seconds), tuple(at_ns))
+
+
+def _enough(seconds: list[float], each_s: float) -> bool:
+    total, count = sum(seconds), len(seconds)
+    return (total >= each_s and count >= ENOUGH_BLOCKS) or (total >= OVERTIME * each_s and count >= FEWEST_BLOCKS)
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,260 @@
+"""The processor: its cores, caches, memory nodes, instructions and clocks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from pydantic import JsonValue
+
+from assay.hardware import apple
+from assay.hardware.instructions import cores_by_part, instructions
+from assay.hardware.reading import Source, cpu_set, size_of
+
+Facts = dict[str, JsonValue]
+
+_CPUS = "/sys/devices/system/cpu"
+_NODES = "/sys/devices/system/node"
+_MODEL = ("model name", "Model", "Hardware", "cpu model", "uarch", "cpu")
+_CACHE_TYPES = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
+
+
+def cpu(source: Source, known: list[dict[str, str]] | None = None) -> Facts:
+    """What is known of the processor; what is not is named in the source's reasons.
+
+    Args:
+        source: where to read.
+        known: /proc/cpuinfo, where it was read already.
+    """
+    if source.system == "darwin":
+        return apple.cpu(source)
+    blocks = cpuinfo(source) if known is None else known
+    facts: dict[str, JsonValue | None] = {
+        "model": model_name(blocks),
+        "vendor": _first(blocks, "vendor_id"),
+        "parts": cores_by_part(blocks),
+        "architecture": source.architecture,
+        **_topology(source, blocks),
+        "caches": _caches(source),
+        "numa": _numa(source),
+        "isa": instructions(source, blocks),
+        **_scaling(source),
+    }
+    return {name: value for name, value in facts.items() if value not in (None, "", [], {})}
+
+
+def clocks_now(source: Source) -> Facts:
+    """How fast the cores run at this moment, in MHz: the slowest, the fastest and how many tell it."""
+    policies = source.names(f"{_CPUS}/cpufreq", r"policy\d+")
+    kilohertz = [source.number(f"{_CPUS}/cpufreq/{policy}/scaling_cur_freq") for policy in policies]
+    clocks = [value / 1e3 for value in kilohertz if value]
+    by = "cpufreq"
+    if not clocks:
+        by, clocks = "/proc/cpuinfo", [value for block in cpuinfo(source) if (value := _float(block.get("cpu MHz")))]
+    if not clocks:
+        source.lack("cpu.clocks_now", "neither cpufreq nor /proc/cpuinfo tells how fast the cores run")
+        return {}
+    return {"slowest_mhz": min(clocks), "fastest_mhz": max(clocks), "told_by": by}
+
+
+def cpuinfo(source: Source) -> list[dict[str, str]]:
+    """/proc/cpuinfo as one mapping per paragraph."""
+    blocks: list[dict[str, str]] = []
+    for paragraph in source.text("/proc/cpuinfo", "cpu.model").split("\n\n"):
+        pairs = (line.partition(":") for line in paragraph.splitlines())
+        block = {name.strip(): value.strip() for name, colon, value in pairs if colon}
+        if block:
+            blocks.append(block)
+    return blocks
+
+
+def model_name(blocks: Iterable[Mapping[str, str]]) -> str:
+    """The processor's own name; on boards that give their cores none, the board's."""
+    known = list(blocks)
+    return next((found for key in _MODEL if (found := _first(known, key)) and not found.isdecimal()), "")
+
+
+def governor(source: Source) -> str | None:
+    """The frequency governor of the first core, where the system shows it."""
+    return source.text(f"{_CPUS}/cpu0/cpufreq/scaling_governor") or None
+
+
+def _topology(source: Source, blocks: list[dict[str, str]]) -> dict[str, JsonValue | None]:
+    """Threads, cores and sockets as the kernel numbers them, else as /proc/cpuinfo tells."""
+    online = _online(source)
+    cores: set[frozenset[int]] = set()
+    packages: set[int] = set()
+    seen: set[int] = set()
+    for one in sorted(online):
+        if one in seen:
+            continue
+        siblings = _siblings(source, one)
+        package = source.number(f"{_CPUS}/cpu{one}/topology/physical_package_id")
+        seen |= siblings
+        cores |= {siblings} if siblings else set()
+        packages |= {package} if package is not None and package >= 0 else set()
+    threads = len(online) or sum("processor" in block for block in blocks)
+    if not cores:
+        pairs = {(block["physical id"], block["core id"]) for block in blocks if {"physical id", "core id"} <= {*block}}
+        found: dict[str, int | None] = {
+            "sockets": len({pair[0] for pair in pairs}) or None,
+            "cores": len(pairs) or None,
+        }
+    else:
+        found = {"sockets": len(packages) or None, "cores": len(cores)}
+    for fact in ("sockets", "cores"):
+        if not found[fact]:
+            source.lack(f"cpu.{fact}", f"neither {_CPUS} nor /proc/cpuinfo tells")
+    if not threads:
+        source.lack("cpu.threads", f"neither {_CPUS} nor /proc/cpuinfo tells")
+    smt = source.text(f"{_CPUS}/smt/active")
+    return {**found, "threads": threads or None, "smt": smt == "1" if smt in ("0", "1") else None}
+
+
+def _online(source: Source) -> frozenset[int]:
+    try:
+        return cpu_set(source.text(f"{_CPUS}/online"))
+    except ValueError:
+        return frozenset(int(name[3:]) for name in source.names(_CPUS, r"cpu\d{1,5}"))
+
+
+def _siblings(source: Source, one: int) -> frozenset[int]:
+    """The threads of the core of one CPU; newer kernels write them under a clearer name."""
+    for name in ("core_cpus_list", "thread_siblings_list"):
+        try:
+            if found := cpu_set(source.text(f"{_CPUS}/cpu{one}/topology/{name}")):
+                return found
+        except ValueError:
+            continue
+    return frozenset()
+
+
+def _caches(source: Source) -> list[JsonValue]:
+    """Each kind of cache: its level, size, how many CPUs share one, and how many there are."""
+    counts: Counter[tuple[int, str, int, int]] = Counter()
+    covered: dict[str, set[int]] = {}
+    kinds: dict[tuple[str, int], tuple[int, str]] = {}
+    for one in sorted(_online(source)):
+        if covered and all(one in seen for seen in covered.values()):  # a sibling has told all
+            continue
+        for index in source.names(f"{_CPUS}/cpu{one}/cache", r"index\d+"):
+            if one in covered.setdefault(index, set()):
+                continue
+            folder = f"{_CPUS}/cpu{one}/cache/{index}"
+            if (size := _size(source, folder)) is None:
+                continue
+            # Caches of one number and one size are of one kind: of hundreds of cores, two files less for each.
+            kind = kinds.get((index, size)) or _kind(source, folder)
+            if kind is not None:
+                shared = _shared(source, folder)
+                kinds[index, size] = kind
+                covered[index] |= shared
+                counts[*kind, size, len(shared)] += 1
+    if not counts:
+        source.lack("cpu.caches", f"{_CPUS}/cpu*/cache tells of none")
+    return [
+        {
+            "level": level,
+            "type": kind,
+            "size_bytes": size,
+            **({"shared_by": shared, "instances": count} if shared else {}),
+        }
+        for (level, kind, size, shared), count in sorted(counts.items())
+    ]
+
+
+def _size(source: Source, folder: str) -> int | None:
+    try:
+        return size_of(source.text(f"{folder}/size")) or None
+    except ValueError:
+        return None
+
+
+def _kind(source: Source, folder: str) -> tuple[int, str] | None:
+    level, kind = source.number(f"{folder}/level"), source.text(f"{folder}/type")
+    return None if level is None else (level, _CACHE_TYPES.get(kind, kind.lower()))
+
+
+def _shared(source: Source, folder: str) -> frozenset[int]:
+    try:
+        return cpu_set(source.text(f"{folder}/shared_cpu_list"))
+    except ValueError:
+        return frozenset()
+
+
+def _numa(source: Source) -> list[JsonValue]:
+    """The memory nodes: their CPUs, their memory, and how far each is from the others."""
+    nodes: list[JsonValue] = []
+    for name in source.names(_NODES, r"node\d+"):
+        facts: Facts = {"node": int(name[4:]), "cpus": source.text(f"{_NODES}/{name}/cpulist")}
+        for line in source.text(f"{_NODES}/{name}/meminfo").splitlines():
+            words = line.split()
+            if len(words) >= 4 and words[2] == "MemTotal:" and words[3].isdecimal():
+                facts["memory_bytes"] = int(words[3]) * 1024
+        distances = source.text(f"{_NODES}/{name}/distance").split()
+        if distances and all(word.isdecimal() for word in distances):
+            facts["distances"] = [int(word) for word in distances]
+        nodes.append(facts)
+    if not nodes:
+        source.lack("cpu.numa", f"{_NODES} is not there: the kernel does not tell of memory nodes")
+    return nodes
+
+
+def _scaling(source: Source) -> dict[str, JsonValue | None]:
+    """Who sets the clocks, and between which bounds."""
+    folder = f"{_CPUS}/cpufreq"
+    policies = source.names(folder, r"policy\d+")
+    if not policies:
+        for fact in ("governor", "driver", "frequency_mhz"):
+            source.lack(f"cpu.{fact}", f"{folder} has no policy: the clocks are set elsewhere, such as by a hypervisor")
+    lowest = [source.number(f"{folder}/{policy}/cpuinfo_min_freq") for policy in policies]
+    highest = [source.number(f"{folder}/{policy}/cpuinfo_max_freq") for policy in policies]
+    bounds: dict[str, JsonValue] = {}
+    if known := [value for value in lowest if value]:
+        bounds["min"] = min(known) / 1e3
+    if known := [value for value in highest if value]:
+        bounds["max"] = max(known) / 1e3
+    if policies and (base := source.number(f"{folder}/{policies[0]}/base_frequency")):
+        bounds["base"] = base / 1e3
+    if policies and not bounds:
+        source.lack("cpu.frequency_mhz", f"{folder}/{policies[0]} tells no bounds")
+    return {
+        "governor": _same(source, policies, "scaling_governor", "cpu.governor"),
+        "driver": _same(source, policies[:1], "scaling_driver", "cpu.driver"),
+        "frequency_mhz": bounds or None,
+        "turbo": _turbo(source, policies),
+    }
+
+
+def _same(source: Source, policies: list[str], name: str, fact: str) -> str | None:
+    """What all cores say, or all their different answers."""
+    said = {source.text(f"{_CPUS}/cpufreq/{policy}/{name}", fact) for policy in policies} - {""}
+    if said:
+        source.absent.pop(fact, None)
+    return ", ".join(sorted(said)) or None
+
+
+def _turbo(source: Source, policies: list[str]) -> bool | None:
+    """Whether cores may run above their base clock."""
+    off = source.text(f"{_CPUS}/intel_pstate/no_turbo")
+    if off in ("0", "1"):
+        return off == "0"
+    each = {source.text(f"{_CPUS}/cpufreq/{policy}/boost") for policy in policies} & {"0", "1"}
+    switch = source.text(f"{_CPUS}/cpufreq/boost")
+    if switch in ("0", "1"):
+        return switch == "1"
+    if len(each) == 1:
+        return each == {"1"}
+    source.lack("cpu.turbo", "neither intel_pstate/no_turbo nor cpufreq/boost tells")
+    return None
+
+
+def _first(blocks: Iterable[Mapping[str, str]], key: str) -> str:
+    return next((block[key] for block in blocks if block.get(key)), "")
+
+
+def _float(text: str | None) -> float | None:
+    try:
+        return float(text or "")
+    except ValueError:
+        return None

@@ -1,0 +1,23 @@
+"""The control workload as a program: every round is a sample, for a study of how much equal runs differ here.
+
+Started as `python -m assay.hardware.fitness.rounds` by `assay noise`; never by a user.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from assay.emit import emit
+from assay.hardware.fitness.loops import rounds
+
+
+def main() -> None:
+    """Run all rounds, then report them: nothing of ours happens between two."""
+    took = cast("dict[str, list[float]]", rounds()["rounds_ms"])
+    for part, values in took.items():
+        for value in values:
+            emit({f"{part}_ms": value})
+
+
+if __name__ == "__main__":
+    main()

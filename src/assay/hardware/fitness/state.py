@@ -1,0 +1,154 @@
+"""The state of a machine before and after a job: plain readings, and the reasons for those that are missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from assay.clock import SYSTEM_CLOCK, Clock, iso
+from assay.hardware.fitness.control import VARIABLE, Run, is_off, timed_control
+from assay.hardware.fitness.gpus import Reader, gpus
+from assay.hardware.fitness.heat import heat
+from assay.hardware.fitness.history import FEWEST, History
+from assay.hardware.fitness.memory import memory
+from assay.hardware.fitness.processor import processor, throttle_events
+from assay.hardware.fitness.sysfs import text_of
+from assay.hardware.machine import machine_id
+from assay.spec.devices import split_index
+
+FOLDER = "fitness"
+# A state that is older says nothing about the job that begins now.
+_STILL_TRUE_S = 5.0
+_CLOCK = "sys/devices/system/clocksource/clocksource0"
+# Devices that are a board with its own driver; what others do nobody tells.
+_BOARDS = ("cuda", "tensorrt")
+
+
+def fitness(
+    device: str | None,
+    control: bool,
+    folder: Path | None = None,
+    *,
+    root: str | Path = "/",
+    reader: Reader | None = None,
+    run: Run = subprocess.run,
+    clock: Clock = SYSTEM_CLOCK,
+) -> dict[str, JsonValue]:
+    """Read the state of this machine: milliseconds, and a second more with the control workload.
+
+    Args:
+        device: The device of the job, such as `cpu` or `cuda:1`; None where the target decides by itself.
+        control: Whether to time the control workload; ASSAY_CONTROL=off in the environment wins.
+        folder: Where the history of the control workload is kept; None for no history.
+        root: Where the file system begins.
+        reader: Reads GPUs; NVML by default.
+        run: Starts the control workload.
+        clock: Tells the time.
+    """
+    base = Path(root)
+    state: dict[str, JsonValue] = {"at": iso(clock.utc())}
+    absent: dict[str, str] = {}
+    if device is not None:
+        state["device"] = device
+    parts = {"processor": processor(base), "heat": heat(base), "memory": memory(base), "clock": _clock_source(base)}
+    for name, (facts, missing) in parts.items():
+        absent |= missing
+        if facts:
+            state[name] = facts
+    if device is None or split_index(device)[0] in _BOARDS:
+        boards, missing = gpus(device, reader or nvml())
+        absent |= missing
+        if boards:
+            state["gpus"] = boards
+    load = _load_average()
+    timed, others, missing = _control(control, folder, base, run, clock)
+    absent |= missing
+    state |= {"control": timed} if timed else {}
+    state |= {"load": {**load, **others}} if load or others else {}
+    return {**state, "absent": dict(absent)} if absent else state
+
+
+def _control(
+    wanted: bool, folder: Path | None, root: Path, run: Run, clock: Clock
+) -> tuple[dict[str, JsonValue], dict[str, JsonValue], dict[str, str]]:
+    """The control workload beside its history, what others did meanwhile, and what is missing."""
+    if not wanted or is_off():
+        why = f"{VARIABLE} is off" if wanted else "no control workload was asked for"
+        return {}, {}, {"control": why}
+    counted = throttle_events(root)
+    timed, others, reason = timed_control(run)
+    if not timed:
+        return {}, {}, {"control": reason}
+    counted_after = throttle_events(root)
+    if counted is not None and counted_after is not None:
+        timed["throttle_events"] = counted_after - counted
+    missing: dict[str, str] = {}
+    if folder is None:
+        return timed, others, {"control history": "no folder is known that a history could be kept in"}
+    history = History(folder / FOLDER, machine_id(), int(str(timed["version"])))
+    beside = history.against(timed)
+    timed["history"] = beside
+    entries = int(str(beside["entries"]))
+    if entries < FEWEST:
+        missing["control history"] = f"no history yet: {entries} of {FEWEST} entries"
+    if problem := history.add({**timed, **others}, iso(clock.utc())):
+        missing["control history"] = problem
+    return timed, others, missing
+
+
+def _clock_source(root: Path) -> tuple[dict[str, JsonValue], dict[str, str]]:
+    """What the kernel reads the time from."""
+    source = text_of(root / _CLOCK / "current_clocksource")
+    if not source:
+        return {}, {"clock source": "the system does not show what it reads the time from"}
+    return {"source": source, "available": list(text_of(root / _CLOCK / "available_clocksource").split())}, {}
+
+
+def _load_average() -> dict[str, JsonValue]:
+    try:
+        return {"average_1m": round(os.getloadavg()[0], 2)}
+    except (AttributeError, OSError):  # the first on Windows
+        return {}
+
+
+@cache
+def nvml() -> Reader:
+    """The boards through NVML, opened once in a process."""
+    from assay.hardware.gpu.readings import GpuReader  # here, as most jobs have no GPU
+
+    return GpuReader()
+
+
+class Fitness:
+    """The states before and after each job of a campaign; what was just read is not read again."""
+
+    def __init__(
+        self,
+        folder: Path | None,
+        *,
+        read: Callable[[str | None, bool, Path | None], dict[str, JsonValue]] = fitness,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._folder = folder
+        self._read = read
+        self._clock = clock
+        self._last: tuple[float, str | None, bool, dict[str, JsonValue]] | None = None
+
+    def before(self, device: str | None, control: bool) -> dict[str, JsonValue]:
+        """The state before a job: that after the job before it, where it is young and told the same."""
+        if self._last is not None:
+            since_s, of, timed, state = self._last
+            if self._clock.monotonic_s() - since_s <= _STILL_TRUE_S and of == device and timed >= control:
+                return {**state, "taken": "after the job before"}
+        return self._read(device, control, self._folder)
+
+    def after(self, device: str | None, control: bool) -> dict[str, JsonValue]:
+        """The state after a job."""
+        state = self._read(device, control, self._folder)
+        self._last = (self._clock.monotonic_s(), device, control, state)
+        return state

@@ -1,0 +1,104 @@
+"""A GPU in facts, as one layer tells them; what no layer tells is left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:  # a process that only reads GPUs needs no pydantic
+    from pydantic import JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class MigDevice:
+    """One slice of a GPU that is split by MIG."""
+
+    index: int
+    uuid: str | None = None
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
+    multiprocessors: int | None = None
+    memory_bytes: int | None = None
+
+    def record(self) -> dict[str, JsonValue]:
+        """As JSON, without what is not known."""
+        return _told(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU; None stands for what the layer does not tell."""
+
+    index: int
+    name: str
+    vendor: str
+    """`nvidia`, `amd`, `intel`, `apple` …, or its PCI number where that is no known maker's."""
+    layer: str
+    """Who told: `nvml`, `nvidia-smi`, `torch`, `amd-smi`, `rocm-smi`, `sysfs`, `system_profiler`."""
+    uuid: str | None = None
+    memory_bytes: int | None = None
+    driver: str | None = None
+    cuda: str | None = None
+    """The newest CUDA that the driver supports."""
+    capability: str | None = None
+    """Compute capability, such as `9.0`."""
+    multiprocessors: int | None = None
+    """SMs, compute units or cores, as the maker calls them."""
+    pci: str | None = None
+    """Address on the bus as the kernel writes it: `0000:00:06.0`."""
+    pcie: Mapping[str, int] = field(default_factory=dict)
+    """`generation` and `width` of the link now, `max_generation` and `max_width`."""
+    nvlinks: int | None = None
+    """How many are active."""
+    power_limit_w: float | None = None
+    clocks_mhz: Mapping[str, float] = field(default_factory=dict)
+    """Now: `sm` (`graphics` where the maker has no SMs) and `memory`."""
+    max_clocks_mhz: Mapping[str, float] = field(default_factory=dict)
+    temperature_c: float | None = None
+    slowdown_c: float | None = None
+    """The temperature from which it slows itself down."""
+    throttle: tuple[str, ...] | None = None
+    """Reasons for which its clocks are held down now; empty where it was asked and has none."""
+    ecc: bool | None = None
+    mig: bool | None = None
+    mig_devices: tuple[MigDevice, ...] = ()
+    architecture: str | None = None
+    tensor_cores: int | None = None
+    """Generation of its tensor cores; 0 where it has none, None where that is not known."""
+    precisions: tuple[str, ...] = ()
+    note: str = ""
+    """What is in doubt about these facts."""
+    agreed_by: tuple[str, ...] = ()
+    """Other layers that tell the same."""
+    differs: Mapping[str, str] = field(default_factory=dict)
+    """Fact → what another layer says of it, as `nvidia-smi: 575.57`."""
+
+    def record(self) -> dict[str, JsonValue]:
+        """As JSON, without what is not known."""
+        told = _told(self)
+        if self.throttle is not None:  # nothing holds its clocks down: that is told, too
+            told["throttle"] = list(self.throttle)
+        if self.mig_devices:
+            told["mig_devices"] = [device.record() for device in self.mig_devices]
+        return told
+
+
+def pci_address(text: str) -> str | None:
+    """An address on the PCI bus as the kernel writes it; NVIDIA's tools write the domain with eight digits."""
+    if match := re.fullmatch(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})\.([0-9a-f])", text.strip().lower()):
+        return f"{int(match[1] or '0', 16):04x}:{match[2]}:{match[3]}.{match[4]}"
+    return None
+
+
+def _told(one: Gpu | MigDevice) -> dict[str, JsonValue]:
+    told: dict[str, JsonValue] = {}
+    for each in fields(one):
+        value = getattr(one, each.name)
+        if value is None or value == "" or (isinstance(value, (tuple, Mapping)) and not value):
+            continue
+        if isinstance(value, Mapping):
+            value = dict(value)
+        told[each.name] = cast("JsonValue", list(value) if isinstance(value, tuple) else value)
+    return told

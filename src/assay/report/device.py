@@ -1,0 +1,242 @@
+"""What the hardware itself can do: one line for each test of a device, with the state that it was measured in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Literal, cast
+
+from pydantic import JsonValue
+
+from assay.analyse.records import MultiRunJobResult
+from assay.metrics import describe
+from assay.report.headline import headline_of, section
+from assay.report.numbers import NOTHING, show_percent, show_statistics
+from assay.report.sheet import Sheet, without_empty
+from assay.report.telemetry import seen_of, show_value, unit_of, whose
+from assay.report.wording import one_line
+from assay.run.records import SingleRunResult
+from assay.units import show_bytes
+
+By = Literal["bytes", "n", "cores"]
+_BY: tuple[By, ...] = ("bytes", "n", "cores")
+# Column of the table → the reading that it shows, of a GPU and of a processor.
+_DURING = {"clock": ("sm_mhz", "cpu_mhz"), "temperature": ("temperature_c",), "power": ("power_w",)}
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """One size of a test, over the runs."""
+
+    size: float
+    value: float
+    """The median of the runs."""
+    low: float
+    high: float
+    """From the lowest to the highest run; of one run, as far as its blocks spread."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTest:
+    """One test of a device, over all good runs of a job."""
+
+    name: str
+    metric: str
+    unit: str
+    by: By
+    """What its sizes are: bytes of an array, the side of a matrix, or cores."""
+    curve: tuple[CurvePoint, ...]
+    reported: tuple[float, ...]
+    """The sizes that speak for it; runs may differ."""
+    plateau: tuple[float, ...]
+    """The sizes between which the curve is level; empty where it is nowhere."""
+    within: float
+    """How far from the best of them the others may be, as a share of it."""
+    notes: tuple[str, ...]
+    """What is missing or wrong, in words."""
+    bare: tuple[float, float, float] | None
+    """Share of a bare loop of the device's own library, with the ends of its interval."""
+
+
+def curve_unit(test: DeviceTest) -> str:
+    """The unit of a test's curve: over cores it is what all of them did, and the metric is a share of that."""
+    return describe("fp32_tflops").unit if test.by == "cores" else test.unit
+
+
+def is_device(job: MultiRunJobResult) -> bool:
+    """Whether a job measures the hardware itself."""
+    target = section(job.definition, "target")
+    return "device" in target and not set(target) & {"model", "service", "endpoint", "library", "command"}
+
+
+def device_tests(job: MultiRunJobResult) -> list[DeviceTest]:
+    """The tests of a device that were made, in their order."""
+    runs = [run for run in job.runs if run.error is None]
+    told: dict[str, list[tuple[SingleRunResult, Mapping[str, JsonValue]]]] = {}
+    for run in runs:
+        for name, facts in section(run.facts, "tests").items():
+            if isinstance(facts, dict):
+                told.setdefault(name, []).append((run, facts))
+    return [_test(name, found) for name, found in told.items()]
+
+
+def _test(name: str, found: list[tuple[SingleRunResult, Mapping[str, JsonValue]]]) -> DeviceTest:
+    facts = [one for _, one in found]
+    metric = next((str(one["metric"]) for one in facts if one.get("metric")), name)
+    by: By = next((key for key in _BY for one in facts for point in _points(one) if key in point), _BY[0])
+    spoken = [section(one, "reported") or (section(one, "best") if not one.get("absent") else {}) for one in facts]
+    reported = [size for one in spoken if (size := _number(one.get(by)))]
+    plateau = sorted({size for one in facts for size in _numbers(section(one, "plateau").get(by))})
+    versus = [share for run, _ in found if (share := _versus(run, name, metric))]
+    return DeviceTest(
+        one_line(name), metric, describe(metric).unit, by, _curve(facts, by), tuple(dict.fromkeys(reported)),
+        tuple(plateau), max((_number(section(one, "plateau").get("within")) or 0.0 for one in facts), default=0.0),
+        tuple(dict.fromkeys(note for one in facts for note in _notes(name, one))),
+        cast("tuple[float, float, float]", tuple(map(median, zip(*versus, strict=True)))) if versus else None,
+    )  # fmt: skip
+
+
+def _curve(facts: Iterable[Mapping[str, JsonValue]], by: By) -> tuple[CurvePoint, ...]:
+    found: dict[float, list[tuple[float, float]]] = {}
+    for one in facts:
+        for point in _points(one):
+            size, value = _number(point.get(by)), _number(point.get("value"))
+            if size and value is not None:
+                found.setdefault(size, []).append((value, _number(point.get("spread")) or 0.0))
+    return tuple(_curve_point(size, found[size]) for size in sorted(found))
+
+
+def _curve_point(size: float, told: list[tuple[float, float]]) -> CurvePoint:
+    values = [value for value, _ in told]
+    if len(values) > 1:
+        return CurvePoint(size, median(values), min(values), max(values))
+    value, spread = told[0]
+    return CurvePoint(size, value, value * (1 - spread / 2), value * (1 + spread / 2))
+
+
+def _notes(name: str, facts: Mapping[str, JsonValue]) -> list[str]:
+    """Why a test has no value, why its curve has no plateau, and which sizes were left out."""
+    notes = []
+    if facts.get("absent"):
+        notes.append(f"{name}: not measured: {facts['absent']}")
+    elif why := section(facts, "plateau").get("absent"):
+        notes.append(f"{name}: no plateau: {why}")
+    reasons: dict[str, list[str]] = {}
+    for size, reason in section(facts, "left_out").items():
+        reasons.setdefault(str(reason), []).append(size)
+    notes += [f"{name}: left out {', '.join(sizes)}: {reason}" for reason, sizes in reasons.items()]
+    return [one_line(note) for note in notes]
+
+
+def _versus(run: SingleRunResult, name: str, metric: str) -> tuple[float, float, float] | None:
+    bare = section(run.facts, "bare")
+    told = section(bare, name) or section(bare, metric)
+    ratio, low, high = (_number(told.get(key)) for key in ("ratio", "low", "high"))
+    return None if ratio is None else (ratio, low if low is not None else ratio, high if high is not None else ratio)
+
+
+def device_sheet(job: MultiRunJobResult) -> Sheet | None:
+    """One line for each test of a device: its value, where it was reached, and the state of the device meanwhile."""
+    if job.state != "done" or not is_device(job):
+        return None
+    tests = device_tests(job)
+    rows = [_row(job, test) for test in tests]
+    # What tests give beside their own metric, such as the scaling over cores.
+    covered = {test.metric for test in tests}
+    rows += [_plain_row(job, name) for name in (*headline_of(job), "core_scaling")
+             if name in job.metrics and name not in covered]  # fmt: skip
+    if not rows:
+        return None
+    head = ("test", "value", "interval", "±", "unit", "at", "of the bare loop", *_DURING, "throttled")
+    notes = tuple(note for test in tests for note in test.notes)
+    sheet = Sheet("device", head, tuple(rows), notes, frozenset({0, 4, 10}), (0, 1, 2, 4))
+    return without_empty(sheet)
+
+
+def _row(job: MultiRunJobResult, test: DeviceTest) -> tuple[str, ...]:
+    spans = [span for seen in seen_of(job).values() if (span := seen.spans.get(test.name))]
+    share = NOTHING
+    if test.bare:
+        ratio, low, high = test.bare
+        share = f"{show_percent(ratio)} [{100 * low:.1f}, {100 * high:.1f}]"
+    sizes = ", ".join(show_size(size, test.by) for size in test.reported)
+    return (
+        test.name,
+        *_numbers_of(job, test.metric),
+        test.unit or NOTHING,
+        sizes or NOTHING,
+        share,
+        *(_during(spans, readings, job) for readings in _DURING.values()),
+        _throttled(spans),
+    )
+
+
+def _plain_row(job: MultiRunJobResult, name: str) -> tuple[str, ...]:
+    unit = job.metrics[name].unit
+    return (one_line(name), *_numbers_of(job, name), unit or NOTHING, *[NOTHING] * (3 + len(_DURING)))
+
+
+def _numbers_of(job: MultiRunJobResult, metric: str) -> tuple[str, str, str]:
+    stats = job.metrics.get(metric)
+    if stats is None:
+        return NOTHING, NOTHING, NOTHING
+    shown = show_statistics(stats, metric)
+    return shown.median, shown.interval, shown.spread
+
+
+def show_size(size: float, by: By) -> str:
+    """A size of a test as people write it: `256.0 MiB`, `8192²`, `16 cores`."""
+    if by == "bytes":
+        return show_bytes(size)
+    return f"{size:g}²" if by == "n" else f"{size:g} core{'' if size == 1 else 's'}"
+
+
+def _during(spans: list[Mapping[str, JsonValue]], readings: tuple[str, ...], job: MultiRunJobResult) -> str:
+    """The mean of a reading while a test went on, over the runs."""
+    found: dict[str, list[float]] = {}
+    for span in spans:
+        for series, told in section(span, "statistics").items():
+            mean = _number(told.get("mean")) if isinstance(told, dict) else None
+            if series.rpartition(".")[2] in readings and mean is not None:
+                found.setdefault(series.rpartition(".")[0], []).append(mean)
+    chosen = _sources(list(found), job)
+    mean = sum(fmean(found[source]) for source in chosen)
+    return show_value(mean, unit_of(readings[0])) if chosen else NOTHING
+
+
+def _sources(sources: list[str], job: MultiRunJobResult) -> list[str]:
+    """What the device of a job is called by whoever looked at it: `cuda:1` is `gpu:1`, a processor all its packages."""
+    kind, _, number = str(section(job.definition, "target").get("device", "")).partition(":")
+    boards = [source for source in sources if source.startswith("gpu:")]
+    if kind != "cpu":
+        return [source for source in boards if source == f"gpu:{number or 0}"] or boards[:1]
+    packages = [source for source in sources if source.startswith("rapl:package") and not source.endswith("dram")]
+    return packages or [source for source in sources if source not in boards][:1]
+
+
+def _throttled(spans: list[Mapping[str, JsonValue]]) -> str:
+    """Why a device held its clocks down while a test went on; `no` where it was looked at and did not."""
+    if not any(section(span, "throttled") for span in spans):
+        return NOTHING
+    told: dict[str, None] = {}
+    for span in spans:
+        for device, reasons in section(span, "throttled").items():
+            found = reasons if isinstance(reasons, list | tuple) else ()
+            told |= {f"{whose(device)}: {reason}": None for reason in found}
+    return one_line("; ".join(told)) or "no"
+
+
+def _points(facts: Mapping[str, JsonValue]) -> list[Mapping[str, JsonValue]]:
+    curve = facts.get("curve")
+    return [one for one in curve if isinstance(one, dict)] if isinstance(curve, list | tuple) else []
+
+
+def _numbers(value: JsonValue) -> list[float]:
+    return [found for one in value if (found := _number(one)) is not None] if isinstance(value, list | tuple) else []
+
+
+def _number(value: JsonValue) -> float | None:
+    told = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(cast("float", value)) if told else None

@@ -1,0 +1,210 @@
+"""Metrics made of what a target measured and what was seen from the side: energy, power, and what both cost.
+
+Nothing is estimated here: a figure whose parts were not read is absent, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from assay.run.records import Energy, Seen
+from assay.spec.benchmark import Definition, MachinePrice
+from assay.spec.target import EndpointTarget
+
+LABELS = "ASSAY_LABELS"
+"""The environment variable by which an agent names the labels of its machine: `gpu=h200,site=x`."""
+_BOARD = re.compile(r"(gpu:\d+)\.")
+# Devices that NVML tells of.
+_NVIDIA = ("cuda", "tensorrt")
+_OF_GPU = re.compile(r"of GPU (\d+)$")
+# Less of the window read than this is not the window's energy; its power is still known.
+_WHOLE = 0.95
+# What is counted, the metric that tells how many a second, and the names of what is made of it.
+_COUNTED = (
+    ("throughput_per_s", "energy_per_item_j", "items_per_j", "items_per_cost"),
+    ("output_tokens_per_s", "energy_per_token_j", "tokens_per_j", "tokens_per_cost"),
+)
+
+
+@dataclass(slots=True)
+class _Found:
+    metrics: dict[str, float] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, JsonValue] = field(default_factory=dict)
+
+
+def derived(
+    report_metrics: Mapping[str, float],
+    seen: Seen | None,
+    definition: Definition,
+    machine_labels: Mapping[str, str],
+    machine: str = "",
+) -> tuple[dict[str, float], dict[str, str], dict[str, JsonValue]]:
+    """Metrics of a run beside those that its target measured.
+
+    Args:
+        report_metrics: what the target measured; none of it is made anew.
+        seen: what was seen from the side; None where nobody looked.
+        definition: what the job measures, with the prices of machines.
+        machine_labels: labels of this machine; one called `name` is a name of it.
+        machine: name of this machine.
+
+    Returns:
+        Metrics, the reasons of those that could not be made, and facts: `energy` and `price`.
+    """
+    found = _Found()
+    if seen is not None:
+        _utilisation(found, seen, definition)
+        _energy(found, seen, definition)
+        if (power_w := found.metrics.get("power_w")) is not None:
+            _per_joule(found, report_metrics, power_w)
+    if definition.prices:
+        _per_price(found, report_metrics, definition.prices, machine_labels, machine)
+    metrics = {name: value for name, value in found.metrics.items() if name not in report_metrics}
+    return metrics, {name: why for name, why in found.absent.items() if name not in report_metrics}, found.facts
+
+
+def labels_of(environ: Mapping[str, str]) -> dict[str, str]:
+    """The labels of this machine, as whoever started us names them."""
+    pairs = (one.partition("=") for one in environ.get(LABELS, "").split(","))
+    return {name.strip(): value.strip() for name, _, value in pairs if name.strip()}
+
+
+def gpus_used(seen: Seen, definition: Definition) -> tuple[str, ...]:
+    """The boards that the job computed on: those with a process of it, or, where that is not known, all it may use."""
+    boards = dict.fromkeys(match[1] for name in seen.statistics if (match := _BOARD.match(name)))
+    counts = {board: seen.statistics.get(f"{board}.job_processes") for board in boards}
+    used = tuple(board for board, count in counts.items() if count is not None and count["max"] > 0)
+    if used or not _asks_for_gpu(definition):
+        return used
+    # A driver that numbers processes otherwise, or a window shorter than the time between two looks at them.
+    busy = tuple(board for board in boards if _highest(seen, f"{board}.gpu_util_pct") > 0)
+    return busy or tuple(boards)
+
+
+def _highest(seen: Seen, series: str) -> float:
+    return seen.statistics.get(series, {}).get("max", 0.0)
+
+
+def _asks_for_gpu(definition: Definition) -> bool:
+    device = definition.needs.device or getattr(definition.target, "device", None) or "cpu"
+    return device.partition(":")[0] in _NVIDIA
+
+
+def _utilisation(found: _Found, seen: Seen, definition: Definition) -> None:
+    shares = [
+        seen.statistics[series]["mean"]
+        for board in gpus_used(seen, definition)
+        if (series := f"{board}.gpu_util_pct") in seen.statistics
+    ]
+    if shares:
+        found.metrics["gpu_util_pct"] = sum(shares) / len(shares)
+    elif _asks_for_gpu(definition):
+        found.absent["gpu_util_pct"] = next(
+            (why for what, why in seen.absent.items() if what.partition(":")[0] == "gpu"), "no GPU told it"
+        )
+
+
+def _energy(found: _Found, seen: Seen, definition: Definition) -> None:
+    """Energy and mean power of the devices that the job used, if all of them were read in one way."""
+    parts, reason = _parts(seen, definition)
+    if reason:
+        found.absent["energy_j"] = reason
+        return
+    grades = {one.grade for one in parts}
+    if len(grades) > 1:
+        told = ", ".join(f"{one.source}: {one.grade}" for one in parts)
+        found.absent["energy_j"] = f"figures of different grades do not add up ({told})"
+        return
+    watts = sum(one.watts for one in parts)
+    found.metrics["power_w"] = watts
+    window_s = (seen.window_ns[1] - seen.window_ns[0]) / 1e9
+    covered_s = min(one.seconds for one in parts)
+    joules = sum(one.joules for one in parts)
+    if covered_s < _WHOLE * window_s:
+        found.absent["energy_j"] = f"the readings cover {covered_s:.3g} s of the {window_s:.3g} s that were measured"
+    else:
+        found.metrics["energy_j"] = joules
+    idle = [one.idle_w for one in parts if one.idle_w is not None]
+    found.facts["energy"] = {
+        "grade": parts[0].grade,
+        "joules": joules,
+        "seconds": covered_s,
+        "watts": watts,
+        "idle_w": sum(idle) if len(idle) == len(parts) else None,
+        "sources": [one.source for one in parts],
+    }
+
+
+def _parts(seen: Seen, definition: Definition) -> tuple[list[Energy], str]:
+    """What the job's energy is the sum of, or why that is not known."""
+    if isinstance(definition.target, EndpointTarget):
+        return [], "the endpoint was not started by this benchmark: what it uses is not seen"
+    of_gpus = {f"gpu:{match[1]}": one for one in seen.energy if (match := _OF_GPU.search(one.source))}
+    used = gpus_used(seen, definition)
+    if unread := [board for board in used if board not in of_gpus]:
+        why = seen.absent.get(f"energy:{unread[0]}") or seen.absent.get(unread[0]) or "it was not read"
+        return [], f"the job used {unread[0]}, whose energy is not known: {why}"
+    if _asks_for_gpu(definition) and not used:
+        return [], seen.absent.get("gpu", "no GPU could be read")
+    parts = [one for one in seen.energy if one.scope in ("package", "dram")]
+    if not parts and not used:
+        # What a board tells for the whole system holds its processor, its memory and perhaps a GPU: never beside them.
+        parts = [one for one in seen.energy if one.scope == "system"]
+    parts += [of_gpus[board] for board in used]
+    return (parts, "") if parts else ([], _no_counter(seen.absent))
+
+
+def _no_counter(absent: Mapping[str, str]) -> str:
+    reasons = dict.fromkeys(
+        why for what, why in absent.items() if what.partition(":")[0] in ("rapl", "energy", "probe")
+    )
+    return "; ".join(reasons) or "nothing here tells it"
+
+
+def _per_joule(found: _Found, metrics: Mapping[str, float], power_w: float) -> None:
+    for rate, per_one, per_joule, _ in _COUNTED:
+        per_s = metrics.get(rate, 0.0)
+        if per_s > 0 and power_w > 0:
+            found.metrics |= {per_one: power_w / per_s, per_joule: per_s / power_w}
+        elif rate == "throughput_per_s" or rate in metrics:
+            reason = f"{rate} is {per_s:g}" if rate in metrics else f"the target reports no {rate}"
+            found.absent |= {per_one: reason, per_joule: reason}
+
+
+def _per_price(
+    found: _Found,
+    metrics: Mapping[str, float],
+    prices: Mapping[str, MachinePrice],
+    labels: Mapping[str, str],
+    machine: str,
+) -> None:
+    matched = _matched(prices, labels, machine)
+    if matched is None:
+        known = ", ".join([machine, *(f"{name}={value}" for name, value in labels.items())])
+        found.absent["items_per_cost"] = f"no price for this machine ({known}); prices has {', '.join(prices)}"
+        return
+    price = prices[matched]
+    found.facts["price"] = {
+        "per_hour": price.per_hour,
+        "currency": price.currency,
+        "date": price.date,
+        "matched": matched,
+        "grade": "estimated",
+    }
+    for rate, _, _, per_cost in _COUNTED:
+        if metrics.get(rate, 0.0) > 0:
+            found.metrics[per_cost] = metrics[rate] * 3600 / price.per_hour
+        elif rate == "throughput_per_s":
+            found.absent[per_cost] = f"the target reports no {rate}"
+
+
+def _matched(prices: Iterable[str], labels: Mapping[str, str], machine: str) -> str | None:
+    """The entry that speaks of this machine: its name first, then a label of it, then `*`."""
+    mine = [machine, labels.get("name", ""), *(f"{name}={value}" for name, value in labels.items()), "*"]
+    there = set(prices)
+    return next((one for one in mine if one and one in there), None)

@@ -1,0 +1,365 @@
+"""Everything that is looked at during a run, and what was seen of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from assay.run.probes.columns import POWERMETRICS, Column, Columns, Window
+from assay.run.probes.energy import power_between_steps
+from assay.run.probes.readers.gpus import Gpus, Reader, has_driver, nvml_reader
+from assay.run.probes.readers.own import Own
+from assay.run.probes.readers.rapl import Rapl
+from assay.run.probes.readers.reading import Reading
+from assay.run.probes.summing import energies, joined, statistic, statistics
+from assay.run.probes.writing import Rows, write
+
+_SLOW_EVERY_NS = 1_000_000_000
+# Sums of bytes lose nothing between two readings, and are a third of the cost of a look.
+_COUNTS_EVERY_NS = 250_000_000
+# Power before the first run: counters move in steps of up to a tenth of a second.
+IDLE_S = 0.35
+LEAST_IDLE_S = 0.3
+_IDLE_EVERY_S = 0.02
+# A run of hours is looked at less often: twice the time between looks after each so many of them.
+_MANY_LOOKS = 36_000
+# Two looks closer together than this share of the time between looks give no rate: the kernel counts in ticks.
+_CLOSE = 0.3
+
+Marks = Sequence[tuple[str, int, int]]
+"""Phase, begin and end."""
+
+
+class _Machine(Protocol):
+    absent: dict[str, str]
+
+    def read(self, *, counts: bool = True, slow: bool = True) -> Reading: ...
+    def throttled(self, window: Window) -> tuple[str, ...] | None: ...
+
+
+class _Family(Protocol):
+    absent: dict[str, str]
+    pids: set[int]
+
+    def read(self, *, counts: bool = True) -> Reading | None: ...
+    def close(self) -> None: ...
+
+
+class _Run:
+    """What was seen of one run so far."""
+
+    def __init__(self) -> None:
+        self.columns = Columns()
+        self.at_ns: list[int] = []
+        self.looks_s: list[float] = []
+        self.begin_ns, self.begin_cpu_s = time.perf_counter_ns(), time.process_time()
+        self.totals: dict[tuple[str, str], tuple[int, float]] = {}  # moment and value of the look before
+        self.processors: tuple[int, float, float] | None = None  # moment, busy and own seconds of the look before
+        self.job_cpu_s: float | None = None
+        self.rated_ns = self.counts_ns = self.slow_ns = 0  # the last look at processors, at bytes, at the slow rest
+        self.carry_s = 0.0
+
+    def begin(self) -> None:
+        """From here on everything counts: no stretch reaches from before the begin into the run."""
+        self.begin_ns, self.begin_cpu_s = time.perf_counter_ns(), time.process_time()
+        self.looks_s, self.totals, self.processors, self.job_cpu_s = [], {}, None, None
+        self.rated_ns = self.counts_ns = self.slow_ns = 0
+        self.carry_s = 0.0
+
+
+class Looker:
+    """Looks at machine, job, GPUs and counters of energy."""
+
+    def __init__(
+        self,
+        every_s: float,
+        own: Sequence[int] = (),
+        root: Path = Path("/"),
+        make_gpus: Callable[[], Reader] = nvml_reader,
+    ) -> None:
+        """Open all files.
+
+        Args:
+            every_s: time between two looks.
+            own: processes of ours, which are neither the job nor others.
+            root: where /proc, /sys and /dev lie.
+            make_gpus: gives what reads GPUs; asked where there is a driver alone.
+        """
+        self._every_s, self._close_ns = every_s, _CLOSE * every_s * 1e9
+        self._machine, self._new_family = _of_this_system(root)
+        self._own = Own(own, root)
+        self._rapl = Rapl(root)
+        self._powermetrics = _powermetrics()
+        self._family: _Family | None = None
+        self._idle: dict[str, float] | None = None
+        self._failed: dict[str, str] = {}
+        self._run = _Run()
+        self._gpus = Gpus(every_s, make_gpus, root) if has_driver(root) or sys.platform == "win32" else None
+        if self._gpus is not None and self._gpus.count:
+            self._gpus.start()
+
+    def settle(self) -> None:
+        """Look for a moment before anything runs, where counters tell what the machine uses when idle."""
+        self._new_family(())  # it learns who was there before
+        self.look()
+        self._look_at_gpus()
+        if not any(True for _ in self._columns().named("energy_j")):
+            return
+        until = time.perf_counter() + IDLE_S
+        while time.perf_counter() < until:
+            time.sleep(_IDLE_EVERY_S)
+            self.look()
+            if not self._look_at_gpus():
+                return
+
+    def begin(self, pid: int, beside: Sequence[int] = ()) -> None:
+        """A run begins.
+
+        Args:
+            pid: its first process.
+            beside: processes that belong to it and are no children of the first one.
+        """
+        self.look()  # up to here nothing of the run was there
+        if self._idle is None:
+            self._idle = self._idle_power()
+        self._leave_family()
+        self._family = self._new_family([pid, *beside])
+        self._run.begin()
+        if self._gpus is not None:
+            self._gpus.soon()
+        self.look()
+
+    def look(self, *, slow: bool = False) -> None:
+        """Take one reading; what fails in the middle of it is told, and the next look is tried."""
+        run, begin, at_ns = self._run, time.perf_counter(), time.perf_counter_ns()
+        slow = slow or at_ns - run.slow_ns >= _SLOW_EVERY_NS
+        try:
+            if slow or at_ns - run.rated_ns >= self._close_ns:
+                self._look_at_processes(at_ns, slow=slow)
+            self._take_energy()
+        except Exception as failure:  # whatever a strange system does, the run goes on and says so
+            self._failed["looking"] = f"{type(failure).__name__}: {failure}"
+        run.at_ns.append(at_ns)
+        run.looks_s.append(time.perf_counter() - begin)
+
+    def finish(self, marks: Marks, spans: Mapping[str, Window], path: Path) -> dict[str, Any]:
+        """The run has ended: sum up its measured window, write everything down, and be ready for the next one.
+
+        Args:
+            marks: the phases of the run; without a measured one, the window is the whole run.
+            spans: parts of the run to be summed up by themselves.
+            path: file for all readings.
+
+        Returns:
+            The fields of `records.Seen`.
+        """
+        self.look(slow=True)
+        self._look_at_gpus()
+        end_ns = time.perf_counter_ns()
+        cost, run = self._cost(end_ns), self._run
+        window = joined(marks) or (run.begin_ns, end_ns)
+        columns = self._columns(take=True)
+        energy, no_energy = energies(columns, window, self._idle or {}, self._rapl.unsure)
+        on_gpus = self._on_gpus(window)
+        absent = self._absent() | {f"{one}.processes": why for one, why in on_gpus["untold"].items()} | no_energy
+        try:
+            path.parent.mkdir(exist_ok=True)
+            write(path, _rows(columns, marks))
+        except OSError as problem:
+            absent["file"] = f"the readings could not be written: {problem.strerror or problem}"
+        told = {
+            "window_ns": window,
+            "every_s": self._every_s,
+            "looks": sum(window[0] <= at <= window[1] for at in run.at_ns),
+            "statistics": statistics(columns, window) | _counts(on_gpus["job"]),
+            "energy": energy,
+            "throttled": self._throttled(columns, window),
+            "foreign": on_gpus["foreign"],
+            "spans": {name: self._span(columns, span) for name, span in spans.items()},
+            "cost": cost,
+            "absent": absent,
+        }
+        self._leave_family()
+        self._run, self._failed = _Run(), {}
+        return told
+
+    def wait_s(self) -> float:
+        """Time between two looks of now."""
+        return self._every_s * 2.0 ** (len(self._run.at_ns) // _MANY_LOOKS)
+
+    def close(self) -> None:
+        """Stop everything that was started for looking."""
+        if self._gpus is not None:
+            self._gpus.stop()
+        if self._powermetrics is not None:
+            self._powermetrics.close()
+
+    def _look_at_processes(self, at_ns: int, *, slow: bool) -> None:
+        counts = slow or at_ns - self._run.counts_ns >= _COUNTS_EVERY_NS
+        machine = self._machine.read(counts=counts, slow=slow)
+        job = self._family.read(counts=counts) if self._family is not None else None
+        self._share_out(at_ns, machine, job, self._own.read())
+        self._take("machine", at_ns, machine)
+        if job is not None:
+            self._take("job", at_ns, job)
+        self._run.rated_ns = at_ns
+        self._run.counts_ns = at_ns if counts else self._run.counts_ns
+        self._run.slow_ns = at_ns if slow else self._run.slow_ns
+
+    def _share_out(self, at_ns: int, machine: Reading, job: Reading | None, own_s: float) -> None:
+        """The time of all processors: the job's, our own, and that of everybody else."""
+        run, busy_s = self._run, machine.totals.pop("busy_s", None)
+        before, job_before_s = run.processors, run.job_cpu_s
+        if before is not None and at_ns - before[0] < self._close_ns:
+            return
+        job_s = run.job_cpu_s = job.totals["cpu_s"] if job is not None else None
+        run.processors = (at_ns, busy_s, own_s) if busy_s is not None else None
+        if before is None or busy_s is None:
+            return
+        since_ns, seconds = before[0], (at_ns - before[0]) / 1e9
+        busy, own = busy_s - before[1], own_s - before[2]
+        run.columns.rate("machine", "cpu_pct", since_ns, at_ns, 100 * busy / seconds)
+        run.columns.rate("own", "cpu_pct", since_ns, at_ns, 100 * own / seconds)
+        if (job_s is None) != (job_before_s is None):
+            return  # it came or went meanwhile: what it used since is not known
+        of_job = (job_s or 0.0) - (job_before_s or 0.0)
+        # Ticks of the kernel are coarser than a look: what comes out below zero is taken from the look after.
+        rest = busy - own - of_job + run.carry_s
+        run.carry_s = min(0.0, rest)
+        run.columns.rate("others", "cpu_pct", since_ns, at_ns, 100 * max(0.0, rest) / seconds)
+
+    def _take(self, source: str, at_ns: int, reading: Reading) -> None:
+        """States as they are, sums as rates since the look before."""
+        columns, totals = self._run.columns, self._run.totals
+        for name, value in reading.states.items():
+            columns.gauge(source, name, at_ns, value)
+        for name, value in reading.totals.items():
+            last = totals.get((source, name))
+            if last is not None and at_ns - last[0] < self._close_ns:
+                continue
+            if last is not None:
+                per_s = (value - last[1]) / ((at_ns - last[0]) / 1e9)
+                if name.endswith("_s"):  # seconds in a second
+                    columns.rate(source, f"{name.removesuffix('_s')}_pct", last[0], at_ns, 100 * per_s)
+                else:
+                    columns.rate(source, f"{name}_per_s", last[0], at_ns, per_s)
+            totals[source, name] = (at_ns, value)
+
+    def _take_energy(self) -> None:
+        columns = self._run.columns
+        for step in self._rapl.read():
+            columns.counter(step.source, "energy_j", step.at_ns, step.joules)
+            if step.since_ns is not None:
+                watts = step.grown_j / ((step.at_ns - step.since_ns) / 1e9)
+                columns.rate(step.source, "power_w", step.since_ns, step.at_ns, watts)
+        for since_ns, at_ns, watts in self._powermetrics.take() if self._powermetrics is not None else ():
+            columns.rate(POWERMETRICS, "power_w", since_ns, at_ns, watts)
+
+    def _look_at_gpus(self) -> bool:
+        """Have GPUs read now; False if their driver does not answer."""
+        return self._gpus is None or not self._gpus.count or self._gpus.now()
+
+    def _columns(self, *, take: bool = False) -> Columns:
+        if self._gpus is None:
+            return self._run.columns
+        return self._run.columns.joined(self._gpus.taken() if take else self._gpus.columns())
+
+    def _idle_power(self) -> dict[str, float]:
+        """Source → power before the first run: from its counter, else from what a GPU tells."""
+        columns = self._columns()
+        told: dict[str, float] = {}
+        for source, column in columns.named("energy_j"):
+            watts = power_between_steps(column) if _seconds(column) >= LEAST_IDLE_S else None
+            told |= {source: watts} if watts is not None else {}
+        for source, column in columns.named("power_w"):
+            found = statistic(column, (0, time.perf_counter_ns())) if source.startswith("gpu:") else {}
+            told |= {source: found["mean"]} if found and source not in told else {}
+        return told
+
+    def _cost(self, end_ns: int) -> dict[str, float]:
+        """What looking at this run has cost, up to its end."""
+        run = self._run
+        cpu_s, wall_s = time.process_time() - run.begin_cpu_s, (end_ns - run.begin_ns) / 1e9
+        of_gpus = self._gpus.looks_s[:] if self._gpus is not None else []
+        means = [sum(some) / len(some) for some in (run.looks_s, of_gpus) if some]
+        return {
+            "cpu_s": cpu_s,
+            "cpu_pct": 100 * cpu_s / wall_s,
+            "look_ms": 1e3 * sum(means),
+            "slowest_look_ms": 1e3 * max([*run.looks_s, *of_gpus]),
+        }
+
+    def _on_gpus(self, window: Window) -> dict[str, Any]:
+        if self._gpus is None or not self._gpus.count:
+            return {"job": {}, "foreign": {}, "untold": {}}
+        ours = {*self._own.pids, *(self._family.pids if self._family is not None else ())}
+        return self._gpus.processes(window, ours, self._run.begin_ns)
+
+    def _throttled(self, columns: Columns, window: Window) -> dict[str, tuple[str, ...]]:
+        of_cpu = self._machine.throttled(window)
+        of_gpus = self._gpus.throttled(columns, window) if self._gpus is not None else {}
+        return of_gpus | ({"cpu": of_cpu} if of_cpu is not None else {})
+
+    def _span(self, columns: Columns, span: Window) -> dict[str, Any]:
+        energy, _ = energies(columns, span, self._idle or {}, self._rapl.unsure)
+        return {
+            "window_ns": span,
+            "statistics": statistics(columns, span),
+            "throttled": self._throttled(columns, span),
+            "energy": energy,
+        }
+
+    def _absent(self) -> dict[str, str]:
+        told = {**self._failed, **self._machine.absent, **self._rapl.absent}
+        told |= self._family.absent if self._family is not None else {}
+        told |= self._gpus.absent if self._gpus is not None else {}
+        if self._powermetrics is not None and self._powermetrics.absent:
+            told[f"energy:{POWERMETRICS}"] = self._powermetrics.absent
+        return told
+
+    def _leave_family(self) -> None:
+        if self._family is not None:
+            self._family.close()
+            self._family = None
+
+
+def _of_this_system(root: Path) -> tuple[_Machine, Callable[[Sequence[int]], _Family]]:
+    if sys.platform == "linux":
+        from assay.run.probes.readers.family import Family
+        from assay.run.probes.readers.machine import Machine
+
+        strangers: set[int] = set()
+        # Children of services that run already are among those who were there before.
+        return Machine(root), lambda pids: Family(pids, root, strangers if len(pids) < 2 else None)
+    from assay.run.probes.readers import elsewhere
+
+    return elsewhere.Machine(), elsewhere.Family
+
+
+def _powermetrics() -> Any:  # noqa: ANN401  (its module is loaded on macOS alone)
+    if sys.platform != "darwin":
+        return None
+    from assay.run.probes.readers.powermetrics import Powermetrics
+
+    return Powermetrics()
+
+
+def _seconds(column: Column) -> float:
+    return (column.at_ns[-1] - column.at_ns[0]) / 1e9
+
+
+def _counts(on_boards: Mapping[str, int]) -> dict[str, dict[str, float]]:
+    """Board → how many processes of the job were on it, as a statistic beside the others."""
+    return {
+        f"{board}.job_processes": dict.fromkeys(("mean", "min", "max"), float(count))
+        for board, count in on_boards.items()
+    }
+
+
+def _rows(columns: Columns, marks: Marks) -> list[Rows]:
+    """All series, and the phases of the run as series that are 1 from their begin to their end."""
+    rows: list[Rows] = [(source, name, "", column.at_ns, column.value) for source, name, column in columns]
+    return [*rows, *(("phase", phase, "", (begin, end), (1.0, 0.0)) for phase, begin, end in marks)]

@@ -1,0 +1,234 @@
+"""GPUs, read by a thread of their own: a driver that hangs must not hold up the rest."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from assay.run.probes.columns import Columns, Window
+
+# Files without which no driver of NVIDIA answers; the last is that of Windows' Linux.
+_DEVICES = ("nvidia[0-9]*", "nvidiactl", "dxg")
+_PROCESSES_EVERY_S = 0.5
+_PATIENCE_S = 1.0
+# The driver numbers processes as the machine itself does; only there is the second one a thread of the kernel.
+_KTHREADD = 2
+
+
+class Reader(Protocol):
+    """What reads the boards: `hardware.gpu.readings.GpuReader`."""
+
+    absent: str
+    lost: dict[int, str]
+    """Boards that do not answer, and why."""
+
+    @property
+    def count(self) -> int:
+        """Boards that are there."""
+        ...
+
+    def read(self, index: int, /) -> Mapping[str, float]:
+        """What one board tells now; raises once when it is lost."""
+        ...
+
+    def throttle_reasons(self, bits: int, /) -> tuple[str, ...]:
+        """Bits in words."""
+        ...
+
+    def processes(self, index: int, /) -> Collection[tuple[int, int | None]]:
+        """Process ids that compute on a board, with their memory."""
+        ...
+
+
+@dataclass(slots=True)
+class Sighting:
+    """A process on a board."""
+
+    first_ns: int
+    last_ns: int
+    name: str
+    """Empty where this process cannot see it: it lives in another container."""
+
+
+def has_driver(root: Path = Path("/")) -> bool:
+    """Whether it is worth loading NVML: a machine without a driver pays nothing."""
+    return any(any((root / "dev").glob(pattern)) for pattern in _DEVICES)
+
+
+def nvml_reader() -> Reader:
+    """The reader of the house, loaded where there is a driver alone."""
+    from assay.hardware.gpu.readings import GpuReader
+
+    return GpuReader()
+
+
+class Gpus:
+    """All boards, looked at again and again until told to stop."""
+
+    def __init__(self, every_s: float, make: Callable[[], Reader] = nvml_reader, root: Path = Path("/")) -> None:
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self.absent: dict[str, str] = {}
+        self.sightings: dict[tuple[int, int], Sighting] = {}
+        self.looks_s: list[float] = []
+        self._every_s, self._proc = every_s, root / "proc"
+        self._columns = Columns()
+        self._lock, self._wanted, self._done = threading.Lock(), threading.Event(), threading.Event()
+        self._stopped = False
+        self._lost: set[int] = set()
+        self._processes_ns = 0
+        self._untold: set[int] = set()
+        try:
+            self._reader: Reader | None = make()
+        except Exception as failure:  # a library of the driver may fail in any way
+            self._reader, self.absent["gpu"] = None, f"NVML cannot be loaded: {failure}"
+            return
+        if self._reader.absent:
+            self.absent["gpu"] = self._reader.absent
+        self._lost |= self._reader.lost.keys()
+        self.absent |= {f"gpu:{index}": reason for index, reason in self._reader.lost.items()}
+
+    @property
+    def count(self) -> int:
+        """Boards that are there."""
+        return self._reader.count if self._reader is not None and not self._reader.absent else 0
+
+    def start(self) -> None:
+        """Look from now on."""
+        self._thread.start()
+
+    def _follow(self) -> None:
+        while not self._stopped:
+            asked = self._wanted.wait(self._every_s)
+            self._wanted.clear()
+            self.look()
+            if asked:
+                self._done.set()
+
+    def soon(self) -> None:
+        """Have a look taken now, and do not wait for it."""
+        self._wanted.set()
+
+    def now(self) -> bool:
+        """Have a look taken now; False if the driver does not answer in good time."""
+        self._done.clear()
+        self._wanted.set()
+        answered = self._done.wait(_PATIENCE_S)
+        if not answered:
+            self.absent["gpu"] = f"NVML did not answer within {_PATIENCE_S:g} s"
+        return answered
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stopped = True
+        self._wanted.set()
+
+    def look(self) -> None:
+        """Take one reading of each board that is not lost."""
+        begin = time.perf_counter()
+        for index in range(self.count):
+            if index not in self._lost:
+                self._read(index)
+        if time.perf_counter_ns() - self._processes_ns >= _PROCESSES_EVERY_S * 1e9:
+            self._see_processes()
+        self.looks_s.append(time.perf_counter() - begin)
+
+    def columns(self) -> Columns:
+        """What was read so far, for whoever looks at it at once."""
+        with self._lock:
+            return self._columns
+
+    def taken(self) -> Columns:
+        """What was read since the last time."""
+        with self._lock:
+            taken, self._columns = self._columns, Columns()
+            self.looks_s = []
+        return taken
+
+    def throttled(self, columns: Columns, window: Window) -> dict[str, tuple[str, ...]]:
+        """Board → reasons seen in a window for which it held its clocks down; boards that do not tell are left out."""
+        told: dict[str, tuple[str, ...]] = {}
+        for source, column in columns.named("throttle_bits"):
+            seen = {
+                int(bits) for at, bits in zip(column.at_ns, column.value, strict=True) if window[0] <= at <= window[1]
+            }
+            if seen and self._reader is not None:
+                reasons = [reason for bits in sorted(seen) for reason in self._reader.throttle_reasons(bits)]
+                told[source] = tuple(dict.fromkeys(reasons))
+        return told
+
+    def processes(self, window: Window, ours: Collection[int], begin_ns: int) -> dict[str, Any]:
+        """Who computed on the boards in a window.
+
+        Args:
+            window: from when to when.
+            ours: processes of the job and our own.
+            begin_ns: when the run began: whoever was there before is no process of it.
+
+        Returns:
+            `job`: board → how many processes of the job; `foreign`: board → the others, in words; `untold`: board →
+            why it is not known.
+        """
+        boards = [f"gpu:{index}" for index in range(self.count) if index not in self._untold]
+        told: dict[str, Any] = {"job": dict.fromkeys(boards, 0), "foreign": {one: [] for one in boards}, "untold": {}}
+        for (index, pid), seen in sorted(self.sightings.copy().items(), key=lambda pair: pair[0]):
+            board = f"gpu:{index}"
+            if board not in told["foreign"] or seen.first_ns > window[1] or seen.last_ns < window[0]:
+                continue
+            if pid in ours:
+                told["job"][board] += 1
+            elif seen.name or seen.first_ns < begin_ns:
+                told["foreign"][board].append(f"{seen.name or 'a process outside this container'} (pid {pid})")
+            else:
+                told["untold"][board] = "the driver names processes by numbers of another container"
+        for board in told["untold"]:
+            del told["job"][board]
+        told["foreign"] = {board: tuple(names) for board, names in told["foreign"].items()}
+        return told
+
+    def _read(self, index: int) -> None:
+        if self._reader is None:
+            return
+        begin_ns = time.perf_counter_ns()
+        try:
+            told = self._reader.read(index)
+        except Exception as failure:  # NVML has its own errors, and none may end the rest
+            self._lost.add(index)
+            self.absent[f"gpu:{index}"] = f"lost in the middle: {failure}"
+            return
+        at_ns = (begin_ns + time.perf_counter_ns()) // 2
+        with self._lock:
+            for name, value in told.items():
+                add = self._columns.counter if name == "energy_j" else self._columns.gauge
+                add(f"gpu:{index}", name, at_ns, float(value))
+
+    def _see_processes(self) -> None:
+        self._processes_ns = now_ns = time.perf_counter_ns()
+        for index in range(self.count):
+            if index in self._lost or index in self._untold or self._reader is None:
+                continue
+            try:
+                found = [pid for pid, _ in self._reader.processes(index)]
+            except Exception as failure:  # not every driver tells
+                self._untold.add(index)
+                self.absent[f"gpu:{index}.processes"] = f"the driver does not tell: {failure}"
+                continue
+            for pid in found:
+                seen = self.sightings.get((index, pid))
+                if seen is None:
+                    self.sightings[index, pid] = Sighting(now_ns, now_ns, self._name(pid))
+                else:
+                    seen.last_ns = now_ns
+
+    def _name(self, pid: int) -> str:
+        """The name of a process; empty where the driver's numbers are not those that we see."""
+        return self._comm(pid) if self._comm(_KTHREADD) == "kthreadd" else ""
+
+    def _comm(self, pid: int) -> str:
+        try:
+            return (self._proc / str(pid) / "comm").read_text().strip()
+        except OSError:
+            return ""

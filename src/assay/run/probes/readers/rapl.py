@@ -1,0 +1,191 @@
+"""Energy counters of processors: RAPL through powercap (Intel and AMD), or AMD's own driver."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from assay.run.probes.readers.reading import Kept, why
+
+Scope = Literal["package", "dram", "system"]
+# One range of a counter must last longer at this power than the time between two readings, or a second round of it
+# could not be told from the first. No package or memory controller comes near.
+_MOST_W = 2000.0
+# `intel-rapl-mmio` tells the same packages once more.
+_ZONE = re.compile(r"intel-rapl:\d+(:\d+)?")
+_SOCKET = re.compile(r"Esocket(\d+)")
+
+
+@dataclass(slots=True)
+class Zone:
+    """One counter."""
+
+    source: str
+    """`rapl:package-0`."""
+    scope: Scope
+    file: Kept
+    range_j: float | None
+    """Where it begins again at zero; None for one that does not."""
+    joules: float = 0.0
+    """Since the first reading."""
+    unsure_ns: list[tuple[int, int]] = field(default_factory=list)
+    """Stretches in which the counter may have gone round more than once."""
+    last_j: float = 0.0
+    last_ns: int | None = None
+
+    @property
+    def label(self) -> str:
+        """What it is the counter of: `package-0`."""
+        return self.source.partition(":")[2]
+
+    def read(self, at_ns: int) -> float:
+        """Joules since the first reading.
+
+        Args:
+            at_ns: the moment of the reading, of `time.perf_counter_ns`.
+        """
+        now_j = self.file.number() / 1e6
+        if self.last_ns is not None:
+            grown = now_j - self.last_j
+            gap_s = (at_ns - self.last_ns) / 1e9
+            if self.range_j is not None and gap_s * _MOST_W > self.range_j:
+                self.unsure_ns.append((self.last_ns, at_ns))
+            if grown < 0:
+                grown = grown + self.range_j if self.range_j is not None else 0.0
+            self.joules += max(0.0, grown)
+        self.last_j, self.last_ns = now_j, at_ns
+        return self.joules
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a counter told at one look."""
+
+    source: str
+    since_ns: int | None
+    """The look before; None at the first."""
+    at_ns: int
+    joules: float
+    """Since the first look."""
+    grown_j: float
+    """Since the look before."""
+
+
+class Rapl:
+    """All counters that may be read here, and the reasons of the others."""
+
+    def __init__(self, root: Path = Path("/"), opened: Callable[[Path], Kept] = Kept) -> None:
+        """Open all counters.
+
+        Args:
+            root: where /sys lies.
+            opened: opens a file.
+        """
+        self.absent: dict[str, str] = {}
+        self._opened = opened
+        self.zones: list[Zone] = []
+        folder = root / "sys/class/powercap"
+        names = sorted(path.name for path in folder.iterdir() if _ZONE.fullmatch(path.name)) if folder.is_dir() else []
+        for name in names:
+            self._open(folder, name, root)
+        if not any(zone.scope == "package" for zone in self.zones):
+            self._amd(root)
+        if not self.zones and not self.absent:
+            self.absent["rapl"] = (
+                "the processor's energy counters are not shown: no intel-rapl in /sys/class/powercap "
+                "(a virtual machine, or a kernel without it)"
+            )
+
+    def read(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> list[Step]:
+        """What all counters tell that still answer."""
+        told = []
+        for zone in list(self.zones):
+            since_ns, before_j, at_ns = zone.last_ns, zone.joules, now_ns()
+            try:
+                joules = zone.read(at_ns)
+            except (OSError, ValueError) as problem:
+                self.zones.remove(zone)
+                self.absent[zone.source] = f"lost in the middle: {_reason(problem)}"
+            else:
+                told.append(Step(zone.source, since_ns, at_ns, joules, joules - before_j))
+        return told
+
+    def unsure(self, source: str, window: tuple[int, int]) -> str:
+        """Why the energy of a window cannot be told from a counter; empty where it can."""
+        for zone in self.zones:
+            for begin, end in zone.unsure_ns if zone.source == source else ():
+                if begin < window[1] and end > window[0]:
+                    return (
+                        f"no reading for {(end - begin) / 1e9:.0f} s, in which the counter of {zone.label} "
+                        "may have gone round more than once"
+                    )
+        return ""
+
+    def _open(self, folder: Path, name: str, root: Path) -> None:
+        """Take a zone, if it is a package, its memory or the whole system; cores are part of their package."""
+        try:
+            kind = (folder / name / "name").read_text().strip()
+        except OSError:
+            return
+        source, scope = self._named(folder, name, kind)
+        if scope is None:
+            return
+        path = folder / name / "energy_uj"
+        try:
+            file = self._opened(path)
+            file.number()
+            most = float((folder / name / "max_energy_range_uj").read_text()) / 1e6
+        except PermissionError:
+            shown = f"/{path.relative_to(root)}"
+            self.absent[source] = (
+                f"{shown} may not be read by this user; try: sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
+            )
+        except (OSError, ValueError) as problem:
+            self.absent[source] = _reason(problem)
+        else:
+            self.zones.append(Zone(source, scope, file, most))
+
+    def _named(self, folder: Path, name: str, kind: str) -> tuple[str, Scope | None]:
+        if kind.startswith("package"):
+            return f"rapl:{kind}", "package"
+        if kind == "psys":
+            return "rapl:psys", "system"
+        if kind != "dram":
+            return "", None
+        try:
+            above = (folder / name.rpartition(":")[0] / "name").read_text().strip()
+        except OSError:
+            above = name
+        return f"rapl:{above}-dram", "dram"
+
+    def _amd(self, root: Path) -> None:
+        """The driver `amd_energy`, which counts in 64 bits and so never begins again."""
+        for chip in sorted((root / "sys/class/hwmon").glob("hwmon*")):
+            try:
+                if (chip / "name").read_text().strip() != "amd_energy":
+                    continue
+                labels = sorted(chip.glob("energy*_label"))
+                sockets = {path: _SOCKET.fullmatch(path.read_text().strip()) for path in labels}
+            except OSError:
+                continue
+            for path, socket in sockets.items():
+                if socket is not None:
+                    self._take_amd(path.with_name(path.name.replace("_label", "_input")), f"rapl:package-{socket[1]}")
+
+    def _take_amd(self, path: Path, source: str) -> None:
+        try:
+            file = self._opened(path)
+            file.number()
+        except (OSError, ValueError) as problem:
+            self.absent[source] = _reason(problem)
+        else:
+            self.zones.append(Zone(source, "package", file, None))
+            self.absent.pop(source, None)
+
+
+def _reason(problem: Exception) -> str:
+    return why(problem) if isinstance(problem, OSError) else str(problem)

@@ -1,0 +1,162 @@
+"""One run of the tests of a device: what `hardware.bench` measured, as metrics, samples, facts and proof."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter_ns, process_time
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from assay.errors import MeasureError, UsageError
+from assay.hardware.bench.records import Measurements, Outcome, Wish
+from assay.run import window
+from assay.run.contract import Measured, Order, Stage
+from assay.run.records import DeviceProof, SampleSet
+from assay.spec.target import DeviceTarget
+
+if TYPE_CHECKING:
+    from assay.hardware.bench.gpu.device import Accelerator
+    from assay.run.targets.torch.devices import Placement
+
+# Keys that say nothing to a device of PyTorch.
+_OF_PROCESSORS = ("threads", "folder")
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """The device, ready to be measured; None for the processor, which needs no library but numpy."""
+
+    placement: Placement | None = None
+    accelerator: Accelerator | None = None
+    described: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Read before the tests: a device that is lost in the middle tells nothing any more."""
+
+
+def measure_device(order: Order, stage: Stage) -> Measured:
+    """Go through the tests of a device.
+
+    Raises:
+        MeasureError: when the device is not there.
+    """
+    target = order.job.definition.target
+    if not isinstance(target, DeviceTarget):
+        raise UsageError("the device target needs a device", code="target", at="target.device")
+    wish = _wish(target, Path(order.job.base))
+    with stage.phase("load"):
+        device = _load(target)
+    before = window.read(own_cpu_s=_own_cpu_s())
+    begin_ns = perf_counter_ns()
+    with stage.phase("measure"):
+        found = _tests(wish, stage, device)
+    seen = window.between(before, window.read(own_cpu_s=_own_cpu_s()))
+    with stage.phase("score"):
+        return Measured(
+            metrics=_metrics(found.tests),
+            absent={one.metric: one.absent for one in found.tests if one.reported is None},
+            samples=_samples(found.tests, begin_ns),
+            facts=_facts(found, device),
+            device=_proof(target.device, found, device),
+            window=seen,
+        )
+
+
+def _wish(target: DeviceTarget, base: Path) -> Wish:
+    if target.device != "cpu":
+        idle = [key for key in _OF_PROCESSORS if getattr(target, key) is not None]
+        if idle:
+            raise UsageError(f"target.{idle[0]} does nothing for {target.device}", code="usage",
+                             at=f"target.{idle[0]}", try_="remove it")  # fmt: skip
+    folder = str(base / target.folder) if target.folder is not None else None
+    return Wish(
+        tests=tuple(dict.fromkeys(target.tests)),
+        sizes=tuple(sorted(set(target.sizes))),
+        shapes=tuple(sorted(set(target.shapes))),
+        each_s=target.each,
+        threads=target.threads,
+        folder=folder,
+        compare=target.compare,
+    )
+
+
+def _load(target: DeviceTarget) -> _Loaded:
+    """Find the device; the library that reaches it is imported here and not in the measured phase."""
+    if target.device == "cpu":
+        return _Loaded()
+    from assay.hardware.bench.gpu.device import Accelerator
+    from assay.run.targets.torch.devices import facts, library, place
+
+    placement = place(target.device)
+    try:
+        return _Loaded(placement, Accelerator(library(), placement.name), facts(placement))
+    except RuntimeError as problem:  # there, and not to be had: a broken driver, or exclusive to somebody else
+        said = next(iter(str(problem).strip().splitlines()), "no message")
+        raise MeasureError(
+            f"{target.device} cannot be used: {said}", code="device", at="target.device", try_="try `assay doctor`"
+        ) from None
+
+
+def _tests(wish: Wish, stage: Stage, device: _Loaded) -> Measurements:
+    if device.accelerator is not None:
+        from assay.hardware.bench.gpu.suite import measure as measure_accelerator
+
+        return measure_accelerator(wish, stage.progress, device.accelerator)
+    from assay.hardware.bench.cpu.suite import measure as measure_processor
+
+    return measure_processor(wish, stage.progress)
+
+
+def _own_cpu_s() -> float:
+    """CPU time of this process and of the workers that have ended."""
+    if sys.platform == "win32":
+        return process_time()
+    times = os.times()
+    return process_time() + times.children_user + times.children_system
+
+
+def _metrics(tests: tuple[Outcome, ...]) -> dict[str, float]:
+    """The value of each test; those with samples are summed up from these."""
+    return {one.metric: one.reported.value for one in tests if one.reported is not None}
+
+
+def _samples(tests: tuple[Outcome, ...], begin_ns: int) -> tuple[SampleSet, ...]:
+    """Every timed block at the size that speaks for its test."""
+    import numpy as np
+
+    columns: dict[str, tuple[tuple[float, ...], tuple[int, ...]]] = {}
+    for one in tests:
+        if one.reported is not None:
+            columns[one.metric] = (one.reported.values, one.reported.at_ns)
+        columns |= one.also
+    return tuple(
+        SampleSet(metric, "measure", np.array(at_ns, dtype=np.int64) - begin_ns, np.array(values, dtype=np.float64))
+        for metric, (values, at_ns) in columns.items()
+    )
+
+
+def _facts(found: Measurements, device: _Loaded) -> Mapping[str, JsonValue]:
+    facts: dict[str, JsonValue] = {
+        "device": dict(found.facts),
+        "tests": {one.name: one.facts() for one in found.tests},
+    }
+    if found.bare:
+        facts["bare"] = dict(found.bare)
+    return {**facts, **device.described}
+
+
+def _proof(asked: str, found: Measurements, device: _Loaded) -> DeviceProof | None:
+    """Where the results were found; None where there were none."""
+    if not found.used:
+        return None
+    if device.placement is None:
+        cores = found.used["cpu"]
+        return DeviceProof(
+            asked, "cpu", dict(found.used), f"arrays of numpy in processes on {cores} cores of this machine"
+        )
+    elsewhere = next((name for name in found.used if name != device.placement.name), None)
+    evidence = f"devices of {sum(found.used.values())} result tensors, read after each size"
+    return DeviceProof(asked, elsewhere or asked, dict(found.used), evidence)

@@ -1,0 +1,107 @@
+"""Which size speaks for a curve."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.hardware.bench.plateau import TIMES_CACHE, WITHIN, level_of
+
+MIB = 2**20
+CACHE = 32 * MIB
+
+
+def curve(*values: float, start: int = 4 * CACHE):
+    return [(start * 2**place, value) for place, value in enumerate(values)]
+
+
+def test_a_level_curve_has_a_plateau_and_its_middle_is_reported():
+    level = level_of([(MIB, 300.0), *curve(99.0, 100.0, 98.0)], CACHE)
+    assert level.sizes == (4 * CACHE, 8 * CACHE, 16 * CACHE)
+    assert level.size == 4 * CACHE  # 99, between 98 and 100
+    assert level.because == ""
+
+
+def test_sizes_inside_the_cache_never_count():
+    level = level_of([(MIB, 900.0), (CACHE, 500.0), (2 * CACHE, 300.0), *curve(100.0, 100.0)], CACHE)
+    assert level.sizes == (4 * CACHE, 8 * CACHE)
+
+
+def test_of_an_even_number_the_smaller_middle_is_reported():
+    level = level_of(curve(100.0, 98.0, 99.0, 97.0), CACHE)
+    assert dict(curve(100.0, 98.0, 99.0, 97.0))[level.size] == 98.0
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [((50.0, 80.0, 100.0), "rising"), ((100.0, 99.0, 60.0), "falling"), ((100.0, 60.0, 55.0), "falling")],
+)
+def test_a_curve_that_still_moves_says_so_and_is_reported_at_its_end(values, word):
+    level = level_of(curve(*values), CACHE)
+    assert level.size == 16 * CACHE
+    assert level.sizes == ()
+    assert word in level.because
+    assert level.facts(None) == {"absent": level.because}
+
+
+def test_one_large_size_shows_no_level():
+    level = level_of([(MIB, 300.0), *curve(100.0)], CACHE)
+    assert level.size == 4 * CACHE
+    assert "only one size" in level.because
+
+
+def test_sizes_that_all_fit_the_cache_say_nothing_about_memory():
+    level = level_of([(MIB, 300.0), (CACHE, 250.0)], CACHE)
+    assert level.size is None
+    assert f"{TIMES_CACHE * CACHE:,}" in level.because
+    assert f"{CACHE:,}" in level.because
+
+
+def test_where_the_cache_is_unknown_the_level_end_counts():
+    points = [(MIB, 900.0), (8 * MIB, 400.0), (64 * MIB, 101.0), (128 * MIB, 100.0), (256 * MIB, 99.0)]
+    level = level_of(points, None)
+    assert level.sizes == (64 * MIB, 128 * MIB, 256 * MIB)
+    assert level.size == 128 * MIB
+    moving = level_of([(MIB, 900.0), (8 * MIB, 400.0)], None)
+    assert (moving.size, moving.sizes) == (8 * MIB, ())
+    assert "falling" in moving.because
+
+
+def test_nothing_measured_is_nothing_reported():
+    assert level_of([], CACHE).size is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 2**40), st.floats(0.1, 1e4)), min_size=1, max_size=12, unique_by=lambda p: p[0]),
+    st.one_of(st.none(), st.integers(1, 2**30)),
+)
+def test_whatever_the_curve(points, cache):
+    level = level_of(points, cache)
+    values = dict(points)
+    large = [size for size in values if cache is None or size >= TIMES_CACHE * cache]
+    assert (level.size is None) == (not large)
+    assert bool(level.because) == (not level.sizes)
+    if level.size is None:
+        return
+    assert level.size in large
+    if level.sizes:
+        assert level.size in level.sizes
+        assert set(level.sizes) <= set(large)
+        assert len(level.sizes) >= 2
+        assert max(large) in level.sizes
+        around = [values[size] for size in level.sizes]
+        assert min(around) <= values[level.size] <= max(around)
+        # The two ends of a plateau without a known cache lie on both sides of its last size.
+        apart = WITHIN if cache is not None else 2 * WITHIN / (1 + WITHIN)
+        assert min(around) >= (1 - apart) * max(around) * (1 - 1e-12)
+    else:
+        assert level.size == max(large)
+
+
+@given(st.lists(st.floats(95.5, 100.0), min_size=2, max_size=8), st.permutations(range(8)))
+def test_level_noise_always_has_a_plateau(values, order):
+    points = curve(*values)
+    shuffled = [points[place] for place in order if place < len(points)]
+    level = level_of(shuffled, CACHE)
+    assert len(level.sizes) == len(values)
