@@ -41,7 +41,7 @@ from assay.run.records import SingleRunResult
 from assay.units import show_seconds
 
 _METRIC_COLUMNS = (
-    Column("metric", flexible=True),
+    Column("metric", flexible=True, shortest=28),  # energy_per_token_j [counter]
     Column("median", right=True),
     Column("interval", right=True),
     Column("±", right=True),

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 
 GAP = "  "
-_SHORTEST_FLEXIBLE = 14  # shorter names are never cut: a whole column less is better than names that nobody knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +17,8 @@ class Column:
     title: str
     right: bool = False
     flexible: bool = False  # may be shortened with … when the table is too wide
+    # No name is cut below this: a whole column less is better than names that nobody knows.
+    shortest: int = 14
     expendable: int = 0  # dropped when still too wide, highest first; 0 is never dropped
 
 
@@ -64,7 +65,7 @@ def _total(widths: Sequence[int], kept: Sequence[int]) -> int:
 def _shorten(columns: Sequence[Column], widths: list[int], kept: Sequence[int], excess: int) -> bool:
     """Take the excess from the flexible columns, the widest first; tell whether that was enough."""
     for i in sorted((i for i in kept if columns[i].flexible), key=lambda i: -widths[i]):
-        given = min(excess, max(widths[i] - _SHORTEST_FLEXIBLE, 0))
+        given = min(excess, max(widths[i] - columns[i].shortest, 0))
         widths[i] -= given
         excess -= given
     return excess <= 0
