@@ -55,7 +55,10 @@ class Client:
 
 def ours() -> Client:
     """The whole command: file, store and result."""
-    how = "`assay run FILE --store NEW --quiet --format json`; one run, no warm-up"
+    how = (
+        "`assay run FILE --store NEW --quiet --format json`; one run, no warm-up, without the control workload that "
+        "takes a second before and after a job to tell whether the machine moved"
+    )
     # An installed package has its bytecode; where writing it is forbidden, a checkout would be compiled each time.
     bytecode = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(BUILD / "load-bytecode")}
     environment = {"ASSAY_CACHE": str(BUILD / "load-cache"), **bytecode}
@@ -209,7 +212,7 @@ def assay_command(folder: Path, file: Mapping[str, Any]) -> list[str]:
     (folder / "benchmark.yaml").write_text(yaml.safe_dump(dict(file)))
     program = str(Path(sys.executable).with_name("assay"))
     return [program, "run", str(folder / "benchmark.yaml"), "--store", str(folder / "store"), "--local", "--quiet",
-            "--fail-on", "never", "--format", "json"]  # fmt: skip
+            "--no-control", "--fail-on", "never", "--format", "json"]  # fmt: skip
 
 
 def _assay(ask: Ask, folder: Path) -> list[str]:
