@@ -64,7 +64,7 @@ def test_a_local_run_keeps_its_files_by_content(store):
     (job,) = result.jobs
     assert job.state == "done", job.error
     for run in job.runs:
-        assert set(run.files) == {OUTPUTS, "service-llm.err", "machine.csv.gz"}
+        assert set(run.files) == {OUTPUTS, "service-llm.err"}
         path = store.file_of(job.job, run.run_id, OUTPUTS)
         assert hashlib.sha256(path.read_bytes()).hexdigest() == run.files[OUTPUTS]
         answers = list(read_outputs(path))
@@ -84,15 +84,15 @@ def test_a_run_that_was_killed_keeps_the_log_of_its_service(store):
     (job,) = result.jobs
     killed, fine = job.runs
     assert killed.error.signal == "SIGKILL"
-    assert set(killed.files) == {"service-llm.err", "machine.csv.gz"}
+    assert set(killed.files) == {"service-llm.err"}
     assert store.file_of(job.job, 0, "service-llm.err").read_text() == "run 0 is up with ***\n"
-    assert set(fine.files) == {OUTPUTS, "service-llm.err", "machine.csv.gz"}
+    assert set(fine.files) == {OUTPUTS, "service-llm.err"}
 
 
 def test_a_run_that_refused_keeps_it_too(store):
     (job,) = assay.run(document(runs=1, refuse=True)).jobs
     assert job.state == "failed"
-    assert set(job.runs[0].files) == {"service-llm.err", "machine.csv.gz"}
+    assert set(job.runs[0].files) == {"service-llm.err"}
     assert store.runs(job.job)[0].files == job.runs[0].files
 
 

@@ -90,7 +90,7 @@ def test_a_file_that_the_server_refuses_for_its_size_does_not_cost_the_result(wi
     result = assay.run(on_fleet(runs=1, scorers=("length",), answers=answers, references=["x"]), server=server.url)
     (job,) = result.jobs
     assert job.state == "done"
-    assert set(job.runs[0].files) == {"service-llm.err", "machine.csv.gz"}
+    assert set(job.runs[0].files) == {"service-llm.err"}
     assert "the server did not take it" in job.runs[0].absent[OUTPUTS]
     assert job.metrics["answer_chars"].median == 80_000
 

@@ -69,7 +69,8 @@ def test_a_command_is_measured_from_lease_to_result(server, make_job, tmp_path):
         assert agent.wait(20) == 0
     (_, _, _, result) = server.results[0]
     assert (result["state"], result["successful_runs"]) == ("done", 2)
-    assert {run["samples"] for run in result["runs"]} == set(server.artefacts)
+    left = {digest for run in result["runs"] for digest in (run["samples"], *run["files"].values())}
+    assert left == set(server.artefacts)
     phases = {told["phase"] for *_, told in server.progress}
     assert phases & {"measure", "score", "fetch"}
     assert any(line.startswith("run 1: ok") for *_, told in server.progress for line in told["log"])
