@@ -46,11 +46,12 @@ class JobProbe:
             self._why = f"the watching process could not be started: {problem.strerror or problem}"
 
     def ready(self) -> None:
-        """Have it look at the machine, which nothing of the job uses yet; wait a moment until it does."""
+        """Have it look at the machine, which nothing of the job uses yet; wait a moment where that tells idle power."""
         if not self._asked:
             self._asked = True
             self._say({"every_s": self._every_s, "own": self._own})
-            self._answer(_BEGIN_S, "ready")
+            # Without counters it may as well get ready while the process of the run does.
+            self._answer(_BEGIN_S if _has_counters() else 0.0, "ready")
 
     def begin(self, pid: int, beside: Collection[int] = ()) -> None:
         """A run begins.
@@ -145,6 +146,13 @@ class JobProbe:
         code = self._process.poll()
         state = "has closed its output" if code is None else f"ended with code {code}"
         return f"the watching process {state}{''.join(f': {line[:300]}' for line in lines)}"
+
+
+def _has_counters() -> bool:
+    """Whether this machine may tell what it uses when idle."""
+    from assay.run.probes.readers.gpus import has_driver
+
+    return sys.platform != "linux" or has_driver() or any(Path("/sys/class/powercap").glob("*rapl*"))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -84,6 +85,13 @@ class Recording:
     def body_of(self, row: int) -> memoryview:
         """The bytes of an answer."""
         return self.content[int(self.body[row]) + int(self.head[row]) : int(self.body[row + 1])]
+
+    def let_go(self, row: int) -> None:
+        """Give back the memory of all answers before a row; they lie in a file, and come back when read again."""
+        mapping, page = self.content.obj, mmap.PAGESIZE
+        end = int(self.body[row]) // page * page
+        if end and isinstance(mapping, mmap.mmap) and hasattr(mapping, "madvise"):
+            mapping.madvise(mmap.MADV_DONTNEED, 0, end)
 
     def header_of(self, row: int, name: str) -> str | None:
         """One of the kept response headers."""

@@ -14,6 +14,8 @@ from assay.run.targets.served.requests import OK, UNFINISHED, column
 from assay.run.targets.served.rows import Rows
 from assay.run.workloads.records import Item
 
+# Answers whose memory may be held at once.
+_LET_GO_EVERY = 4096
 _REQUEST_IDS = ("x-request-id", "request-id")
 
 
@@ -32,7 +34,9 @@ def outputs(
         warmup: Whether the requests of the warm-up are wanted too.
     """
     ttft, e2e = column("ttft_ms", recording, rows), column("e2e_ms", recording, rows)
-    for row in np.argsort(recording.due_ns, kind="stable").tolist():
+    for place, row in enumerate(np.argsort(recording.due_ns, kind="stable").tolist()):
+        if place % _LET_GO_EVERY == 0:
+            recording.let_go(len(recording))
         if recording.phase[row] != MEASURE and not warmup:
             continue
         item = items[int(recording.session[row]) % len(items)]

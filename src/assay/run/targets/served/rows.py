@@ -175,6 +175,7 @@ class _Reader:
         if len(placed.known):
             self._note_outlines(placed.known)
         self._place(low, high, placed)
+        recording.let_go(high)
 
     def _outline(self, body: bytes, code: int, checks: int) -> Outline | None:
         """Read one answer without its texts, where it is like others and nobody will want them."""
