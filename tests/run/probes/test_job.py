@@ -157,7 +157,7 @@ def test_one_process_for_all_runs_and_each_has_its_own_readings(tmp_path):
 def test_a_run_that_crashed_is_seen_from_its_begin_to_its_end(tmp_path):
     with watching_job(tmp_path, 0.02) as probe:
         probe.ready()
-        with running("import os, time; time.sleep(0.3); os.abort()") as job:
+        with running("import os, time; time.sleep(1.5); os.abort()") as job:  # longer than any start of the probe
             before = perf_counter_ns()
             probe.begin(job.pid)
             job.wait()
