@@ -83,6 +83,9 @@ async def _chunked(receive, send, size: int) -> None:
 
 async def _stream(receive, send) -> None:
     """Events with a pause before each, as a model sends them."""
+    # A proxy that is still sending the question when its answer begins may break off both.
+    while (await receive()).get("more_body"):
+        pass
     await _head(send, content_type="text/event-stream")
     for event in EVENTS:
         await asyncio.sleep(PAUSE_S)
