@@ -37,3 +37,8 @@ SYSTEM_CLOCK = SystemClock()
 def iso(moment: datetime) -> str:
     """Write a moment as ISO 8601 with milliseconds and `+00:00`."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def wall_time(local: str) -> str:
+    """Write an ISO 8601 time as people read a clock: the weekday, the minute, and the distance from UTC."""
+    return datetime.fromisoformat(local).strftime("%a %Y-%m-%d %H:%M %z")

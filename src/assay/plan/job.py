@@ -38,6 +38,8 @@ class Job:
     files: Mapping[str, tuple[JobFile, ...]] = field(default_factory=dict)
     """Text of the definition that names a file → that file and those beside it, by content; empty where the
     files lie on this very machine."""
+    git: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Commit of the folder that its files came from, where they are measured elsewhere."""
     schema: Literal["assay.job/1"] = "assay.job/1"
 
     @property

@@ -17,13 +17,13 @@ from assay.metrics import METRICS
 from assay.spec.driving import Load
 from assay.spec.section import Duration, Section, Share, Size
 from assay.spec.target import Device, LibraryTarget, ModelTarget, Served, ServiceTarget, Target
+from assay.spec.watching import Alert, Schedule
 from assay.spec.workload import InputSpec, Workload, whole_input
 
 __all__ = ["Benchmark", "Definition", "InputSpec", "Load", "Workload", "whole_input"]
 
 _STATISTIC = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*\.(mean|median|min|max|p50|p90|p95|p99|p99_9|std)$")
 _SERVICE = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")
-_CRON = re.compile(r"^(@(hourly|daily|weekly|monthly|yearly|annually|midnight)|\S+(\s+\S+){4})$")
 
 
 class Until(Section):
@@ -201,21 +201,6 @@ class Place(Section):
     """Settings for `engine: kubernetes`."""
 
 
-class Alert(Section):
-    """When to tell people."""
-
-    metric: str
-    """Metric, or a statistic of it: `ttft_ms.p99`."""
-    when: Literal["worse", "above", "below", "failed"] = "worse"
-    """What has to happen."""
-    by: Share | None = None
-    """By how much, for `worse`."""
-    value: float | None = None
-    """The limit, for `above` and `below`."""
-    notify: tuple[str, ...] = ()
-    """Names of the channels to tell."""
-
-
 class MachinePrice(Section):
     """What a machine costs."""
 
@@ -327,17 +312,10 @@ class Benchmark(Definition):
     """Dotted path → list of values; the product is the set of jobs. `include` adds points, `exclude` removes them."""
     place: Place = Place()
     """Which engine places the jobs."""
-    schedule: str | None = None
-    """Five-field cron expression or an alias such as `@daily`."""
+    schedule: Schedule | None = None
+    """When to run again by itself: a cron expression such as `0 3 * * *` or `@daily`, or a section with more."""
     alerts: tuple[Alert, ...] = ()
     """When to tell people."""
-
-    @field_validator("schedule")
-    @classmethod
-    def _is_cron(cls, value: str | None) -> str | None:
-        if value is not None and not _CRON.match(value.strip()):
-            raise ValueError(f"{value!r} is not a cron expression of five fields nor an alias such as @daily")
-        return value
 
 
 # Section, keys, and the kinds of target for which those keys do something. A key that would be ignored

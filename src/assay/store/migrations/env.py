@@ -2,10 +2,10 @@
 
 from alembic import context
 
-from assay.store.tables import Table
+from assay.store.watch_tables import SeriesRow  # with its module, every table is known
 
 context.configure(
-    connection=context.config.attributes["connection"], target_metadata=Table.metadata, render_as_batch=True
+    connection=context.config.attributes["connection"], target_metadata=SeriesRow.metadata, render_as_batch=True
 )
 with context.begin_transaction():
     context.run_migrations()

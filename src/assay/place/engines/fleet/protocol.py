@@ -161,3 +161,5 @@ class Submission:
     spread: Literal["any", "spread", "pack"] | None = None
     agent: str = ""
     """Only this agent, by name or id."""
+    git: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Commit of the folder that the benchmark was read from, and whether anything in it was changed since."""
