@@ -56,6 +56,11 @@ def guidellm() -> Path:
     return venv("peers-guidellm", [["torch==2.13.0"], ["torch==2.13.0", "guidellm"]])
 
 
+def change_points() -> Path:
+    """Python with Apache Otava and with asv's step detector."""
+    return venv("peers-series", [["apache-otava", "asv"]])
+
+
 def newer_python(minor: int) -> str:
     """A Python of this machine that is at least 3.MINOR, the oldest such first.
 
