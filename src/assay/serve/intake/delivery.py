@@ -13,11 +13,12 @@ from assay.place.engines.fleet.protocol import Delivered
 from assay.plan.job import Job
 from assay.report.wording import failure_of, failure_sentence
 from assay.serve.intake.files import missing, take_as_samples
-from assay.serve.logs import tell
+from assay.serve.logs import tell, tell_failure
 from assay.serve.state import Kept, ServerState
 from assay.serve.web.problems import RequestProblem
 from assay.store.artefacts import left_by, note_left
 from assay.store.database import writing
+from assay.watching import observe_job
 
 _LONGEST_REASON = 1000
 
@@ -56,8 +57,18 @@ def deliver(state: ServerState, job_id: str, fence: int, agent: str, body: bytes
             note_left(session, kept.store.artefacts, job_id, fence, left)
     state.metrics.deliveries.labels(word).inc()
     tell("result delivered", job=job_id, fence=fence, agent=agent, word=word, state=result.state)
+    if word == "accepted":
+        _watch(state, job, result)
     state.changed(jobs=False)
     return Delivered(word)
+
+
+def _watch(state: ServerState, job: Job, result: MultiRunJobResult) -> None:
+    """Take the result into its series; it is kept and stays accepted, whatever comes of that."""
+    try:
+        observe_job(state.kept.store, job, result, state.clock)
+    except Exception as problem:
+        tell_failure("series not updated", problem, job=job.id)
 
 
 def _refuse_missing(kept: Kept, digests: Iterable[str], what: str) -> None:

@@ -1,0 +1,137 @@
+"""A series that is looked at again: which of its changes are the ones that were known, and what is believed of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from assay.analyse.series.detect import LEVEL
+from assay.analyse.series.many import RATE, Discoveries
+from assay.analyse.series.records import Finding, Report
+from assay.analyse.series.spread import Burst
+from assay.analyse.words import percent
+
+# With more points the place of a change moves a little; what is further apart is another change.
+_SLACK = 3
+# Whoever looks again after each result looks a hundred times where the level is a promise for one look: what turns up
+# then is believed if it is so much clearer, or has stood for so many more results.
+_CLEARER = LEVEL / 10
+_STANDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Under which condition a finding that may be chance is believed after all."""
+
+    chance: float
+    """From this chance on."""
+    tests: int = 0
+    """Or when as many changes are looked for as when it was doubted beside others, and it still stands out."""
+    points: int | None = None
+    """Or when the series has so many points, where it was doubted for being new."""
+
+
+def same_changes(fresh: Sequence[Finding], known: Mapping[str, Finding], places: Mapping[str, int]) -> dict[int, str]:
+    """Tell which findings are known ones: number of a fresh one → name of the known one, each at most once.
+
+    The same change goes the same way, and the ranges in which it may lie meet.
+
+    Args:
+        fresh: What a look at the series found.
+        known: Name → what was found before.
+        places: Name → where the first point after it lies now; older points may have been added since.
+    """
+    pairs = sorted(
+        (abs(places[name] - one.index), number, name)
+        for number, one in enumerate(fresh)
+        for name, other in known.items()
+        if (one.difference > 0) == (other.difference > 0) and _meet(one, other, places[name] - other.index)
+    )
+    found: dict[int, str] = {}
+    for _, number, name in pairs:
+        if number not in found and name not in found.values():
+            found[number] = name
+    return found
+
+
+def _meet(one: Finding, other: Finding, moved: int) -> bool:
+    first, last = other.range[0] + moved, other.range[1] + moved
+    return one.range[0] - _SLACK <= last and first <= one.range[1] + _SLACK
+
+
+def believed(
+    raw: Finding, judged: Finding, among: Discoveries, known: tuple[Finding, Doubt | None] | None, points: int | None
+) -> tuple[Finding, Doubt | None]:
+    """A finding as it is to be told, and under which condition its doubt would end.
+
+    What was believed once stays believed while the series itself says so: it does not become doubtful because more
+    series are looked at together today. What was doubted among many is not certain because it is looked at alone.
+
+    Args:
+        raw: What the series itself says.
+        judged: The same beside all series that were looked at together.
+        among: These.
+        known: What was told before, and its doubt; None for a finding that is new.
+        points: How many points the series has by now; None if it is looked at for the first time.
+    """
+    before, doubt = known or (None, None)
+    if before is not None and doubt is None:
+        return raw, None
+    if judged.because != raw.because:
+        return judged, Doubt(RATE * (len(among.kept) + 1) / among.tests, among.tests)
+    if before is None or doubt is None:
+        return _if_clear(raw, points)
+    over = doubt.points is not None and points is not None and points >= doubt.points
+    if raw.chance <= doubt.chance or over or 0 < doubt.tests <= among.tests:
+        return raw, None
+    return replace(raw, answer="cannot tell", because=before.because), doubt
+
+
+def _if_clear(raw: Finding, points: int | None) -> tuple[Finding, Doubt | None]:
+    """A new finding, doubted if it turned up in one of many looks and is no clearer than that."""
+    if points is None or raw.chance <= _CLEARER:
+        return raw, None
+    shows = f"chance shows as much in {percent(raw.chance)} of looks at a series"
+    why = f"it is new, and {shows}; it is believed once it stands for {_STANDS} more results, or is clearer"
+    return replace(raw, answer="cannot tell", because=(*raw.because, why)), Doubt(_CLEARER, points=points + _STANDS)
+
+
+def shifted(report: Report, by: int) -> Report:
+    """A report on the last part of a series, with places that count from its first point."""
+    if not by:
+        return report
+    return replace(
+        report,
+        findings=tuple(_shifted(one, by) for one in report.findings),
+        outliers=tuple(one + by for one in report.outliers),
+        bursts=tuple(Burst(one.first + by, one.last + by, one.factor) for one in report.bursts),
+    )
+
+
+def _shifted(one: Finding, by: int) -> Finding:
+    return replace(
+        one,
+        index=one.index + by,
+        last_good=one.last_good + by,
+        first_bad=one.first_bad + by,
+        range=(one.range[0] + by, one.range[1] + by),
+    )
+
+
+def runs_around(findings: Sequence[Finding], number: int, bounds: tuple[int, int], longest: int) -> tuple[range, range]:
+    """The points before and after a finding that lie on its two levels, as far as they tell why.
+
+    Args:
+        findings: All of a series, in order of time.
+        number: Which of them.
+        bounds: The first point that was looked at, and the end.
+        longest: How many points of each side are enough.
+    """
+    one = findings[number]
+    first = findings[number - 1].range[1] if number else bounds[0]
+    end = findings[number + 1].range[0] if number + 1 < len(findings) else bounds[1]
+    # A drift is told by what is there when it is over.
+    enough = one.first_bad + longest if one.kind == "step" else max(one.first_bad, one.range[1]) + longest
+    last = max(one.first_bad + 1, min(end, enough, bounds[1]))
+    begin = max(min(first, one.last_good), one.last_good - longest + 1, 0)
+    return range(begin, one.last_good + 1), range(one.first_bad, last)

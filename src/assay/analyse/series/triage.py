@@ -1,0 +1,181 @@
+"""Why a series changed, from what is known about its points: the cause with its evidence, and all that differs.
+
+A thing that changed together with the series explains it the better, the rarer it changes: a driver that is new for the
+first time in months says much, a commit that is new every night says little, but it may be all there is. A thing that
+had its new value before, while all was well, or got its old value back without effect, explains nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import JsonValue
+
+from assay.analyse.series.factors import CAUSES, Factor, factors
+from assay.analyse.series.machine import Moved, control_moved, disturbed
+from assay.analyse.series.records import Finding
+from assay.analyse.words import count, listed, percent
+
+Cause = Literal["code", "data or model", "environment", "machine", "method", "noise", "unknown"]
+
+# A difference counts as evidence if it would be there by chance in at most one of so many cases.
+_TELLS = 2.0
+# Two causes are told apart if one of them is so many times as likely.
+_CLEARER = 3.0
+# With nothing else to blame, a change is taken for chance unless that is rarer than this.
+_RARE = 0.003
+# Only these can make the control workload itself slower: it runs in a bare interpreter, beside everything else.
+_BELOW_CONTROL = frozenset({"kernel", "os", "governor", "python"})
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that is not the same after a change as before it."""
+
+    name: str
+    before: JsonValue
+    after: JsonValue
+    elsewhere: int = 0
+    """How often it changed at other points around, where the series did not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Triage:
+    """Why a series changed, as far as the evidence tells."""
+
+    cause: Cause
+    because: tuple[str, ...]
+    """One plain sentence per reason."""
+    differs: tuple[Difference, ...] = ()
+
+
+def triage(
+    finding: Finding, before: Sequence[Mapping[str, JsonValue]], after: Sequence[Mapping[str, JsonValue]]
+) -> Triage:
+    """Say why a series changed.
+
+    Args:
+        finding: The change.
+        before: What was around the points up to and with the last good one, oldest first; those on its level.
+        after: What was around the points from the first bad one on; those on its level.
+    """
+    seen = factors(finding, before, after)
+    differs = tuple(Difference(one.name, one.before, one.after, one.elsewhere) for one in seen if one.differs)
+    cause, because = _cause(finding, seen, before, after)
+    return Triage(cause, because, differs)
+
+
+def _cause(
+    finding: Finding,
+    seen: Sequence[Factor],
+    before: Sequence[Mapping[str, JsonValue]],
+    after: Sequence[Mapping[str, JsonValue]],
+) -> tuple[Cause, tuple[str, ...]]:
+    if doubted := _doubted(finding):
+        return "noise", doubted
+    moved = control_moved(finding, before, after)
+    hot = disturbed(finding, before, after)
+    telling = [] if finding.kind == "drift" else [one for one in seen if one.explains and one.weight >= _TELLS]
+    method = [one for one in telling if one.cause == "method"]
+    if method:
+        return "method", (*map(_told, method), *_control_said(moved))
+    if moved is not None and moved.along:
+        return _slower_machine(moved, hot, telling)
+    if hot:
+        return "machine", (hot, *_beside(telling))
+    found, because = _likeliest(finding, seen, telling)
+    return found, (*because, *_control_said(moved))
+
+
+def _doubted(finding: Finding) -> tuple[str, ...]:
+    """Why a finding is no change to speak of; empty where it is one."""
+    interval = finding.difference_interval
+    if interval.low <= 0 <= interval.high:
+        return ("the interval of the change reaches over zero",)
+    # Whoever looks at many series adds a reason of his own to what the series itself says.
+    own = 1 if finding.direction == "unknown" else 0
+    return finding.because[own:] if finding.answer == "cannot tell" else ()
+
+
+def _slower_machine(moved: Moved, hot: str, telling: Sequence[Factor]) -> tuple[Cause, tuple[str, ...]]:
+    """The cause where the control workload moved too: the machine, or what lies below all programs on it."""
+    below = [one for one in telling if one.name in _BELOW_CONTROL]
+    if below and not any(one.cause == "machine" for one in telling):
+        return "environment", (*map(_told, below), moved.sentence)
+    others = [one for one in telling if one.cause == "machine"]
+    rest = _beside([one for one in telling if one.cause != "machine"])
+    return "machine", (moved.sentence, *([hot] if hot else []), *map(_told, others), *rest)
+
+
+def _likeliest(finding: Finding, seen: Sequence[Factor], telling: Sequence[Factor]) -> tuple[Cause, tuple[str, ...]]:
+    """The cause whose differences are hardest to have by chance; code where there is nothing but commits."""
+    if finding.kind == "drift":
+        changed = [one.name for one in seen if one.differs]
+        more = f"; what differs by now ({listed(changed)}) changed at once" if changed else ""
+        return "unknown", (f"it came slowly over the points {finding.range[0]} to {finding.range[1]}{more}",)
+    ranked = sorted(_by_cause(telling), key=lambda pair: -pair[1][0].weight)
+    if not ranked:
+        return _only_code(finding, seen)
+    best = ranked[0][1][0].weight
+    close = [pair for pair in ranked if pair[1][0].weight * _CLEARER >= best]
+    if len(close) == 1:
+        return ranked[0][0], (*map(_told, ranked[0][1]), *_beside([one for _, group in ranked[1:] for one in group]))
+    told = [_told(one) for _, group in close for one in group]
+    names = " and ".join(cause for cause, _ in close)
+    return "unknown", (*told, f"{names} changed together: a run with one of them alone would tell")
+
+
+def _by_cause(telling: Sequence[Factor]) -> Iterator[tuple[Cause, list[Factor]]]:
+    for cause in CAUSES:
+        group = sorted((one for one in telling if one.cause == cause), key=lambda one: -one.weight)
+        if group:
+            yield cause, group
+
+
+def _only_code(finding: Finding, seen: Sequence[Factor]) -> tuple[Cause, tuple[str, ...]]:
+    """The cause where nothing rare changed."""
+    code = [one for one in seen if one.cause == "code" and one.explains]
+    if code:
+        return "code", (*map(_told, code), "nothing else that is recorded explains it")
+    if finding.chance > _RARE:
+        told = f"chance alone shows as much in {percent(finding.chance)} of series"
+        return "noise", (f"nothing that is recorded explains it, and {told}",)
+    often = [one for one in seen if one.differs]
+    if often:
+        return "unknown", (f"{listed([one.name for one in often])} differs, and did so before without effect",)
+    return "unknown", ("nothing that is recorded differs between the points before and after",)
+
+
+def _told(one: Factor) -> str:
+    """A difference as a sentence."""
+    changed = f"{one.name} changed from {shown(one.before)} to {shown(one.after)}"
+    if not one.chances:
+        return changed
+    if not one.elsewhere:
+        return f"{changed}, and at none of {count(one.chances, 'other step')} around"
+    return f"{changed}, as it did at {one.elsewhere} of {count(one.chances, 'other step')} around"
+
+
+def _beside(others: Sequence[Factor]) -> tuple[str, ...]:
+    """What changed too, in one sentence."""
+    if not others:
+        return ()
+    return (f"{listed([one.name for one in others])} changed too, which is less telling",)
+
+
+def _control_said(moved: Moved | None) -> tuple[str, ...]:
+    return () if moved is None or moved.along else (moved.sentence,)
+
+
+def shown(value: JsonValue) -> str:
+    """A value for people: long digests by their beginning."""
+    if value is None:
+        return "none"
+    text = str(value)
+    if isinstance(value, str):
+        digest = value.rpartition(":")[2]
+        if len(digest) >= 32 and all(char in "0123456789abcdef" for char in digest):
+            text = digest[:12]
+    return text if len(text) <= 60 else f"{text[:59]}…"

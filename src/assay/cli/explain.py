@@ -1,0 +1,53 @@
+"""`assay explain`: why a series changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assay.cli.options import StoreOption, open_store, say, terminal_width
+from assay.cli.series import FormOption, SeriesFormat
+from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, connect
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.history import KnownFinding
+
+
+def explain(
+    finding: Annotated[str, typer.Argument(metavar="FINDING", help="Id of the finding, or its beginning.")],
+    form: FormOption = SeriesFormat.text,
+    store: StoreOption = None,
+    server: ServerOption = None,
+    token_file: TokenFileOption = None,
+    ca: CaOption = None,
+) -> None:
+    """Explain a finding: what changed, how sure that is, why, and all that differs."""
+    if server:
+        from assay.documents import adapter
+        from assay.history import KnownFinding
+
+        told = connect(server, token_file, ca).get(f"/findings/{finding}")
+        found = adapter(KnownFinding).validate_python(told)
+    else:
+        found = _here(store, finding)
+    if form is SeriesFormat.json:
+        from assay.documents import to_json
+
+        say(to_json(found, indent=2))
+        return
+    from assay.report.series import render_finding
+
+    say(render_finding(found, terminal_width()))
+
+
+def _here(store: Path | None, finding: str) -> KnownFinding:
+    from assay.history import SeriesStore
+
+    kept = open_store(store)
+    try:
+        return SeriesStore(kept).finding(finding)
+    finally:
+        kept.close()

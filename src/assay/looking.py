@@ -1,0 +1,212 @@
+"""One look at many series of a store: changes found, held against what was known, and explained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.analyse.series import Finding, Report, Series, detect, discoveries
+from assay.analyse.series.again import Doubt, believed, runs_around, same_changes, shifted
+from assay.analyse.series.many import Discoveries
+from assay.analyse.series.triage import Triage, triage
+from assay.documents import from_json, to_json
+from assay.plan.digest import content_hash
+from assay.store.finding_rows import FindingRows
+from assay.store.series_records import Checked, Column, KeptFinding, Stand
+from assay.store.series_rows import SeriesRows
+
+# Only so many of the newest points are looked at: what lies further back was found while it was new, and stays.
+LONGEST = 1000
+# A change so near to the first point that is looked at may have been clear only beside what lay before.
+_MARGIN = 16
+_MARGIN_OF_LONG = LONGEST // 4
+# Points on each side of a change that tell why it came.
+_AROUND = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Concluded:
+    """A finding as its document in the store holds it."""
+
+    finding: Finding
+    triage: Triage
+    until: int
+    """Id of the point from which on a new level holds: the first after a step, the last of a drift."""
+    doubt: Doubt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a look at one series is to leave in the store, and the findings that are news."""
+
+    check: Checked
+    told: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    kept: KeptFinding
+    told: Concluded
+    place: int
+    """Where the first point after it lies; -1 where it is older than what is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One series under one look."""
+
+    id: str
+    stand: Stand
+    ids: NDArray[np.int64]
+    """Of its points, without those that are skipped."""
+    skipped: int
+    first: int
+    """The first point that was looked at: nothing before it counts any more."""
+    report: Report
+    known: tuple[_Known, ...]
+
+    @property
+    def count(self) -> int:
+        return self.skipped + self.ids.size
+
+    def point(self, index: int) -> int:
+        """The id of the point at a place."""
+        return int(self.ids[index - self.skipped])
+
+
+@dataclass(slots=True)
+class Look:
+    """A look at series, portion by portion; all of them together decide what is believed."""
+
+    rows: SeriesRows
+    findings: FindingRows
+    now: float
+    _seen: list[_Seen] = field(default_factory=list)
+
+    def at(self, series: Sequence[str]) -> None:
+        """Look at some series; nothing is concluded yet."""
+        # In this order: whatever is added or checked after the first question, the check begins anew or has seen it.
+        stands = self.findings.before(series)
+        columns = self.rows.columns(series, LONGEST)
+        self._seen += [_look(name, stands[name], columns[name]) for name in series if name in stands]
+
+    def conclusions(self, portion: int) -> Iterator[tuple[Conclusion, ...]]:
+        """What is concluded from all that was looked at, in portions."""
+        if not self._seen:
+            return
+        among = discoveries([one.report for one in self._seen])
+        pairs = list(zip(self._seen, among.reports, strict=True))
+        for begin in range(0, len(pairs), portion):
+            yield tuple(self._conclude(seen, report, among) for seen, report in pairs[begin : begin + portion])
+
+    def _conclude(self, seen: _Seen, judged: Report, among: Discoveries) -> Conclusion:
+        known = {one.kept.id: one for one in seen.known if one.kept.state != "expected" and one.place >= 0}
+        matched = same_changes(
+            judged.findings,
+            {name: one.told.finding for name, one in known.items()},
+            {name: one.place for name, one in known.items()},
+        )
+        used = {one.kept.id for one in seen.known}
+        kept: list[tuple[KeptFinding, bool]] = []
+        for number in range(len(judged.findings)):
+            before = known.get(matched.get(number, ""))
+            name = before.kept.id if before else _new_id(seen, judged.findings[number], used)
+            used.add(name)
+            kept.append(self._keep(seen, judged, among, number, name, before))
+        kept += [(_gone(one), True) for one in _vanished(seen, known, set(matched.values()))]
+        old = {one.kept for one in seen.known}
+        new = tuple(one for one, _ in kept if one not in old)
+        report = json.dumps(shown_report(judged), separators=(",", ":"))
+        check = Checked(seen.id, (seen.stand.checked, seen.stand.report), seen.count, report, new)
+        return Conclusion(check, tuple(one.id for one, news in kept if news))
+
+    def _keep(
+        self, seen: _Seen, judged: Report, among: Discoveries, number: int, name: str, before: _Known | None
+    ) -> tuple[KeptFinding, bool]:
+        """A finding as it is to be kept, and whether it is news."""
+        # One that is back is as doubtful as a new one.
+        standing = before is not None and before.kept.state == "open"
+        was = (before.told.finding, before.told.doubt) if before is not None and standing else None
+        points = seen.count if seen.stand.checked else None
+        finding, doubt = believed(seen.report.findings[number], judged.findings[number], among, was, points)
+        last_good, first_bad = seen.point(finding.last_good), seen.point(finding.first_bad)
+        moved = before is None or (before.kept.last_good, before.kept.first_bad) != (last_good, first_bad)
+        answered = before is None or before.told.finding.answer != finding.answer
+        fresh = seen.count != seen.stand.checked and finding.first_bad + _AROUND >= seen.stand.checked
+        if before is None or moved or answered or fresh:
+            reason = self._triage(seen, judged, number, finding)
+        else:
+            reason = before.told.triage
+        until = seen.point(finding.range[1]) if finding.kind == "drift" else first_bad
+        document = to_json(Concluded(finding, reason, until, doubt))
+        found_at = self.now if before is None else before.kept.found_at
+        kept = KeptFinding(name, seen.id, last_good, first_bad, found_at, "open", document)
+        back = before is not None and before.kept.state == "gone"
+        news = moved or answered or back or (before is not None and before.told.triage.cause != reason.cause)
+        return kept, news
+
+    def _triage(self, seen: _Seen, judged: Report, number: int, finding: Finding) -> Triage:
+        before, after = runs_around(judged.findings, number, (seen.first, seen.count), _AROUND)
+        contexts = self.rows.contexts([seen.point(index) for index in (*before, *after)])
+        sides = ([contexts[seen.point(index)] for index in side] for side in (before, after))
+        return triage(finding, *sides)
+
+
+def shown_report(report: Report) -> dict[str, object]:
+    """A report for the series' own row; its findings are kept apart, and only counted here."""
+    document = {name: value for name, value in report.record().items() if name not in ("findings", "series")}
+    return {**document, "findings": len(report.findings)}
+
+
+def _look(name: str, stand: Stand, column: Column) -> _Seen:
+    places = {point: column.skipped + place for place, point in enumerate(column.ids)}
+    known = tuple(_known(kept, places) for kept in stand.findings)
+    expected = [places.get(one.told.until, 0) for one in known if one.kept.state == "expected"]
+    first = max([column.skipped, *expected])
+    # Only the ids stay: thousands of series may be looked at together.
+    ids = np.array(column.ids, dtype=np.int64)
+    report = shifted(_detected(name, stand, column, first), first)
+    return _Seen(name, stand, ids, column.skipped, first, report, known)
+
+
+def _known(kept: KeptFinding, places: dict[int, int]) -> _Known:
+    told = from_json(Concluded, kept.document, source=f"finding {kept.id}")
+    return _Known(kept, told, places.get(kept.first_bad, -1))
+
+
+def _detected(name: str, stand: Stand, column: Column, first: int) -> Report:
+    begin = first - column.skipped
+    values = np.array([np.nan if one is None else one for one in column.values[begin:]], dtype=np.float64)
+    errors = column.errors[begin:]
+    known = any(one is not None for one in errors)
+    spreads = np.array([np.nan if one is None else one for one in errors], dtype=np.float64) if known else None
+    return detect(Series(values, stand.better, spreads, name=name))
+
+
+def _new_id(seen: _Seen, finding: Finding, used: set[str]) -> str:
+    """A name for a finding: the same change of the same series gets the same one wherever it is found first."""
+    number = 0
+    while True:
+        way = "up" if finding.difference > 0 else "down"
+        name = content_hash([seen.id, seen.point(finding.first_bad), way, number])[:16]
+        if name not in used:
+            return name
+        number += 1
+
+
+def _vanished(seen: _Seen, known: dict[str, _Known], matched: set[str]) -> Iterator[_Known]:
+    """Open findings that are not found any more, although they could be."""
+    margin = 0 if not seen.first else _MARGIN_OF_LONG if seen.first == seen.skipped else _MARGIN
+    for name, one in known.items():
+        near_the_edge = one.place < seen.first + margin
+        if name not in matched and one.kept.state == "open" and not near_the_edge:
+            yield one
+
+
+def _gone(one: _Known) -> KeptFinding:
+    kept = one.kept
+    return KeptFinding(kept.id, kept.series, kept.last_good, kept.first_bad, kept.found_at, "gone", kept.document)

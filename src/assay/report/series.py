@@ -1,0 +1,233 @@
+"""Series and findings as text: one line each in a list, and all that is known of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from pydantic import JsonValue
+
+from assay.analyse.records import Interval
+from assay.analyse.series import Finding, Report
+from assay.analyse.series.triage import shown
+from assay.analyse.words import count, percent, quantity
+from assay.history import KnownFinding
+from assay.report.grid import Column, lay_out
+from assay.report.wording import job_label, one_line
+from assay.store.series_records import Point, SeriesRecord
+
+_BARS = "▁▂▃▄▅▆▇█"
+_NO_VALUE = "·"
+_PICTURE = 72
+_SHOWN_POINTS = 10
+_NEARLY_ALL = 0.999
+_HARDLY_EVER = 1e-4
+
+
+def moment(at: float) -> str:
+    """A moment as people write it, in UTC; a time that is only counted as its number."""
+    if abs(at) < 86_400 * 365:  # counted nights and builds, not the first year after 1970
+        return f"{at:g}"
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def series_name(record: SeriesRecord) -> str:
+    """A series in words: `latency_ms of image classifier, batch=8, team=vision`."""
+    if record.origin == "import":
+        return one_line(record.benchmark)
+    parts = [f"{record.metric} of {record.benchmark}", job_label(record.point, {}) if record.point else "",
+             " ".join(f"{name}={value}" for name, value in record.labels.items())]  # fmt: skip
+    return one_line(", ".join(part for part in parts if part))
+
+
+def machine_words(record: SeriesRecord) -> str:
+    """The kind of machine of a series in words."""
+    kind = record.machine
+    cores, memory, gpus = kind.get("cores"), kind.get("memory_gib"), kind.get("gpus")
+    parts = (
+        kind.get("processor"),
+        f"{cores} cores" if cores else None,
+        f"{memory:g} GiB" if isinstance(memory, int | float) else None,
+        f"{f'{gpus} × ' if isinstance(gpus, int) and gpus > 1 else ''}{kind['gpu']}" if kind.get("gpu") else None,
+        kind.get("os"),
+    )
+    return one_line(" · ".join(str(part) for part in parts if part))
+
+
+def change_words(finding: Finding, unit: str) -> str:
+    """How much a series changed, with its interval: `+5.2 % [+4.1 %, +6.3 %]`."""
+    if finding.change is None or finding.interval is None:
+        ends = finding.difference_interval
+        return f"{_signed(finding.difference, unit)} [{_signed(ends.low, unit)}, {_signed(ends.high, unit)}]"
+    return f"{percent(finding.change, signed=True)} {_percents(finding.interval)}"
+
+
+def finding_sentence(found: KnownFinding) -> str:
+    """A finding in one line, for whoever has just measured."""
+    finding = found.finding
+    told = f"{finding.answer}: {series_name(found.series)} {change_words(finding, found.series.unit)}"
+    return one_line(f"{told} since {moment(found.first_bad.at)}; {found.triage.cause}; `assay explain {found.id}`")
+
+
+def render_series_list(items: Sequence[SeriesRecord], width: int) -> str:
+    """Series as lines of a table."""
+    columns = (Column("series"), Column("points", right=True), Column("newest"), Column("looks"),
+               Column("±", right=True, expendable=1), Column("findings", right=True),
+               Column("name", flexible=True))  # fmt: skip
+    rows = [
+        (one.id, f"{one.points:,}", moment(one.newest) if one.newest is not None else "",
+         str(one.report.get("kind") or "not checked"), _share(one.report.get("relative_spread")),
+         str(one.report.get("findings") or ""), series_name(one))
+        for one in items
+    ]  # fmt: skip
+    return "\n".join(lay_out(columns, rows, width))
+
+
+def render_series(record: SeriesRecord, points: Sequence[Point], findings: Sequence[KnownFinding], width: int) -> str:
+    """All that is known of a series: what it is, a small picture, its findings, its newest points."""
+    lines = [f"{series_name(record)}", f"series   {record.id}"]
+    lines += [f"machine  {machine_words(record)}"] if record.machine else []
+    lines += [f"better   {record.better or 'nobody said'}", f"looks    {_looks(record)}", ""]
+    lines += [_picture(points), ""]
+    if findings:
+        lines += [*findings_table(findings, width), ""]
+    columns = (Column("time"), Column("value", right=True), Column("±", right=True), Column("verdict"),
+               Column("job", flexible=True))  # fmt: skip
+    rows = [
+        (moment(one.at), quantity(one.value, record.unit) if one.value is not None else "none",
+         quantity(one.standard_error, "") if one.standard_error is not None else "", one.verdict, one.job or "")
+        for one in points[-_SHOWN_POINTS:]
+    ]  # fmt: skip
+    return "\n".join([*lines, *lay_out(columns, rows, width)])
+
+
+def findings_table(findings: Sequence[KnownFinding], width: int, *, named: bool = False) -> list[str]:
+    """Findings as lines of a table.
+
+    Args:
+        findings: One line each.
+        width: Of the terminal.
+        named: Whether to name the series of each in place of what differs.
+    """
+    last = Column("series", flexible=True) if named else Column("what differs", flexible=True, expendable=1)
+    columns = (Column("finding"), Column("since"), Column("change"), Column("answer"), Column("cause"),
+               Column("state"), last)  # fmt: skip
+    rows = [
+        (one.id, moment(one.first_bad.at), change_words(one.finding, one.series.unit), one.finding.answer,
+         one.triage.cause, one.state,
+         series_name(one.series) if named else ", ".join(each.name for each in one.triage.differs))
+        for one in findings
+    ]  # fmt: skip
+    return lay_out(columns, rows, width)
+
+
+def render_finding(found: KnownFinding, width: int) -> str:
+    """All that is known of a finding: what changed, how sure that is, why, and what differs."""
+    finding, unit = found.finding, found.series.unit
+    drift = finding.kind == "drift"
+    word = "drifted" if drift else "changed"
+    lines = [
+        f"{finding.answer}: {series_name(found.series)} {word} by {change_words(finding, unit)}",
+        *[f"  {reason}" for reason in finding.because],
+        "",
+        f"finding    {found.id}, {found.state}, found {moment(found.found_at)}",
+        f"series     {found.series.id}",
+        *([f"machine    {machine_words(found.series)}"] if found.series.machine else []),
+        f"before     {quantity(finding.before, unit)}",
+        f"after      {quantity(finding.after, unit)}",
+        f"sure       {_sure(finding)}; chance alone shows as much in {_rare(finding.chance)} of series",
+        f"last good  {_point(found.last_good, unit)}",
+        f"first bad  {_point(found.first_bad, unit)}",
+        f"place      {_place(finding)}",
+        "",
+        f"cause      {found.triage.cause}",
+        *[f"  {reason}" for reason in found.triage.because],
+        "",
+    ]
+    return "\n".join([*lines, *_differences(found, width)])
+
+
+def render_check(reports: Sequence[Report], units: dict[str, str], width: int) -> str:
+    """What a check of a file found: one line per finding, and how many series have none."""
+    columns = (Column("series", flexible=True), Column("at", right=True), Column("since"), Column("change"),
+               Column("probability", right=True), Column("answer"), Column("kind"))  # fmt: skip
+    rows = [
+        (report.name, str(one.index), one.first_bad_label or "", change_words(one, units.get(report.name, "")),
+         _sure(one), one.answer, one.kind)
+        for report in reports
+        for one in report.findings
+    ]  # fmt: skip
+    quiet = sum(not report.findings for report in reports)
+    short = sum(report.kind == "too short" for report in reports)
+    told = f"{count(len(rows), 'finding')} in {len(reports) - quiet:,} of {len(reports):,} series"
+    told += f"; {short:,} of them too short to tell" if short else ""
+    return "\n".join([*(lay_out(columns, rows, width) if rows else []), *([""] if rows else []), told])
+
+
+def _differences(found: KnownFinding, width: int) -> list[str]:
+    if not found.triage.differs:
+        return ["nothing that is recorded differs between the points before and after"]
+    columns = (Column("differs"), Column("before", flexible=True), Column("after", flexible=True),
+               Column("changed elsewhere", right=True))  # fmt: skip
+    rows = [
+        (one.name, one_line(shown(one.before)), one_line(shown(one.after)), str(one.elsewhere))
+        for one in found.triage.differs
+    ]
+    return lay_out(columns, rows, width)
+
+
+def _sure(finding: Finding) -> str:
+    """How sure a finding is: never quite."""
+    return "> 99.9 %" if finding.probability > _NEARLY_ALL else percent(finding.probability)
+
+
+def _rare(chance: float) -> str:
+    return "less than 0.01 %" if chance < _HARDLY_EVER else percent(chance)
+
+
+def _place(finding: Finding) -> str:
+    first, last = finding.range
+    if finding.kind == "drift":
+        return f"point {finding.index}; it went on to point {last}"
+    return f"point {finding.index}" if first == last else f"point {finding.index}; it may be {first} to {last}"
+
+
+def _point(point: Point, unit: str) -> str:
+    commit = point.context.get("commit")
+    parts = [moment(point.at), quantity(point.value, unit) if point.value is not None else "no value", point.job or "",
+             f"commit {shown(commit)[:12]}" if isinstance(commit, str) else ""]  # fmt: skip
+    return ", ".join(part for part in parts if part)
+
+
+def _looks(record: SeriesRecord) -> str:
+    report = record.report
+    if not report:
+        return "not checked"
+    spread, memory = _share(report.get("relative_spread")), report.get("correlation")
+    parts = [str(report.get("kind")), f"spread ±{spread}" if spread else "",
+             f"a point hands on {percent(memory)} of its deviation" if isinstance(memory, float) and memory else "",
+             f"{report['missing']} points without a value" if report.get("missing") else ""]  # fmt: skip
+    return ", ".join(part for part in parts if part)
+
+
+def _picture(points: Sequence[Point]) -> str:
+    """The newest points as a row of bars; one that does not count is a dot."""
+    row = [one.value if one.counts else None for one in points[-_PICTURE:]]
+    values = [value for value in row if value is not None]
+    if not values:
+        return _NO_VALUE * len(row)
+    low, high = min(values), max(values)
+    step = (high - low) / (len(_BARS) - 1) or 1.0
+    return "".join(_NO_VALUE if value is None else _BARS[round((value - low) / step)] for value in row)
+
+
+def _signed(value: float, unit: str) -> str:
+    return f"{'+' if value > 0 else ''}{quantity(value, unit)}"
+
+
+def _percents(interval: Interval) -> str:
+    return f"[{percent(interval.low, signed=True)}, {percent(interval.high, signed=True)}]"
+
+
+def _share(value: JsonValue) -> str:
+    return percent(value) if isinstance(value, int | float) else ""

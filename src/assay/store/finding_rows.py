@@ -1,0 +1,136 @@
+"""Findings in the database: kept once, changed in place, never removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from sqlalchemy import ColumnElement, Engine, select, tuple_
+from sqlalchemy.orm import Session
+
+from assay.errors import UsageError
+from assay.store.database import reading, writing
+from assay.store.paging import Page, bounded, from_cursor, page_of
+from assay.store.series_records import Checked, FindingState, KeptFinding, Stand
+from assay.store.watch_tables import FindingRow, SeriesRow
+
+_AT_ONCE = 500
+
+
+class FindingRows:
+    """Findings of one database."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def before(self, series: Sequence[str]) -> dict[str, Stand]:
+        """What the last check of each series left."""
+        found: dict[str, Stand] = {}
+        columns = (SeriesRow.id, SeriesRow.checked, SeriesRow.report, SeriesRow.better)
+        with reading(self._engine) as session:
+            for begin in range(0, len(series), _AT_ONCE):
+                part = tuple(series[begin : begin + _AT_ONCE])
+                kept: dict[str, list[KeptFinding]] = {}
+                for row in session.scalars(select(FindingRow).where(FindingRow.series_id.in_(part))):
+                    kept.setdefault(row.series_id, []).append(_kept(row))
+                for name, checked, report, better in session.execute(select(*columns).where(SeriesRow.id.in_(part))):
+                    found[name] = Stand(checked, report, cast("Any", better), tuple(kept.get(name, ())))
+        return found
+
+    def keep(self, checks: Sequence[Checked]) -> tuple[str, ...]:
+        """Keep what checks concluded.
+
+        Returns:
+            The series that somebody else has checked meanwhile: nothing of theirs was kept.
+        """
+        again: list[str] = []
+        by_series = {one.series: one for one in checks}
+        query = select(SeriesRow).where(SeriesRow.id.in_(tuple(by_series))).order_by(SeriesRow.id).with_for_update()
+        with writing(self._engine) as session:
+            for row in session.scalars(query).all():
+                check = by_series[row.id]
+                if (row.checked, row.report) != check.before:
+                    again.append(row.id)
+                    continue
+                row.checked, row.report = check.checked, check.report
+                for one in check.findings:
+                    _put(session, one)
+        return tuple(again)
+
+    def get(self, reference: str) -> KeptFinding:
+        """One finding, by its id or a unique beginning of it.
+
+        Raises:
+            UsageError: `unknown-finding` if there is none, `ambiguous` if there are several.
+        """
+        begins = FindingRow.id.startswith(reference, autoescape=True)
+        with reading(self._engine) as session:
+            rows = session.scalars(select(FindingRow).where(begins).order_by(FindingRow.id).limit(5)).all()
+        if not rows or not reference:
+            raise UsageError(f"no finding {reference!r} is there", code="unknown-finding",
+                             try_="`assay series findings` lists them")  # fmt: skip
+        if len(rows) > 1:
+            raise UsageError(f"{reference!r} begins several findings: {', '.join(row.id for row in rows)}",
+                             code="ambiguous", try_="give more of the id")  # fmt: skip
+        return _kept(rows[0])
+
+    def by_id(self, ids: Sequence[str]) -> dict[str, KeptFinding]:
+        """Findings by their ids."""
+        found: dict[str, KeptFinding] = {}
+        with reading(self._engine) as session:
+            for begin in range(0, len(ids), _AT_ONCE):
+                part = tuple(ids[begin : begin + _AT_ONCE])
+                rows = session.scalars(select(FindingRow).where(FindingRow.id.in_(part)))
+                found |= {row.id: _kept(row) for row in rows}
+        return found
+
+    def page(
+        self, *, series: str = "", benchmark: str = "", state: str = "", since: float | None = None,
+        cursor: str | None = None, limit: int = 50,
+    ) -> Page[KeptFinding]:  # fmt: skip
+        """Findings, the newest first.
+
+        Args:
+            series: only of this series.
+            benchmark: only of series of this benchmark.
+            state: only in this state.
+            since: only those found at this moment or later, in seconds since 1970.
+            cursor: where the page before ended.
+            limit: how many make a page.
+
+        Raises:
+            UsageError: `cursor` if it is not one of this list.
+        """
+        conditions: list[ColumnElement[bool]] = []
+        conditions += [FindingRow.series_id == series] if series else []
+        conditions += [FindingRow.state == state] if state else []
+        conditions += [FindingRow.found_at >= since] if since is not None else []
+        if benchmark:
+            conditions.append(FindingRow.series_id.in_(select(SeriesRow.id).where(SeriesRow.benchmark == benchmark)))
+        if cursor:
+            conditions.append(tuple_(FindingRow.found_at, FindingRow.id) < tuple_(*from_cursor(cursor, float, str)))
+        order = (FindingRow.found_at.desc(), FindingRow.id.desc())
+        query = select(FindingRow).where(*conditions).order_by(*order).limit(bounded(limit) + 1)
+        with reading(self._engine) as session:
+            rows = session.scalars(query).all()
+        return page_of(rows, bounded(limit), lambda row: (row.found_at, row.id), _kept)
+
+    def mark(self, finding: str, state: FindingState) -> None:
+        """Put a finding into another state; whoever checks its series at this moment begins anew."""
+        with writing(self._engine) as session:
+            row = session.get_one(FindingRow, finding)
+            session.get_one(SeriesRow, row.series_id, with_for_update=True).checked = 0
+            row.state = state
+
+
+def _put(session: Session, one: KeptFinding) -> None:
+    session.merge(
+        FindingRow(id=one.id, series_id=one.series, last_good=one.last_good, first_bad=one.first_bad,
+                   found_at=one.found_at, state=one.state, document=one.document)
+    )  # fmt: skip
+
+
+def _kept(row: FindingRow) -> KeptFinding:
+    return KeptFinding(
+        row.id, row.series_id, row.last_good, row.first_bad, row.found_at, cast("FindingState", row.state), row.document
+    )

@@ -1,0 +1,284 @@
+"""Series and their points in the database: rows in, records out. What they mean is concluded elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from sqlalchemy import ColumnElement, Engine, Row, Select, String, func, insert, or_, select, tuple_
+from sqlalchemy import cast as sql_cast
+from sqlalchemy.orm import Session
+
+from assay.errors import UsageError
+from assay.store.database import insert_into, reading, writing
+from assay.store.paging import Page, bounded, from_cursor, page_of
+from assay.store.series_records import Column, NewPoint, Point, SeriesFilter, SeriesRecord
+from assay.store.watch_tables import PointRow, SeriesRow
+
+# Databases take only so many values in one question.
+_AT_ONCE = 500
+
+
+class SeriesRows:
+    """Series and points of one database."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    # Writing
+
+    def add(self, series: Sequence[SeriesRecord], points: Sequence[NewPoint]) -> None:
+        """Keep points of results, and the series that are new; a job has one point in a series: its last result."""
+        with writing(self._engine) as session:
+            _ensure(session, series)
+            if points:
+                add = insert_into(session, PointRow)
+                new = {name: add.excluded[name] for name in ("at", "value", "standard_error", "verdict", "context")}
+                add = add.on_conflict_do_update(index_elements=["series_id", "job_id"], set_=new)
+                session.execute(add, [_values(one) for one in points])
+
+    def take(self, series: Sequence[SeriesRecord], points: Sequence[NewPoint]) -> int:
+        """Keep imported points, and the series that are new; return how many points were not there yet.
+
+        The same point (series, time and value) is taken as often as it is given, and no oftener however often the same
+        file is imported.
+        """
+        ids = [one.id for one in series]
+        with writing(self._engine) as session:
+            _ensure(session, series)
+            # Whoever imports into the same series waits here, and then sees what was added.
+            rows = select(SeriesRow).where(SeriesRow.id.in_(ids)).order_by(SeriesRow.id).with_for_update()
+            given = {one.id: one for one in series}
+            for row in session.scalars(rows).all():
+                row.unit, row.better = given[row.id].unit[:40] or row.unit, given[row.id].better or row.better
+            known = select(PointRow.series_id, PointRow.at, PointRow.value)
+            there = Counter(tuple(row) for row in session.execute(known.where(PointRow.series_id.in_(ids))))
+            new = []
+            for one in points:
+                key = (one.series, one.at, one.value)
+                if there[key] > 0:
+                    there[key] -= 1
+                else:
+                    new.append(_values(one))
+            if new:
+                session.execute(insert(PointRow), new)
+        return len(new)
+
+    # Reading
+
+    def metrics_of(self, benchmark: str) -> tuple[str, ...]:
+        """The metrics of all series of a benchmark."""
+        query = select(SeriesRow.metric).where(SeriesRow.benchmark == benchmark).distinct().order_by(SeriesRow.metric)
+        with reading(self._engine) as session:
+            return tuple(session.scalars(query))
+
+    def existing(self, ids: Iterable[str]) -> set[str]:
+        """Which of these series there are."""
+        with reading(self._engine) as session:
+            return set(session.scalars(select(SeriesRow.id).where(SeriesRow.id.in_(tuple(ids)))))
+
+    def ids(self, which: SeriesFilter | None = None) -> tuple[str, ...]:
+        """The ids of series, in order."""
+        query = select(SeriesRow.id).where(*_like(which or SeriesFilter())).order_by(SeriesRow.id)
+        with reading(self._engine) as session:
+            return tuple(session.scalars(query))
+
+    def page(self, which: SeriesFilter, cursor: str | None, limit: int) -> Page[SeriesRecord]:
+        """Series by benchmark and metric.
+
+        Raises:
+            UsageError: `cursor` if it is not one of this list.
+        """
+        order = (SeriesRow.benchmark, SeriesRow.metric, SeriesRow.id)
+        query = select(SeriesRow).where(*_like(which)).order_by(*order).limit(bounded(limit) + 1)
+        if cursor:
+            query = query.where(tuple_(*order) > tuple_(*from_cursor(cursor, str, str, str)))
+        with reading(self._engine) as session:
+            rows = session.scalars(query).all()
+            counts = _counts(session, [row.id for row in rows])
+        return page_of(
+            rows, bounded(limit), lambda row: (row.benchmark, row.metric, row.id),
+            lambda row: series_record(row, counts.get(row.id)),
+        )  # fmt: skip
+
+    def find(self, reference: str) -> SeriesRecord:
+        """One series, by its id or a unique beginning of it.
+
+        Raises:
+            UsageError: `unknown-series` if there is none, `ambiguous` if there are several.
+        """
+        begins = SeriesRow.id.startswith(reference, autoescape=True)
+        with reading(self._engine) as session:
+            rows = session.scalars(select(SeriesRow).where(begins).order_by(SeriesRow.id).limit(5)).all()
+            counts = _counts(session, [row.id for row in rows])
+        if not rows or not reference:
+            raise UsageError(f"no series {reference!r} is there", code="unknown-series",
+                             try_="`assay series list` shows what is there")  # fmt: skip
+        if len(rows) > 1:
+            raise UsageError(f"{reference!r} begins several series: {', '.join(row.id for row in rows)}",
+                             code="ambiguous", try_="give more of the id")  # fmt: skip
+        return series_record(rows[0], counts.get(rows[0].id))
+
+    def records(self, ids: Iterable[str]) -> dict[str, SeriesRecord]:
+        """Series by their ids."""
+        wanted = tuple(dict.fromkeys(ids))
+        found: dict[str, SeriesRecord] = {}
+        with reading(self._engine) as session:
+            for begin in range(0, len(wanted), _AT_ONCE):
+                part = wanted[begin : begin + _AT_ONCE]
+                counts = _counts(session, part)
+                for row in session.scalars(select(SeriesRow).where(SeriesRow.id.in_(part))):
+                    found[row.id] = series_record(row, counts.get(row.id))
+        return found
+
+    def points(self, series: str, newest: int | None = None) -> tuple[Point, ...]:
+        """The points of a series, oldest first.
+
+        Args:
+            series: its id.
+            newest: only so many of the newest.
+        """
+        query = select(PointRow).where(PointRow.series_id == series)
+        if newest is None:
+            query = query.order_by(PointRow.at, PointRow.id)
+        else:
+            query = query.order_by(PointRow.at.desc(), PointRow.id.desc()).limit(newest)
+        with reading(self._engine) as session:
+            found = tuple(map(_point, session.scalars(query)))
+        return found if newest is None else found[::-1]
+
+    def points_page(self, series: str, cursor: str | None, limit: int) -> Page[Point]:
+        """The points of a series, oldest first, a page at a time.
+
+        Raises:
+            UsageError: `cursor` if it is not one of this list.
+        """
+        query = select(PointRow).where(PointRow.series_id == series)
+        if cursor:
+            query = query.where(tuple_(PointRow.at, PointRow.id) > tuple_(*from_cursor(cursor, float, int)))
+        query = query.order_by(PointRow.at, PointRow.id).limit(bounded(limit) + 1)
+        with reading(self._engine) as session:
+            rows = session.scalars(query).all()
+        return page_of(rows, bounded(limit), lambda row: (row.at, row.id), _point)
+
+    def points_by_id(self, ids: Iterable[int]) -> dict[int, Point]:
+        """Points by their ids."""
+        wanted = tuple(dict.fromkeys(ids))
+        found: dict[int, Point] = {}
+        with reading(self._engine) as session:
+            for begin in range(0, len(wanted), _AT_ONCE):
+                part = wanted[begin : begin + _AT_ONCE]
+                found |= {row.id: _point(row) for row in session.scalars(select(PointRow).where(PointRow.id.in_(part)))}
+        return found
+
+    def contexts(self, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """What was around some points, by their ids."""
+        with reading(self._engine) as session:
+            rows = session.execute(select(PointRow.id, PointRow.context).where(PointRow.id.in_(tuple(ids))))
+            return {row.id: row.context for row in rows}
+
+    def columns(self, series: Sequence[str], longest: int) -> dict[str, Column]:
+        """The points of many series in columns, without what was around them.
+
+        Args:
+            series: ids.
+            longest: only so many of the newest of each.
+        """
+        found: dict[str, Column] = {}
+        with reading(self._engine) as session:
+            for begin in range(0, len(series), _AT_ONCE):
+                part = tuple(series[begin : begin + _AT_ONCE])
+                counts = {name: count for name, (count, _) in _counts(session, part).items()}
+                short = [one for one in part if counts.get(one, 0) <= longest]
+                found |= _columns(session, short)
+                for one in part:
+                    if counts.get(one, 0) > longest:
+                        found[one] = _newest(session, one, longest, counts[one])
+        return found
+
+
+def series_record(row: SeriesRow, counted: tuple[int, float] | None = None) -> SeriesRecord:
+    """A row as a record.
+
+    Args:
+        row: the row.
+        counted: how many points it has, and when the newest was measured.
+    """
+    points, newest = counted or (0, None)
+    return SeriesRecord(
+        id=row.id, benchmark=row.benchmark, metric=row.metric, unit=row.unit, better=cast("Any", row.better),
+        point=row.point, labels=row.labels, machine=row.machine, origin=cast("Any", row.origin), checked=row.checked,
+        report=json.loads(row.report) if row.report else {}, points=points, newest=newest,
+    )  # fmt: skip
+
+
+def _ensure(session: Session, series: Sequence[SeriesRecord]) -> None:
+    """Make the series that are not there yet; always in the same order, so that nobody waits for each other."""
+    rows = [
+        {"id": one.id, "benchmark": one.benchmark[:200], "metric": one.metric, "unit": one.unit[:40],
+         "better": one.better, "point": dict(one.point), "labels": dict(one.labels), "machine": dict(one.machine),
+         "origin": one.origin, "checked": 0, "report": ""}
+        for one in sorted(series, key=lambda one: one.id)
+    ]  # fmt: skip
+    if rows:
+        session.execute(insert_into(session, SeriesRow).on_conflict_do_nothing(index_elements=["id"]), rows)
+
+
+def _values(point: NewPoint) -> dict[str, Any]:
+    return {"series_id": point.series, "job_id": point.job, "at": point.at, "value": point.value,
+            "standard_error": point.standard_error, "verdict": point.verdict,
+            "context": dict(point.context)}  # fmt: skip
+
+
+def _point(row: PointRow) -> Point:
+    return Point(row.id, row.at, row.value, row.standard_error, row.verdict, row.job_id, row.context)
+
+
+def _counts(session: Session, series: Sequence[str]) -> dict[str, tuple[int, float]]:
+    """Series → how many points it has, and when the newest was measured."""
+    query = select(PointRow.series_id, func.count(), func.max(PointRow.at)).where(PointRow.series_id.in_(series))
+    return {name: (count, newest) for name, count, newest in session.execute(query.group_by(PointRow.series_id))}
+
+
+_SHOWN: tuple[Any, ...] = (PointRow.series_id, PointRow.id, PointRow.value, PointRow.standard_error, PointRow.verdict)
+
+
+def _columns(session: Session, series: Sequence[str]) -> dict[str, Column]:
+    query: Select[Any] = select(*_SHOWN).where(PointRow.series_id.in_(series))
+    query = query.order_by(PointRow.series_id, PointRow.at, PointRow.id)
+    rows: dict[str, list[Row[Any]]] = {one: [] for one in series}
+    for row in session.execute(query):
+        rows[row.series_id].append(row)
+    return {one: _column(found, 0) for one, found in rows.items()}
+
+
+def _newest(session: Session, series: str, longest: int, count: int) -> Column:
+    query: Select[Any] = select(*_SHOWN).where(PointRow.series_id == series)
+    rows = session.execute(query.order_by(PointRow.at.desc(), PointRow.id.desc()).limit(longest)).all()
+    return _column(rows[::-1], count - len(rows))
+
+
+def _column(rows: Sequence[Row[Any]], skipped: int) -> Column:
+    return Column(
+        skipped,
+        tuple(row.id for row in rows),
+        tuple(None if row.verdict == "invalid" else row.value for row in rows),
+        tuple(row.standard_error for row in rows),
+    )
+
+
+def _like(which: SeriesFilter) -> list[ColumnElement[bool]]:
+    equal = ((SeriesRow.benchmark, which.benchmark), (SeriesRow.metric, which.metric), (SeriesRow.origin, which.origin))
+    found: list[ColumnElement[bool]] = [column == value for column, value in equal if value]
+    if which.text:
+        written = (sql_cast(one, String) for one in (SeriesRow.point, SeriesRow.labels))
+        parts = (SeriesRow.benchmark, SeriesRow.metric, *written)
+        found.append(
+            or_(
+                SeriesRow.id.startswith(which.text, autoescape=True),
+                *(part.icontains(which.text, autoescape=True) for part in parts),
+            )
+        )
+    return found

@@ -1,0 +1,129 @@
+"""What rules about time ask: when results came, which jobs ended, which agents are gone, what files say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Engine, func, select
+
+from assay.clock import SYSTEM_CLOCK
+from assay.store.database import reading
+from assay.store.fleet.story import Story
+from assay.store.tables import AgentRow, CampaignRow, JobRow
+from assay.store.watch_tables import PointRow, SeriesRow
+
+# How a job may end, in the words of its history.
+_ENDED = frozenset({"result accepted", "set aside as poisoned", "deadline passed", "no agent can take it"})
+
+
+@dataclass(frozen=True, slots=True)
+class LostAgent:
+    """An agent that has not been heard of for a while."""
+
+    id: str
+    name: str
+    last_seen: float
+
+
+@dataclass(frozen=True, slots=True)
+class EndedJob:
+    """A job that ended, as its history tells."""
+
+    at: float
+    job: str
+    campaign: str
+    benchmark: str
+    label: str
+    """The point of the matrix in words."""
+    done: bool
+    reason: str
+    """Why it has no result."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandedIn:
+    """The benchmark file of a campaign."""
+
+    benchmark: str
+    created_at: str
+    engine: str
+    """`local`, or `fleet` for a campaign of a server."""
+    document: Mapping[str, Any]
+
+
+class Watched:
+    """Reading what time-driven rules are about."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def last_results(self) -> dict[str, float]:
+        """Benchmark → time of its newest result that has a value."""
+        newest = (
+            select(PointRow.at)
+            .where(PointRow.series_id == SeriesRow.id, PointRow.value.is_not(None))
+            .order_by(PointRow.at.desc())
+            .limit(1)
+            .correlate(SeriesRow)
+            .scalar_subquery()
+        )
+        query = select(SeriesRow.benchmark, func.max(newest)).group_by(SeriesRow.benchmark)
+        with reading(self._engine) as session:
+            return {benchmark: at for benchmark, at in session.execute(query) if at is not None}
+
+    def lost_agents(self, before: float) -> tuple[LostAgent, ...]:
+        """Agents that were last heard of before a moment; one that was told to drain may go."""
+        query = select(AgentRow.id, AgentRow.name, AgentRow.last_seen).where(
+            AgentRow.last_seen < before, AgentRow.draining.is_(False)
+        )
+        with reading(self._engine) as session:
+            return tuple(LostAgent(*row) for row in session.execute(query.order_by(AgentRow.name, AgentRow.id)))
+
+    def newest_event(self) -> int:
+        """Number of the newest line in the history of jobs."""
+        return Story(self._engine, SYSTEM_CLOCK).last_event()
+
+    def ended_after(self, event: int, limit: int = 500) -> tuple[tuple[EndedJob, ...], int]:
+        """Jobs that ended after a line of the history, in order; and the last line that was read for it."""
+        lines = Story(self._engine, SYSTEM_CLOCK).events_after(event, limit=limit)
+        ended = [line for line in lines if line.job is not None and line.kind in _ENDED]
+        jobs = self._jobs({line.job for line in ended if line.job is not None})
+        found = tuple(
+            EndedJob(line.at, line.job, line.campaign, *jobs[line.job], done=line.detail.get("state") == "done",
+                     reason=str(line.detail.get("reason") or line.kind))
+            for line in ended
+            if line.job is not None and line.job in jobs
+        )  # fmt: skip
+        return found, lines[-1].id if lines else event
+
+    def handed_in(self, campaign: str) -> HandedIn | None:
+        """The file of a campaign; None when there is no such campaign."""
+        found = self._files(CampaignRow.id == campaign)
+        return found[0] if found else None
+
+    def newest_files(self) -> tuple[HandedIn, ...]:
+        """Of each benchmark, the file of its newest campaign; the oldest first."""
+        newest = select(func.max(CampaignRow.created_at)).group_by(CampaignRow.benchmark)
+        return self._files(CampaignRow.created_at.in_(newest))
+
+    def files_since(self, created_at: str) -> tuple[HandedIn, ...]:
+        """The files of the campaigns from a moment on, the oldest first."""
+        return self._files(CampaignRow.created_at >= created_at)
+
+    def _jobs(self, jobs: set[str]) -> dict[str, tuple[str, str]]:
+        """Job → its benchmark and its point in words."""
+        query = select(JobRow.id, CampaignRow.benchmark, JobRow.label).join(
+            CampaignRow, CampaignRow.id == JobRow.campaign_id
+        )
+        with reading(self._engine) as session:
+            rows = session.execute(query.where(JobRow.id.in_(jobs)))
+            return {job: (benchmark, label) for job, benchmark, label in rows}
+
+    def _files(self, which: ColumnElement[bool]) -> tuple[HandedIn, ...]:
+        columns = (CampaignRow.benchmark, CampaignRow.created_at, CampaignRow.engine, CampaignRow.document)
+        query = select(*columns).where(which)
+        with reading(self._engine) as session:
+            rows = session.execute(query.order_by(CampaignRow.created_at, CampaignRow.id))
+            return tuple(HandedIn(*row) for row in rows)
