@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.campaign import CampaignResult
+from assay.clock import wall_time
 from assay.documents import from_json
 from assay.errors import MeasureError
+from assay.hardware.environment import git_state
 from assay.place.engines.fleet.client import AWAY, FleetClient, read_token
 from assay.place.engines.fleet.protocol import Submission
 from assay.plan.job import JobFile
@@ -47,9 +49,19 @@ def run_on(server: str, loaded: Loaded, view: View) -> CampaignResult:
 
 def submit(loaded: Loaded, client: FleetClient, wishes: Wishes, view: View) -> str:
     """Hand a benchmark to a server, with the files it names; return the campaign's id."""
+    answer = client.submit(submission_of(loaded, client, wishes, view))
+    for line in placement_lines(answer["placement"]):
+        view.note(line)
+    if scheduled := answer.get("schedule"):
+        view.note(_schedule_line(scheduled))
+    return str(answer["id"])
+
+
+def submission_of(loaded: Loaded, client: FleetClient, wishes: Wishes, view: View) -> Submission:
+    """What to hand to a server; the files that it names are uploaded first."""
     parts = _local_files(loaded)
     _upload(parts, client, view)
-    submission = Submission(
+    return Submission(
         document=loaded.source.document,
         files={text: tuple(_described(one) for one in found) for text, found in parts.items()},
         priority=wishes.priority,
@@ -57,12 +69,8 @@ def submit(loaded: Loaded, client: FleetClient, wishes: Wishes, view: View) -> s
         unplaceable=wishes.unplaceable,
         spread=wishes.spread,
         agent=wishes.agent,
+        git=git_state(loaded.base) or {},
     )
-    answer = client.submit(submission)
-    campaign = str(answer["id"])
-    for line in placement_lines(answer["placement"]):
-        view.note(line)
-    return campaign
 
 
 def follow(
@@ -104,6 +112,14 @@ def placement_lines(placement: Mapping[str, Any]) -> list[str]:
         lines.append(f"{who} can take {jobs} {group['needs']}")
         lines += [f"{name}: {'; '.join(lacking)}" for name, lacking in group["missing"].items()]
     return lines
+
+
+def _schedule_line(schedule: Mapping[str, Any]) -> str:
+    """What the server keeps beside the campaign when the file has a schedule."""
+    if not schedule["next"]:
+        return f'its schedule is kept as it is here, and stays paused; `assay schedule resume "{schedule["name"]}"`'
+    coming = wall_time(schedule["next"][0]["local"])
+    return f'the server runs it again by itself, next {coming}; see `assay schedule show "{schedule["name"]}"`'
 
 
 def _local_files(loaded: Loaded) -> dict[str, tuple[LocalPart, ...]]:

@@ -23,7 +23,7 @@ from assay.run.processes import own_start
 from assay.run.records import RunOutcome, SampleSet, SingleRunResult
 from assay.store.artefacts import ArtefactFiles, forget_left, left_by, note_left
 from assay.store.database import open_database, reading, writing
-from assay.store.fleet.submit import new_id, submit
+from assay.store.fleet.submit import Also, new_id, submit
 from assay.store.listing import Listing, campaign_summary, has_owner
 from assay.store.records import CampaignSummary, FleetSettings, StoredJob
 from assay.store.samples import SampleFiles
@@ -82,6 +82,7 @@ class Store:
     def submit_to_fleet(
         self, plan: Plan, document: Mapping[str, Any], labels: Mapping[str, str], clock: Clock, *,
         settings: FleetSettings | None = None, label_of: Callable[[Job], str] | None = None,
+        also: Also | None = None,
     ) -> Plan:  # fmt: skip
         """Keep a plan as a campaign whose jobs wait for agents; return it under its new name.
 
@@ -92,8 +93,9 @@ class Store:
             clock: tells the time.
             settings: how it is to be placed.
             label_of: a job → its point in words, for people.
+            also: what else to keep in the same transaction, by the id of the campaign.
         """
-        return submit(self.engine, plan, document, labels, clock, settings or FleetSettings(), label_of)
+        return submit(self.engine, plan, document, labels, clock, settings or FleetSettings(), label_of, also)
 
     def take_over_interrupted(self, digest: str, surroundings: str) -> str | None:
         """Take over the newest unfinished campaign of an equal plan whose process is gone.

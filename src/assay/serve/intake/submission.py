@@ -27,6 +27,7 @@ from assay.spec.benchmark import Definition
 from assay.spec.load import Loaded, load
 from assay.spec.paths import Program, service_programs
 from assay.spec.target import CommandTarget, ModelTarget
+from assay.store.fleet.submit import Also
 from assay.store.records import FleetSettings
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -56,12 +57,13 @@ def submit(state: ServerState, submission: Submission, *, by: str, origin: str =
     return keep(state, planned)
 
 
-def keep(state: ServerState, planned: Planned) -> Plan:
-    """Keep what was planned as a campaign; its jobs are on offer at once."""
+def keep(state: ServerState, planned: Planned, also: Also | None = None) -> Plan:
+    """Keep what was planned as a campaign, and what belongs to it; its jobs are on offer at once."""
     kept = state.kept
     plan = kept.store.submit_to_fleet(
-        planned.plan, planned.document, planned.labels, state.clock, settings=planned.settings, label_of=label_of
-    )
+        planned.plan, planned.document, planned.labels, state.clock, settings=planned.settings, label_of=label_of,
+        also=also,
+    )  # fmt: skip
     if planned.settings.unplaceable == "fail":
         kept.control.fail_unplaceable(plan.jobs[0].campaign)
     state.metrics.submitted.inc()
@@ -79,7 +81,7 @@ def plan_submission(state: ServerState, submission: Submission, *, by: str = "",
     plan = make_plan(loaded, lambda definition: _fingerprints(definition, files))
     _check_paths(plan, files)
     labels = {**loaded.benchmark.labels, **submission.labels}
-    jobs = tuple(_with_files(replace(job, labels=labels), files) for job in plan.jobs)
+    jobs = tuple(_with_files(replace(job, labels=labels, git=submission.git), files) for job in plan.jobs)
     settings = _settings(state, loaded, submission, by=by, origin=origin, version=version)
     return Planned(replace(plan, jobs=jobs), pinned, labels, settings)
 

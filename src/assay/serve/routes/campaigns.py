@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal, cast
 
 from fastapi import APIRouter, Request, Response
@@ -12,7 +13,8 @@ from assay.place.engines.fleet.protocol import Submission
 from assay.plan.job import JobFile
 from assay.plan.plan import Plan
 from assay.report.reading import read_campaign
-from assay.serve.intake.submission import submit
+from assay.serve.intake.scheduling import keep_schedule
+from assay.serve.intake.submission import demand_files, keep, plan_submission, submit
 from assay.serve.logs import tell
 from assay.serve.state import Kept, ServerState
 from assay.serve.web.access import User, readers, users
@@ -38,8 +40,16 @@ _MISSING: Answers = {409: {"description": "Files must be uploaded first."}}
 
 @router.post("", dependencies=[users], status_code=201, responses=_MISSING)
 def submit_campaign(submission: Submission, state: State, by: User) -> CampaignSubmitted:
-    """Submit a benchmark; says at once who can take its jobs, and what is missing where nobody can."""
-    return _answer(state, submit(state, submission, by=by.name), by.name)
+    """Submit a benchmark; says at once who can take its jobs, and what is missing where nobody can.
+
+    One with a `schedule` is also kept to be submitted again at its times.
+    """
+    planned = plan_submission(state, submission, by=by.name)
+    demand_files(state.kept, planned.plan)
+    scheduled = None
+    if planned.document.get("schedule") is not None:
+        scheduled, _ = keep_schedule(state, planned, submission, by=by.name)
+    return replace(_answer(state, keep(state, planned), by.name), schedule=scheduled)
 
 
 @router.get("", dependencies=[readers])

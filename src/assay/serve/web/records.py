@@ -12,6 +12,7 @@ from assay.analyse.records import MultiRunJobResult
 from assay.place.needs import Profile
 from assay.plan.job import Job, JobFile
 from assay.plan.lifecycle import State
+from assay.serve.web.schedules import ScheduleView
 from assay.store.artefacts import JobArtefact
 from assay.store.records import AgentRecord, AttemptRecord, CampaignSummary, EventRecord, JobSummary, Placement
 
@@ -257,6 +258,8 @@ class CampaignSubmitted:
     state: str
     jobs: int
     placement: PlacementView
+    schedule: ScheduleView | None = None
+    """The schedule by which it is submitted again, if its file has one."""
 
 
 @dataclass(frozen=True, slots=True)

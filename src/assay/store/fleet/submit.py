@@ -20,11 +20,13 @@ from assay.store.records import FleetSettings
 from assay.store.tables import CampaignRow, EventRow, JobRow, NeedsRow
 
 _LONGEST_LABEL = 500
+# What else is kept in the transaction that keeps a campaign, by its id; if it raises, there is no campaign.
+Also = Callable[[Session, str], None]
 
 
 def submit(
     engine: Engine, plan: Plan, document: Mapping[str, Any], labels: Mapping[str, str], clock: Clock,
-    settings: FleetSettings, label_of: Callable[[Job], str] | None,
+    settings: FleetSettings, label_of: Callable[[Job], str] | None, also: Also | None = None,
 ) -> Plan:  # fmt: skip
     """Keep a plan as a campaign of the fleet; return it under its new name."""
     now = clock.utc()
@@ -41,6 +43,8 @@ def submit(
         told = {"jobs": len(rows), "by": settings.submitted_by, "priority": settings.priority}
         detail = {name: value for name, value in told.items() if value}
         session.add(EventRow(at=now.timestamp(), campaign_id=campaign, job_id=None, kind="submitted", detail=detail))
+        if also is not None:
+            also(session, campaign)
     return submitted
 
 

@@ -1,0 +1,105 @@
+"""When a schedule is due.
+
+The times are those of a clock on the wall of the schedule's zone, each at most once:
+
+- A time that the clocks leave out (they are put forward) is due the moment they go on; several of them together are due
+  once.
+- A time that the clocks show twice (they are put back) is due the first time.
+
+All moments that come out of here are in UTC.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+
+from assay.spec.watching import Schedule
+
+
+def next_times(schedule: Schedule, after: datetime, count: int) -> tuple[datetime, ...]:
+    """The first due times after a moment."""
+    return tuple(itertools.islice(_forwards(schedule, after), count))
+
+
+def due_between(schedule: Schedule, start: datetime, end: datetime, most: int | None = None) -> tuple[datetime, ...]:
+    """Due times after one moment and up to another, in order.
+
+    Args:
+        schedule: which times.
+        start: after this moment.
+        end: up to this moment.
+        most: only the newest ones, this many; all when left out.
+    """
+    found = itertools.takewhile(lambda due: due > start, _backwards(schedule, end))
+    return tuple(reversed(tuple(itertools.islice(found, most))))
+
+
+def start_of(schedule: Schedule, name: str, due: datetime) -> datetime:
+    """When a due time begins: later by its share of the jitter, which everybody works out to be the same.
+
+    Args:
+        schedule: its jitter.
+        name: of the schedule: those that are due together begin apart.
+        due: the due time.
+    """
+    if not schedule.jitter:
+        return due
+    digest = hashlib.sha256(f"{due.timestamp():.0f} {name}".encode()).digest()
+    share = int.from_bytes(digest[:8], "big") / 2**64
+    return due + timedelta(seconds=share * schedule.jitter)
+
+
+def _forwards(schedule: Schedule, after: datetime) -> Iterator[datetime]:
+    from cronsim import CronSim
+
+    zone, last = schedule.zone, after
+    for wall in CronSim(schedule.fields, after.astimezone(zone).replace(tzinfo=None, fold=0)):
+        due = _moment(wall, zone)
+        if due > last:  # not a second time, nor one of an hour that is shown again
+            last = due
+            yield due
+
+
+def _backwards(schedule: Schedule, until: datetime) -> Iterator[datetime]:
+    from cronsim import CronSim
+
+    zone, last = schedule.zone, until + timedelta.resolution
+    for wall in CronSim(schedule.fields, _latest_wall(until.astimezone(zone)), reverse=True):
+        due = _moment(wall, zone)
+        if due < last:
+            last = due
+            yield due
+
+
+def _latest_wall(local: datetime) -> datetime:
+    """The latest time that the clocks have shown up to a moment: in an hour that is shown again, its end."""
+    wall = local.replace(tzinfo=None, fold=0)
+    first, now = local.replace(fold=0).utcoffset(), local.utcoffset()
+    if local.fold and first is not None and now is not None:
+        wall += first - now
+    # With a part of a second the library begins with this very second, else with the one before.
+    return wall.replace(microsecond=1)
+
+
+def _moment(wall: datetime, zone: tzinfo) -> datetime:
+    """The first moment at which clocks show a time; for one that they leave out, the moment at which they go on."""
+    found = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    if found.astimezone(zone).replace(tzinfo=None) == wall:
+        return found
+    before = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    return _change(int(before.timestamp()), int(found.timestamp()), zone)
+
+
+def _change(before: int, after: int, zone: tzinfo) -> datetime:
+    """The moment between two others at which the offset of a zone changes."""
+    old = datetime.fromtimestamp(before, zone).utcoffset()
+    while after - before > 1:
+        middle = (before + after) // 2
+        if datetime.fromtimestamp(middle, zone).utcoffset() == old:
+            before = middle
+        else:
+            after = middle
+    return datetime.fromtimestamp(after, UTC)
