@@ -1,8 +1,7 @@
-"""`assay compare`: two results side by side, with three answers."""
+"""`assay compare`: results side by side, with three answers."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +10,30 @@ import typer
 from assay.cli.options import Format, FormatOption, StoreOption, open_store, say, terminal_width
 
 if TYPE_CHECKING:
-    from assay.analyse.records import CampaignRecord, Comparison
-    from assay.store.store import Store
+    from assay.report.compared import Compared
+    from assay.report.sides import Reader, Side
+    from assay.store.references import Most
 
-_SIDE = "Campaign id, its beginning, `latest`, `latest~1`, or a result file written with --format json."
+_SIDE = (
+    "Campaign (id, its beginning, `latest`, `latest~1`), one of its jobs (`c1f3/0`), `label:branch=main`, "
+    "`branch:main`, `commit:1a2b3c`, `commit:HEAD~1`, a result file, or a folder of them."
+)
+RepositoryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--repository", help="Folder in whose repository revisions are looked up; the benchmark's own when left out.",
+        show_default=False,
+    ),
+]  # fmt: skip
+AnywayOption = Annotated[
+    bool, typer.Option("--anyway", help="Compare although machine or settings differ: they are the question.")
+]
+AllOption = Annotated[
+    bool, typer.Option("--all", help="Pool all results of the label, branch or commit, not the newest.")
+]
+LastOption = Annotated[
+    int | None, typer.Option("--last", min=1, help="Pool so many of the newest results of the label, branch or commit.")
+]
 
 
 def compare(
@@ -22,63 +41,89 @@ def compare(
     b: Annotated[str, typer.Argument(help=_SIDE)],
     form: FormatOption = Format.text,
     by: Annotated[str, typer.Option("--by", help="Smallest change of interest, such as 2%.")] = "0%",
-    anyway: Annotated[
-        bool, typer.Option("--anyway", help="Compare although machine or settings differ: they are the question.")
+    anyway: AnywayOption = False,
+    pool_all: AllOption = False,
+    last: LastOption = None,
+    all_metrics: Annotated[
+        bool, typer.Option("--all-metrics", help="All metrics, not only the headline ones.")
     ] = False,
-    all_metrics: Annotated[bool, typer.Option("--all", help="All metrics, not only the headline ones.")] = False,
-    fail_on_worse: Annotated[bool, typer.Option("--fail-on-worse", help="Exit code 1 if anything is worse.")] = False,
+    benchmark: Annotated[
+        str, typer.Option("--benchmark", help="Look for labels, branches and commits in this benchmark.")
+    ] = "",
+    repository: RepositoryOption = None,
+    fail_on_worse: Annotated[
+        bool, typer.Option("--fail-on-worse", help="Exit code 1 if anything is worse, 3 if nothing can be compared.")
+    ] = False,
     store: StoreOption = None,
 ) -> None:
-    """Compare two results: better, worse, or cannot tell and why."""
-    from assay.analyse.compare import compare_jobs, pair_jobs
+    """Compare results: better, worse, or cannot tell and why; what must not be compared is said first."""
     from assay.errors import UsageError
-    from assay.report.headline import headline_of
-    from assay.report.wording import job_labels
+    from assay.report.compared import compared
+    from assay.report.sides import Reader
+
+    smallest = share(by, "--by")
+    reader = Reader(lambda: open_store(store), repository)
+    try:
+        left, right = _sides(reader, a, b, benchmark, most_of(last, pool_all=pool_all))
+    finally:
+        reader.close()
+    found = compared(left, right, smallest=smallest, anyway=anyway, all_metrics=all_metrics)
+    if not found.jobs:
+        lone = "; ".join(f"only in {name}: {', '.join(jobs) or 'nothing'}"
+                         for name, jobs in (("a", found.only_a), ("b", found.only_b)))  # fmt: skip
+        raise UsageError(f"{a} and {b} have no job in common ({lone})", code="not-comparable",
+                         try_="compare campaigns of the same benchmark, or one job of each: c1f3/0 c2e4/1")  # fmt: skip
+    say(_rendered(found, form))
+    if fail_on_worse and found.is_refused:
+        raise typer.Exit(3)
+    raise typer.Exit(1 if fail_on_worse and found.is_worse else 0)
+
+
+def _sides(reader: Reader, a: str, b: str, benchmark: str, most: Most) -> tuple[Side, Side]:
+    """Read both sides.
+
+    A label, branch or commit is looked for in the benchmark that the other side names, and not in that very result.
+    """
+    from assay.errors import UsageError
+    from assay.report.sides import names_itself
+
+    first, second = (b, a) if names_itself(b) and not names_itself(a) else (a, b)
+    known = reader.side([first], benchmark=benchmark, most=most)
+    own = {record.campaign for record in known.records} if names_itself(first) and not names_itself(second) else ()
+    other = reader.side([second], benchmark=benchmark or known.benchmark, most=most, but=own)
+    if same := set(known.names) & set(other.names):
+        raise UsageError(f"{a} and {b} both name {', '.join(sorted(same))}: a result tells nothing against itself",
+                         code="same-result", try_="name another result, such as latest~1")  # fmt: skip
+    return (other, known) if first is b else (known, other)
+
+
+def most_of(last: int | None, *, pool_all: bool) -> Most:
+    """How many results a label, a commit or a folder stands for."""
+    from assay.errors import UsageError
+
+    if pool_all and last is not None:
+        raise UsageError("--all and --last cannot both be true", code="usage", try_="leave one of them out")
+    return "all" if pool_all else last
+
+
+def share(text: str, option: str) -> float:
+    """A share that an option gives, such as 2%."""
+    from assay.errors import UsageError
     from assay.units import ratio
 
-    kept = open_store(store)
-    left, right = _record(a, kept), _record(b, kept)
-    kept.close()
-    pairs = pair_jobs(left, right)
-    if not pairs:
-        raise UsageError(f"{left.campaign} and {right.campaign} have no job in common", code="not-comparable",
-                         try_="compare campaigns of the same benchmark")  # fmt: skip
-    labels = job_labels(left)
-    groups: dict[str, list[Comparison]] = {}
-    for one, other in pairs:
-        wanted = None if all_metrics else set(headline_of(one)) | {"throughput_per_s"}
-        found = compare_jobs(one, other, smallest=ratio(by), anyway=anyway)
-        groups[labels[one.job]] = [line for line in found if wanted is None or line.metric in wanted]
-    say(_json(groups, left, right) if form is Format.json else _text(groups, left, right))
-    worse = any(line.answer == "worse" for lines in groups.values() for line in lines)
-    raise typer.Exit(1 if fail_on_worse and worse else 0)
+    try:
+        return ratio(text)
+    except ValueError as problem:
+        raise UsageError(f"{option}: {problem}", code="share") from None
 
 
-def _record(reference: str, store: Store) -> CampaignRecord:
-    from assay.analyse.records import CampaignRecord
-    from assay.campaign import read_campaign
-    from assay.documents import from_json
+def _rendered(found: Compared, form: Format) -> str:
+    from assay.report import compared
 
-    path = Path(reference)
-    if path.suffix == ".json" and path.is_file():
-        return from_json(CampaignRecord, path.read_bytes(), source=reference)
-    return read_campaign(store, store.find(reference))
-
-
-def _text(groups: dict[str, list[Comparison]], left: CampaignRecord, right: CampaignRecord) -> str:
-    from assay.report.comparison import render_comparison
-
-    labels = groups if len(groups) > 1 else {"": next(iter(groups.values()))}
-    notes = [
-        f"a  {left.campaign}  {left.benchmark}  {left.created_at[:19]}",
-        f"b  {right.campaign}  {right.benchmark}  {right.created_at[:19]}",
-        "change is b against a, from the spread between runs",
-    ]
-    return render_comparison(labels, a="a", b="b", notes=notes, width=terminal_width())
-
-
-def _json(groups: dict[str, list[Comparison]], left: CampaignRecord, right: CampaignRecord) -> str:
-    from assay.documents import to_plain
-
-    jobs = [{"job": label, "metrics": [to_plain(line) for line in lines]} for label, lines in groups.items()]
-    return json.dumps({"schema": "assay.comparison/1", "a": left.campaign, "b": right.campaign, "jobs": jobs}, indent=2)
+    if form is Format.json:
+        return compared.compared_json(found)
+    if form is Format.csv:
+        return compared.compared_csv(found)
+    if form is Format.md:
+        return compared.compared_markdown(found)
+    return compared.compared_text(found, terminal_width())

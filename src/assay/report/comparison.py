@@ -27,7 +27,7 @@ def render_comparison(
         notes: sentences for below the table, such as how the pairs were run.
         width: widest line of the table; only the reason at the end may pass it, uncut.
     """
-    rows = [_row(label, one) for label, comparisons in groups.items() for one in comparisons]
+    rows = [comparison_cells(label, one) for label, comparisons in groups.items() for one in comparisons]
     columns = _columns(one_line(a), one_line(b))
     first = 0 if any(row[0] for row in rows) else 1  # a job column only where jobs have names
     verdicts = [row[-1] for row in rows]
@@ -48,21 +48,22 @@ def _columns(a: str, b: str) -> tuple[Column, ...]:
     )
 
 
-def _row(label: str, one: Comparison) -> tuple[str, ...]:
+def comparison_cells(label: str, one: Comparison) -> tuple[str, ...]:
+    """One line of a table: job, metric, both sides, change, verdict."""
     metric = one_line(name_with_unit(one.metric, one.unit))
-    places = _decimals(one)
-    sides = (_side(one.a, one.a_interval, places), _side(one.b, one.b_interval, places))
+    places = decimals_together((one.a, one.a_interval), (one.b, one.b_interval))
+    sides = (show_side(one.a, one.a_interval, places), show_side(one.b, one.b_interval, places))
     return (one_line(label), metric, *sides, show_change(one), verdict_with_reason(one))
 
 
-def _decimals(one: Comparison) -> int:
-    """The same decimals for both sides, so that they can be compared by eye."""
-    sides = ((one.a, one.a_interval), (one.b, one.b_interval))
+def decimals_together(*sides: tuple[float, Interval | None]) -> int:
+    """The same decimals for values that stand beside each other, so that they can be compared by eye."""
     known = [decimals_for(value, interval.half_width) for value, interval in sides if interval]
     return max(known) if known else max(decimals_for(value, None) for value, _ in sides)
 
 
-def _side(value: float, interval: Interval | None, places: int) -> str:
+def show_side(value: float, interval: Interval | None, places: int) -> str:
+    """Write the number of one side with its doubt: `6.74 ±0.18`."""
     return f"{show(value, places)} ±{show(interval.half_width, places) if interval else '?'}"
 
 
@@ -70,10 +71,13 @@ def show_change(one: Comparison) -> str:
     """Write the relative change with its interval: `+4.2 % [+2.1, +6.4]`."""
     if not one.a:
         return NOTHING
-    centre = show_percent((one.b - one.a) / abs(one.a), signed=True)
-    if one.change is None:
-        return f"{centre} [unknown]"
-    return f"{centre} [{one.change.low * 100:+.1f}, {one.change.high * 100:+.1f}]"
+    return show_relative((one.b - one.a) / abs(one.a), one.change)
+
+
+def show_relative(change: float, interval: Interval | None) -> str:
+    """Write a relative change with its interval: `+4.2 % [+2.1, +6.4]`."""
+    centre = show_percent(change, signed=True)
+    return f"{centre} [{interval.low * 100:+.1f}, {interval.high * 100:+.1f}]" if interval else f"{centre} [unknown]"
 
 
 def verdict_with_reason(one: Comparison) -> str:

@@ -34,7 +34,7 @@ def test_like_results_have_nothing_against_them(result) -> None:
         ({"load": {"scenario": "multi-stream"}}, "different scenario: not set against multi-stream"),
         (
             {"environment": {"machine": {**MACHINE["machine"], "cpu": "M4"}}},
-            "different machine: cpu EPYC 7763 against cpu M4",
+            "different machine: processor EPYC 7763 against processor M4",
         ),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from assay.analyse.compare.likeness import not_comparable, unusable
@@ -45,18 +45,21 @@ def compare_jobs(
 
 def pair_jobs(a: CampaignRecord, b: CampaignRecord) -> tuple[Pair, ...]:
     """The jobs of two campaigns that belong together: by digest, else by point, else the only two."""
+    return tuple(sorted(pairs_of(a.jobs, b.jobs), key=lambda pair: pair[0].index))
+
+
+def pairs_of(a: Sequence[MultiRunJobResult], b: Sequence[MultiRunJobResult]) -> list[Pair]:
+    """The jobs of two lists that belong together, each once."""
     pairs: list[Pair] = []
     for key in (_digest, _point):
-        left = [job for job in a.jobs if all(job is not one for one, _ in pairs)]
-        right = [job for job in b.jobs if all(job is not one for _, one in pairs)]
+        left = [job for job in a if all(job is not one for one, _ in pairs)]
+        right = [job for job in b if all(job is not one for _, one in pairs)]
         pairs += _matched(left, right, key)
-    if not pairs and len(a.jobs) == len(b.jobs) == 1:
-        pairs = [(a.jobs[0], b.jobs[0])]
-    return tuple(sorted(pairs, key=lambda pair: pair[0].index))
+    return [(a[0], b[0])] if not pairs and len(a) == len(b) == 1 else pairs
 
 
 def _matched(
-    left: list[MultiRunJobResult], right: list[MultiRunJobResult], key: Callable[[MultiRunJobResult], str]
+    left: Sequence[MultiRunJobResult], right: Sequence[MultiRunJobResult], key: Callable[[MultiRunJobResult], str]
 ) -> list[Pair]:
     """Pair jobs of equal key, each once, in order."""
     waiting: dict[str, list[MultiRunJobResult]] = {}

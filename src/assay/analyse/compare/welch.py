@@ -1,4 +1,4 @@
-"""Welch's interval of the change between two sets of runs, and how many runs would settle it."""
+"""The change between two sets of runs with Welch's interval, and how many runs would settle it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.records import Interval
-from assay.analyse.student import t_quantile
+from assay.analyse.student import t_quantile, t_tail
 
 # More runs than this are not worth naming.
 MOST_RUNS = 1000
@@ -26,18 +26,27 @@ class Change:
     df: float
     logarithmic: bool
     base: float  # what a plain difference is relative to
+    method: str = "Welch's t"
 
     def interval(self, level: float) -> Interval:
-        """The relative change, as far as the spread between runs tells it."""
+        """The relative change, as far as the spread tells it."""
         half = t_quantile(level, self.df) * self.error if self.error else 0.0
         ends = (self.estimate - half, self.estimate + half)
         return Interval(
-            self.relative(ends[0]), self.relative(ends[1]), level, f"Welch's t, {self.df:.1f} degrees of freedom"
+            self.relative(ends[0]), self.relative(ends[1]), level, f"{self.method}, {self.df:.1f} degrees of freedom"
         )
 
     def relative(self, value: float) -> float:
         """A change on the compared scale as a share of a."""
         return math.expm1(min(value, 700.0)) if self.logarithmic else value / self.base
+
+    def chance(self, sign: int) -> float:
+        """How often luck alone shows as clear a change in this direction (1 up, -1 down) where there is none."""
+        ahead = sign * self.estimate
+        if not self.error:
+            return 0.0 if ahead > 0 else 1.0
+        tail = t_tail(abs(ahead) / self.error, self.df) / 2
+        return tail if ahead > 0 else 1 - tail
 
 
 def change_between(a: NDArray[np.float64], b: NDArray[np.float64]) -> Change:
@@ -51,12 +60,12 @@ def change_between(a: NDArray[np.float64], b: NDArray[np.float64]) -> Change:
         a, b = np.log(a), np.log(b)
     parts = (float(a.var(ddof=1)) / a.size, float(b.var(ddof=1)) / b.size)
     total = sum(parts)
-    df = total**2 / (parts[0] ** 2 / (a.size - 1) + parts[1] ** 2 / (b.size - 1)) if _matters(total, a, b) else 1.0
-    error = math.sqrt(total) if _matters(total, a, b) else 0.0
+    df = total**2 / (parts[0] ** 2 / (a.size - 1) + parts[1] ** 2 / (b.size - 1)) if matters(total, a, b) else 1.0
+    error = math.sqrt(total) if matters(total, a, b) else 0.0
     return Change(float(b.mean() - a.mean()), error, max(df, 1.0), logarithmic, base)
 
 
-def _matters(variance: float, a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
+def matters(variance: float, a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
     """Whether a variance is more than the rounding of equal values."""
     size = max(float(np.abs(a).max()), float(np.abs(b).max()))
     return variance > (4e-16 * size) ** 2

@@ -1,0 +1,209 @@
+"""One number of a new result held against earlier ones and a limit: green, red, or cannot tell and why.
+
+Red: worse, shown by the spread, and by more than the limit as far as can be seen. Green: the interval of the change
+ends before the limit. Anything else cannot be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from assay.analyse.compare.metric import RECOMMENDED_RESULTS, different_meaning, more_runs
+from assay.analyse.compare.numbers import ByRun, not_backed, reading_of, short_name, unknown_spread
+from assay.analyse.compare.pools import Pool
+from assay.analyse.compare.results import MIN_RUNS, Reading, change_between_results
+from assay.analyse.compare.welch import Change
+from assay.analyse.intervals import LEVEL, between_runs
+from assay.analyse.readings import split_statistic
+from assay.analyse.records import Interval, MetricStatistics, MultiRunJobResult
+from assay.analyse.words import count, percent, quantity
+from assay.metrics import Better
+
+LIMIT = 0.05
+
+LineAnswer = Literal["green", "red", "cannot tell"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """By how much each number may be worse."""
+
+    worse_than: float = LIMIT
+    of: Mapping[str, float] = field(default_factory=dict)
+    """Number (`ttft_ms`, `ttft_ms.p99`) → its own limit; it counts even where it is no headline."""
+    numbers: tuple[str, ...] = ()
+    """Numbers that count instead of the headline ones."""
+    level: float = LEVEL
+
+    def limit_of(self, name: str) -> float:
+        """The limit of a number: its own, or that of all."""
+        return next((self.of[key] for key in (name, short_name(name)) if key in self.of), self.worse_than)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One number of one job, held against its limit."""
+
+    name: str
+    unit: str
+    better: Better | None
+    limit: float
+    baseline: float | None = None
+    baseline_interval: Interval | None = None
+    value: float | None = None
+    value_interval: Interval | None = None
+    change: float | None = None
+    """Relative, of the new result against the baseline; None where it is not known."""
+    interval: Interval | None = None
+    """Of `change`."""
+    answer: LineAnswer = "cannot tell"
+    because: str = ""
+    """One plain sentence."""
+    results: int = 0
+    """Of the baseline that gave this number."""
+    chance: float | None = None
+    """How often luck alone shows as much for the worse where nothing changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A number while the others are not yet known: a line without an answer, and the change it rests on."""
+
+    line: Line
+    change: Change | None = None
+    runs: int = 0
+    """Runs of the smaller side, where one result stands against one."""
+
+    @property
+    def chance(self) -> float:
+        """How often luck alone shows as much for the worse where nothing changed."""
+        return 1.0 if self.change is None else self.change.chance(_worse(self.line))
+
+
+def draft_line(found: Pool, name: str, limits: Limits, by_run: ByRun) -> Draft:
+    """One number on both sides with its change, or why there is none.
+
+    Args:
+        found: The results of one job; the first of b is judged.
+        name: The number.
+        limits: Gives its limit.
+        by_run: What each run gave of a statistic that the results have only over all runs.
+    """
+    metric, statistic = split_statistic(name)
+    old, new = _having(found.a, metric), _having(found.b[:1], metric)
+    known = [stats for _, stats in (*old, *new)]
+    # A spread is better small, whatever it is the spread of.
+    better = "lower" if statistic == "std" else next((one.better for one in known if one.better), None)
+    line = Line(name, known[-1].unit if known else "", better, limits.limit_of(name))
+    if not old or not new:
+        return Draft(replace(line, because=f"{metric} was not measured{' in the baseline' if new else ''}"))
+    sides = [[reading_of(job, stats, metric, statistic, by_run) for job, stats in side] for side in (old, new)]
+    a, b = ([one for one in side if one is not None] for side in sides)
+    if not a or not b:
+        return Draft(replace(line, because=not_backed(name, [stats.count for _, stats in (new if a else old)])))
+    line = replace(
+        line, results=len(a), baseline=float(np.median([one.value for one in a])), value=b[0].value,
+        baseline_interval=_interval(a, limits.level), value_interval=_interval(b, limits.level),
+    )  # fmt: skip
+    reason = different_meaning(known) or ("" if better else "which direction is better was not declared")
+    change = None if reason else change_between_results(a, b)
+    if change is None:
+        return Draft(replace(line, because=reason or _no_spread(a[0], b[0], statistic)))
+    return Draft(line, change, min(len(one.runs) for one in (*a, *b)) if len(a) == 1 else 0)
+
+
+def _having(jobs: Sequence[MultiRunJobResult], metric: str) -> list[tuple[MultiRunJobResult, MetricStatistics]]:
+    return [(job, job.metrics[metric]) for job in jobs if metric in job.metrics and job.metrics[metric].run_values]
+
+
+def _interval(readings: Sequence[Reading], level: float) -> Interval | None:
+    if len(readings) == 1:
+        return between_runs(readings[0].runs, level)
+    found = between_runs([one.value for one in readings], level)
+    return found and replace(found, method=found.method.replace("runs", "results"))
+
+
+def _no_spread(a: Reading, b: Reading, statistic: str) -> str:
+    if not a.runs or not b.runs:
+        return unknown_spread(statistic)
+    have = f"{count(len(a.runs), 'run')} against {count(len(b.runs), 'run')}"
+    return f"{have}: each side needs {MIN_RUNS} or more, or the baseline more results"
+
+
+def believable(chances: Sequence[float], rate: float) -> list[bool]:
+    """Which of many chances are too small for luck: of those kept, at most this share is (Benjamini and Hochberg).
+
+    Where nothing changed at all, that is also how often anything is kept.
+    """
+    ranked = sorted(chances)
+    limit = max((chance for rank, chance in enumerate(ranked, 1) if chance <= rate * rank / len(ranked)), default=-1.0)
+    return [chance <= limit for chance in chances]
+
+
+def judged_line(draft: Draft, limits: Limits, *, believed: bool, looked_at: int) -> Line:
+    """A number with its answer.
+
+    Args:
+        draft: The number.
+        limits: Gives the promise of its interval.
+        believed: Whether its chance is too small for luck, among all numbers that are looked at.
+        looked_at: How many these are.
+    """
+    line, change = draft.line, draft.change
+    if change is None:
+        return line
+    line = replace(line, chance=draft.chance)
+    if not change.logarithmic and change.base == 0:
+        return _from_zero(line, change, believed=believed)
+    line = replace(line, change=change.relative(change.estimate), interval=change.interval(limits.level))
+    least, by, most = _worse_by(line)
+    if believed and by > line.limit:
+        alone = "; the baseline is one result, which does not tell how much days differ" if line.results == 1 else ""
+        return replace(line, answer="red", because=f"worse by more than {percent(line.limit)}{alone}")
+    if most <= line.limit:
+        within = "better" if most < 0 else f"any change for the worse is smaller than {percent(line.limit)}"
+        return replace(line, answer="green", because=within)
+    if least > 0 and by > line.limit:
+        why = f"alone it would be red, but {looked_at} numbers were looked at, and luck shows as much in one of them"
+    elif least > 0:
+        why = f"worse, but whether by more than {percent(line.limit)} cannot be told"
+    else:
+        why = f"the change may be none, or worse by more than {percent(line.limit)}"
+    return replace(line, because=f"{why}; {_remedy(draft, limits)}")
+
+
+def _worse(line: Line) -> int:
+    """The direction in which a number gets worse: 1 up, -1 down."""
+    return 1 if line.better == "lower" else -1
+
+
+def _worse_by(line: Line) -> tuple[float, float, float]:
+    """By how much a number is worse: at least, as it looks, at most."""
+    sign, interval, change = _worse(line), line.interval, line.change
+    if interval is None or change is None:
+        return 0.0, 0.0, 0.0
+    ends = sorted((sign * interval.low, sign * interval.high))
+    return ends[0], sign * change, ends[1]
+
+
+def _from_zero(line: Line, change: Change, *, believed: bool) -> Line:
+    """A number whose baseline is zero: any change for the worse is beyond any share of nothing."""
+    now = quantity(line.value or 0.0, line.unit)
+    if believed:
+        return replace(line, answer="red", because=f"worse: it was 0 in the baseline and is {now}")
+    if change.error == 0:
+        return replace(line, answer="green", because=f"it was 0 in the baseline and is {now}")
+    return replace(line, because=f"it was 0 in the baseline and is {now}, which its runs do not show to be more")
+
+
+def _remedy(draft: Draft, limits: Limits) -> str:
+    """What would tell, in words."""
+    if draft.runs and draft.change is not None and draft.change.error:
+        return more_runs(draft.change, draft.runs, limits.level)
+    if 1 < draft.line.results < RECOMMENDED_RESULTS:
+        return f"{RECOMMENDED_RESULTS} or more baseline results know better how much results differ by themselves"
+    return "more runs or a quieter machine would tell"

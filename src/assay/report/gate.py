@@ -1,0 +1,260 @@
+"""What a gate says: for a terminal, for programs, and for a comment on a pull request."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.analyse.compare.limits import Limits, Line
+from assay.analyse.gating import Gate, GateAnswer, JobGate
+from assay.analyse.readings import split_statistic
+from assay.documents import to_plain
+from assay.report.compared import labels_of, sentences
+from assay.report.comparison import decimals_together, show_relative, show_side
+from assay.report.grid import Column, lay_out
+from assay.report.markdown import escape
+from assay.report.numbers import NOTHING, name_with_unit, show_percent
+from assay.report.sides import Side
+from assay.report.wording import check_sentence, gate_word, one_line
+
+SCHEMA = "assay.gate/1"
+# A comment of a pull request may hold some 65,000 characters; far less is read.
+_MOST_ROWS = 20
+_SIGNS: dict[GateAnswer, str] = {"green": "✅", "red": "❌", "cannot tell": "⚠️", "nothing": "⚠️"}
+_WORDS: dict[GateAnswer, str] = {
+    "green": "green",
+    "red": "red",
+    "cannot tell": "cannot tell",
+    "nothing": "neither red nor green: nothing could be judged",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """A gate with the names of what it is about."""
+
+    gate: Gate
+    result: Side
+    baseline: Side | None
+    """None where only objectives and verdict are judged."""
+    limits: Limits
+    strict: bool = False
+    allow_missing: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """What a pipeline is told."""
+        return self.gate.exit_code(strict=self.strict, allow_missing=self.allow_missing)
+
+    @property
+    def labels(self) -> list[str]:
+        """A name for each job, in order."""
+        return labels_of([job.result for job in self.gate.jobs], self.result)
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Why jobs are not judged, one sentence each."""
+        return sentences(self._told(lambda job: job.because))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What else is to be known, one sentence each."""
+        missing = labels_of(self.gate.missing, self.baseline) if self.baseline and self.gate.missing else []
+        lost = [f"in the baseline and not in the new result: {', '.join(missing)}"] if missing else []
+        return (*lost, *sentences(self._told(lambda job: (*job.left_out, *job.warnings))))
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one line."""
+        return f"{_WORDS[self.gate.answer]}: {'; '.join(self.gate.because)}"
+
+    def _told(self, of: Callable[[JobGate], Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
+        return [(label, of(job)) for label, job in zip(self.labels, self.gate.jobs, strict=True)]
+
+
+def gate_text(gated: Gated, width: int) -> str:
+    """Write a gate for a terminal; the last line is the answer."""
+    lines = [f"not judged: {one}" for one in gated.refused]
+    lines += [f"note: {one}" for one in gated.warnings]
+    rows = [_cells(label, line) for label, line in _lines(gated)]
+    if rows:
+        lines += _table(rows, width)
+    lines += [
+        f"objective {gate_word(check)}: {_of(label, gated)}{check_sentence(check)}"
+        for label, job in zip(gated.labels, gated.gate.jobs, strict=True)
+        for check in job.objectives
+    ]
+    lines += [f"{word:<8}  {one}" for word, side in _sides(gated) for one in _results(side)]
+    return "\n".join([*lines, f"gate      {gated.sentence}"])
+
+
+def gate_json(gated: Gated) -> str:
+    """Write a gate as one JSON document."""
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "answer": gated.gate.answer,
+        "exit_code": gated.exit_code,
+        "because": list(gated.gate.because),
+        "result": gated.result.names[0],
+        "benchmark": gated.result.benchmark,
+        "baseline": list(gated.baseline.names) if gated.baseline else None,
+        "limits": {"worse_than": gated.limits.worse_than, "of": dict(gated.limits.of), "level": gated.limits.level},
+        "not_judged": list(gated.refused),
+        "warnings": list(gated.warnings),
+        "missing": [job.job for job in gated.gate.missing],
+        "jobs": [_job_document(label, job) for label, job in zip(gated.labels, gated.gate.jobs, strict=True)],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _job_document(label: str, job: JobGate) -> dict[str, Any]:
+    return {
+        "label": label,
+        "job": job.result.job,
+        "point": to_plain(dict(job.result.point)),
+        "answer": job.answer,
+        "kind": job.kind,
+        "because": list(job.because),
+        "verdict": job.result.verdict,
+        "baseline": list(job.baseline),
+        "left_out": list(job.left_out),
+        "warnings": list(job.warnings),
+        "objectives": [to_plain(check) for check in job.objectives],
+        "numbers": [to_plain(line) for line in job.lines],
+    }
+
+
+def marker(benchmark: str) -> str:
+    """The hidden first line by which a bot finds its comment again: the same for every gate of a benchmark."""
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", benchmark).strip("-").lower()[:40]
+    digest = hashlib.sha256(benchmark.encode()).hexdigest()[:8]
+    return f"<!-- assay-gate {plain}-{digest} -->" if plain else f"<!-- assay-gate {digest} -->"
+
+
+def gate_markdown(gated: Gated) -> str:
+    """Write a gate as a short comment for a pull request; its first line is a hidden marker."""
+    answer = gated.gate.answer
+    found = _lines(gated)
+    notable = [one for one in found if one[1].answer != "green"]
+    good = [one for one in found if one[1].answer == "green"]
+    blocks = (
+        [marker(gated.result.benchmark)],
+        [f"### {_SIGNS[answer]} {escape(gated.result.benchmark or gated.result.names[0])}: {_WORDS[answer]}"],
+        [f"{escape('; '.join(gated.gate.because))}."],
+        [f"- not judged: {escape(one)}" for one in gated.refused[:_MOST_ROWS]],
+        _objectives(gated),
+        _markdown_table(notable),
+        _folded(f"{len(good)} within the limit", _markdown_table(good)),
+        _folded("notes", [f"- {escape(one)}" for one in gated.warnings[:_MOST_ROWS]]),
+        [f"<sub>{escape(_footer(gated))}</sub>"],
+    )
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _objectives(gated: Gated) -> list[str]:
+    told = [
+        f"- objective {gate_word(check)}: {escape(_of(label, gated) + check_sentence(check))}"
+        for label, job in zip(gated.labels, gated.gate.jobs, strict=True)
+        for check in job.objectives
+        if check.passed is not True
+    ]
+    return _cut(told)
+
+
+def _markdown_table(lines: Sequence[tuple[str, Line]]) -> list[str]:
+    if not lines:
+        return []
+    several = any(label for label, _ in lines)
+    head = ("job", "metric", "baseline", "new", "change", "limit", "")[0 if several else 1 :]
+    rule = ("---", "---", "---:", "---:", "---:", "---:", "---")[0 if several else 1 :]
+    rows = [_cells(label, line)[0 if several else 1 :] for label, line in lines[:_MOST_ROWS]]
+    table = [f"| {' | '.join(cells)} |" for cells in (head, rule, *([escape(cell) for cell in row] for row in rows))]
+    rest = len(lines) - _MOST_ROWS
+    return [*table, "", f"and {rest} more"] if rest > 0 else table
+
+
+def _folded(title: str, lines: Sequence[str]) -> list[str]:
+    return [f"<details><summary>{title}</summary>", "", *lines, "", "</details>"] if lines else []
+
+
+def _cut(lines: list[str]) -> list[str]:
+    rest = len(lines) - _MOST_ROWS
+    return [*lines[:_MOST_ROWS], f"- and {rest} more"] if rest > 0 else lines
+
+
+def _footer(gated: Gated) -> str:
+    new = f"{gated.result.names[0]} of {gated.result.records[0].created_at[:19]}"
+    if gated.baseline is None:
+        return f"{new}, by its objectives and its verdict"
+    names = gated.baseline.names
+    if not names:
+        return f"{new}, without a baseline"
+    old = names[0] if len(names) == 1 else f"{len(names)} results, {names[-1]} to {names[0]}"
+    references = ", ".join(gated.baseline.references)
+    return f"{new} against {old}" + (f" ({references})" if references not in (old, names[0]) else "")
+
+
+def _lines(gated: Gated) -> list[tuple[str, Line]]:
+    """Every number with the name of its job, which is empty where there is only one job; red ones first."""
+    several = len(gated.gate.jobs) > 1
+    found = [
+        (label if several else "", line)
+        for label, job in zip(gated.labels, gated.gate.jobs, strict=True)
+        for line in job.lines
+    ]
+    order = {"red": 0, "cannot tell": 1, "green": 2}
+    return sorted(found, key=lambda one: order[one[1].answer])
+
+
+def _cells(label: str, line: Line) -> tuple[str, ...]:
+    """One line of a table: job, number, baseline, new, change, limit, answer."""
+    sides = [(line.baseline, line.baseline_interval), (line.value, line.value_interval)]
+    known = [(value, interval) for value, interval in sides if value is not None]
+    places = decimals_together(*known) if known else 0
+    shown = [NOTHING if value is None else show_side(value, interval, places) for value, interval in sides]
+    change = NOTHING if line.change is None else show_relative(line.change, line.interval)
+    limit = show_percent(line.limit)
+    return (one_line(label), _metric(line), *shown, change, limit, one_line(f"{line.answer}: {line.because}"))
+
+
+def _table(rows: Sequence[tuple[str, ...]], width: int) -> list[str]:
+    first = 0 if any(row[0] for row in rows) else 1
+    columns = (
+        Column("job", flexible=True), Column("metric", flexible=True), Column("baseline", right=True, flexible=True),
+        Column("new", right=True, flexible=True), Column("change", right=True), Column("limit", right=True),
+    )  # fmt: skip
+    lines = lay_out(columns[first:], [row[first:-1] for row in rows], width - len("  cannot tell"))
+    padded = max(len(line) for line in lines)
+    return [f"{line:<{padded}}  {end}" for line, end in zip(lines, ["answer", *(row[-1] for row in rows)], strict=True)]
+
+
+def _of(label: str, gated: Gated) -> str:
+    return f"{label}: " if len(gated.gate.jobs) > 1 else ""
+
+
+def _sides(gated: Gated) -> list[tuple[str, Side]]:
+    return [*([("baseline", gated.baseline)] if gated.baseline else []), ("new", gated.result)]
+
+
+def _results(side: Side) -> list[str]:
+    return [
+        one_line(f"{name} {record.benchmark} {record.created_at[:19]}")
+        for name, record in zip(side.names, side.records, strict=True)
+    ]
+
+
+def _metric(line: Line) -> str:
+    """The name of a number, with its unit where the name of its metric does not tell it."""
+    metric, statistic = split_statistic(line.name)
+    unit = name_with_unit(metric, line.unit).removeprefix(metric)
+    return one_line(f"{metric}{f'.{statistic}' if statistic else ''}{unit}")
+
+
+def line_sentence(line: Line) -> str:
+    """One number of a gate in one sentence: both sides, the change, the limit, and the answer with its reason."""
+    _, metric, baseline, new, change, limit, answer = _cells("", line)
+    return f"{metric} is {new} against {baseline}, {change}, limit {limit}: {answer}"
