@@ -1,0 +1,289 @@
+"""`assay ab`: two versions measured in turn on one device, until the difference is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from assay.cli.options import SetOption, StoreOption, say, terminal_width
+from assay.cli.run import LockOption, NoControlOption
+
+if TYPE_CHECKING:
+    from assay.analyse.ab import Told
+    from assay.experiment import Twin
+    from assay.pairing import Compared
+    from assay.spec.load import Loaded
+
+_SCHEMA = "assay.ab/1"
+_SIDE_HELP = "Set a key of the file for side {}, such as target.threads=1; may be repeated."
+AtMostOption = Annotated[str, typer.Option("--at-most", metavar="TIME", help="Stop after this long, such as 10m.")]
+MetricOption = Annotated[
+    str,
+    typer.Option(
+        "--metric", help="What decides, such as latency_ms.p99; the first headline metric when left out.",
+        show_default=False,
+    ),
+]  # fmt: skip
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", min=0, help="Decides the order of runs; drawn by lot when left out, and kept.")
+]
+
+
+def ab(
+    a: Annotated[
+        Path | None, typer.Argument(metavar="[A]", help="Benchmark file of side A, or of both with --a and --b.")
+    ] = None,
+    b: Annotated[Path | None, typer.Argument(metavar="[B]", help="Benchmark file of side B.")] = None,
+    of_a: Annotated[list[str] | None, typer.Option("--a", metavar="PATH=VALUE", help=_SIDE_HELP.format("A"))] = None,
+    of_b: Annotated[list[str] | None, typer.Option("--b", metavar="PATH=VALUE", help=_SIDE_HELP.format("B"))] = None,
+    settings: SetOption = None,
+    pairs: Annotated[int, typer.Option("--pairs", min=2, max=5000, help="Stop after this many pairs of runs.")] = 40,
+    at_most: AtMostOption = "",
+    smallest: Annotated[
+        str, typer.Option("--smallest", help="Smallest difference of interest; ends when any is smaller.")
+    ] = "1%",
+    metric: MetricOption = "",
+    seed: SeedOption = None,
+    go_on: Annotated[
+        str, typer.Option("--continue", metavar="NAME", help="Add pairs to an experiment that could not tell.")
+    ] = "",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Do not continue an interrupted experiment.")] = False,
+    fail_on_worse: Annotated[
+        bool, typer.Option("--fail-on-worse", help="Exit code 1 if B is worse, and may be by --smallest.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    store: StoreOption = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    lock: LockOption = None,
+    no_control: NoControlOption = False,
+) -> None:
+    """Measure A and B in turn, in an order drawn by lot, until it can tell which is better or the budget is spent."""
+    from assay.analyse.ab import wanted_from
+    from assay.pairing import Budget, Question, compare_in_turn, continued
+    from assay.report.live import view_for
+
+    question = Question(wanted_from(metric) if metric else None, share(smallest, "--smallest"))
+    budget = Budget(pairs, duration(at_most, "--at-most"))
+    if go_on:
+        _refuse_files(a, of_a, of_b, settings)
+        twin, parts = continued(go_on, store)
+    else:
+        twin, parts = _twin(a, b, of_a or (), of_b or (), settings or ()), ()
+    found = compare_in_turn(
+        twin, question, budget, store=store, view=view_for(text=not as_json, quiet=quiet),
+        lock=lock.value if lock else None, control=not no_control, seed=seed, fresh=fresh, parts=parts,
+    )  # fmt: skip
+    say(json.dumps(_document(found), indent=2) if as_json else _text(found))
+    raise typer.Exit(_code(found, fail_on_worse=fail_on_worse))
+
+
+def share(text: str, option: str) -> float:
+    """A share that an option names, such as `1%`.
+
+    Raises:
+        UsageError: if it is none.
+    """
+    from assay.errors import UsageError
+    from assay.units import ratio
+
+    try:
+        return ratio(text)
+    except ValueError as problem:
+        raise UsageError(f"{option}: {problem}", code="share", at=option) from None
+
+
+def duration(text: str, option: str) -> float | None:
+    """A duration that an option names, such as `10m`; None for none.
+
+    Raises:
+        UsageError: if it is no duration.
+    """
+    from assay.errors import UsageError
+    from assay.units import seconds
+
+    try:
+        return seconds(text) if text else None
+    except ValueError as problem:
+        raise UsageError(f"{option}: {problem}", code="duration", at=option) from None
+
+
+def _refuse_files(a: Path | None, *settings: Sequence[str] | None) -> None:
+    if a is None and not any(settings):
+        return
+    from assay.errors import UsageError
+
+    raise UsageError("--continue measures what the experiment measured before, and takes no file or setting",
+                     code="usage", at="--continue", try_="leave the file and its settings out")  # fmt: skip
+
+
+def _twin(a: Path | None, b: Path | None, of_a: Sequence[str], of_b: Sequence[str], both: Sequence[str]) -> Twin:
+    """The two jobs that the command names: two files, one file with settings, or a matrix of two points."""
+    from assay.errors import UsageError
+    from assay.experiment import twin_of
+    from assay.spec.override import read_with
+
+    if a is None:
+        raise UsageError("no benchmark file is given", code="usage",
+                         try_="assay ab A.yaml B.yaml, or assay ab FILE --a target.threads=1 --b …")  # fmt: skip
+    sides = [read_with(a, (*both, *of_a)), read_with(b or a, (*both, *of_b))]
+    numbers, names = _jobs(sides, alike=b is None and not of_a and not of_b)
+    if names is None:
+        names = _file_names(a, b or a) if b is not None or not (of_a or of_b) else (_words(a, of_a), _words(a, of_b))
+    return twin_of(sides, names, numbers)
+
+
+def _jobs(sides: Sequence[Loaded], *, alike: bool) -> tuple[tuple[int, int], tuple[str, str] | None]:
+    """Which job of its file each side is, and what they are called where a matrix names them."""
+    from assay.campaign import plan_of
+    from assay.errors import UsageError
+    from assay.report.wording import job_label
+
+    plans = [plan_of(side) for side in sides]
+    counts = [len(plan.jobs) for plan in plans]
+    if alike and counts[0] == 2:
+        first, second = (job_label(job.point, {}) for job in plans[0].jobs)
+        return (0, 1), (first, second)
+    for side, count in zip(sides, counts, strict=True):
+        if count != 1:
+            raise UsageError(f"its matrix gives {count} jobs, and ab compares one with one", code="matrix",
+                             at=side.source.name, try_="--set matrix={} and the values of each side with --a and --b, "
+                             "or a matrix of two points")  # fmt: skip
+    return (0, 0), None
+
+
+def _file_names(a: Path, b: Path) -> tuple[str, str]:
+    """The shortest names that tell two files apart."""
+    if a.stem != b.stem:
+        return a.stem, b.stem
+    return (str(a), str(b)) if a != b else ("a", "b")
+
+
+def _words(file: Path, settings: Sequence[str]) -> str:
+    """Settings as people read them: `threads=1` for `target.threads=1`; the name of the file where there are none."""
+    parts = (setting.partition("=") for setting in settings)
+    return " ".join(f"{path.strip().rpartition('.')[2]}={value}" for path, _, value in parts) or file.stem
+
+
+def _code(found: Compared, *, fail_on_worse: bool) -> int:
+    if found.stopped == "failed":
+        return 3
+    return 1 if fail_on_worse and found.told.answer == "worse" and not found.told.alike else 0
+
+
+def _document(found: Compared) -> dict[str, Any]:
+    from assay.documents import to_plain
+
+    return {
+        "schema": _SCHEMA,
+        "experiment": found.name,
+        "seed": found.seed,
+        "sides": {
+            side: {"name": found.sides[index], "campaigns": [part.campaigns[index] for part in found.parts]}
+            for index, side in enumerate("ab")
+        },
+        "stopped": found.stopped,
+        "seconds": found.seconds,
+        **to_plain(found.told),
+        "order": found.order or None,
+        "others": [to_plain(one) for one in found.others],
+        "doubts": _doubts(found),
+    }
+
+
+def _text(found: Compared) -> str:
+    told = found.told
+    lines = [sentence(found), "", *_table(found), ""]
+    lines.append(_how(found))
+    lines += [f"note   {note}" for note in _notes(found)]
+    lines += [f"doubt  {doubt}" for doubt in _doubts(found)]
+    lines += [""] if len(lines) > 4 else []
+    a, b = (" ".join(part.campaigns[side] for part in found.parts) for side in (0, 1))
+    lines += [f"a       {a}  {found.sides[0]}", f"b       {b}  {found.sides[1]}"]
+    if not told.is_final and found.stopped != "failed":
+        lines.append(f"more    assay ab --continue {found.name} --pairs {told.more_for_seen or 40}")
+    return "\n".join([*lines, f"result  {found.name}"])
+
+
+def sentence(found: Compared) -> str:
+    """The answer in one line."""
+    from assay.report.wording import one_line
+
+    told, (a, b) = found.told, found.sides
+    because = "; ".join(told.because)
+    if told.answer in ("better", "worse"):
+        doubt = f"; {because}" if because else ""
+        return one_line(f"{b} is {told.answer} than {a}: {told.metric} {_change(told)}{doubt}")
+    if told.alike:
+        because = f"{because} ({_change(told)})"
+    return one_line(f"cannot tell whether {b} is better or worse than {a} in {told.metric}: {because}")
+
+
+def _change(told: Told) -> str:
+    from assay.report.numbers import NOTHING, show_percent
+
+    if told.change is None:
+        return NOTHING
+    shown = show_percent(told.change, signed=True)
+    if told.interval is None:
+        return f"{shown} [unknown]"
+    return f"{shown} [{100 * told.interval.low:+.1f}, {100 * told.interval.high:+.1f}]"
+
+
+def _table(found: Compared) -> list[str]:
+    from assay.report.grid import Column, lay_out
+    from assay.report.numbers import name_with_unit, show
+
+    a, b = found.sides
+    columns = [Column("metric", flexible=True), Column(a, right=True, flexible=True),
+               Column(b, right=True, flexible=True), Column("change", right=True), Column("pairs", right=True),
+               Column("answer")]  # fmt: skip
+    rows = [
+        (name_with_unit(one.metric, one.unit), show(one.a), show(one.b), _change(one), str(one.pairs), one.answer)
+        for one in (found.told, *found.others)
+    ]
+    return lay_out(columns, rows, terminal_width())
+
+
+def _how(found: Compared) -> str:
+    """How it was measured and why it ended."""
+    from assay.units import show_seconds
+
+    ended = {
+        "told": "ended as soon as it could tell",
+        "pairs": "ended when its pairs were used up",
+        "time": "ended when its time was used up",
+        "failed": "ended since a side cannot be measured",
+    }[found.stopped]
+    return (
+        f"{found.told.pairs} pairs in blocks of ABBA or BAAB by lot (seed {found.seed}), "
+        f"{show_seconds(found.seconds)}; {ended}; the interval of 95 % holds at every look"
+    )
+
+
+def _notes(found: Compared) -> list[str]:
+    """What a person should know besides the answer."""
+    from assay.report.wording import one_line
+
+    told = found.told
+    notes = []
+    if told.failed:
+        pairs = f"{told.failed} of {told.failed + told.pairs} pairs have a run that failed, and do not count"
+        notes.append(f"{pairs}: {'; '.join(told.failures[:3])}")
+    if found.order:
+        notes.append(found.order)
+    return [one_line(note) for note in notes]
+
+
+def _doubts(found: Compared) -> list[str]:
+    """Failed checks of both sides, each once."""
+    from assay.report.wording import check_sentence, failed
+
+    if found.results is None:
+        return []
+    names = [f"{side}: {check_sentence(check)}" for side, job in zip("ab", found.results, strict=True)
+             for check in failed(job.checks)]  # fmt: skip
+    return list(dict.fromkeys(names))

@@ -1,0 +1,240 @@
+"""Commits of a git repository, each in a folder of its own; the checkout of the user is never touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.errors import UsageError
+from assay.run.scratch import scratch_folder
+
+_TAIL = 8
+_SHORT = 9
+_POINTERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX",
+             "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit, as people know it."""
+
+    sha: str
+    subject: str
+
+    def __str__(self) -> str:
+        return f"{self.sha[:_SHORT]} {self.subject}"
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """The git repository that a folder lies in."""
+
+    root: Path
+    inside: Path
+    """The folder, seen from the root."""
+
+    @classmethod
+    def of(cls, folder: Path) -> Repository:
+        """Find the repository of a folder.
+
+        Raises:
+            UsageError: if it lies in none, or git is not there.
+        """
+        found = _git(folder, "rev-parse", "--show-toplevel")
+        if found.returncode:
+            raise UsageError(f"not in a git repository: {_last_line(found.stderr)}", code="no-repository",
+                             at=str(folder), try_="keep the benchmark file in the repository")  # fmt: skip
+        root = Path(found.stdout.strip()).resolve()
+        return cls(root, folder.resolve().relative_to(root))
+
+    def commit(self, name: str, option: str) -> str:
+        """The full name of a commit.
+
+        Raises:
+            UsageError: if git knows none of that name.
+        """
+        found = _git(self.root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        if found.returncode:
+            raise UsageError(f"git knows no commit {name!r}", code="unknown-commit", at=option,
+                             try_="`git log --oneline` shows what is there")  # fmt: skip
+        return found.stdout.strip()
+
+    def between(self, good: str, bad: str) -> tuple[Commit, ...]:
+        """The commits from good to bad along first parents, both ends among them.
+
+        Raises:
+            UsageError: if no such line leads from one to the other.
+        """
+        first, last = self.commit(good, "--good"), self.commit(bad, "--bad")
+        if first == last:
+            raise UsageError(f"good and bad are the same commit, {first[:_SHORT]}", code="commits",
+                             try_="name two commits")  # fmt: skip
+        lines = self._log(f"{first}..{last}", "--first-parent", "--reverse")
+        if not lines:
+            raise UsageError(f"bad ({bad}) is older than good ({good})", code="commits", at="--bad",
+                             try_="name the older one with --good, the newer one with --bad")  # fmt: skip
+        parent = _git(self.root, "rev-parse", "--verify", "--quiet", f"{lines[0].sha}^1").stdout.strip()
+        if parent != first:
+            raise UsageError(
+                f"good ({good}) is not on the line of first parents that leads to bad ({bad})",
+                code="commits",
+                at="--good",
+                try_="name a commit that `git log --first-parent BAD` shows; a merged branch is one step of that line"
+                + ("; this clone is shallow, so fetch its history first" if self._is_shallow() else ""),
+            )
+        return (*self._log(first, "--max-count=1"), *lines)
+
+    def has_changes(self) -> bool:
+        """Whether files of the checkout differ from its commit; what is not committed is not measured."""
+        return bool(_git(self.root, "status", "--porcelain", "--untracked-files=no").stdout.strip())
+
+    def _log(self, what: str, *options: str) -> tuple[Commit, ...]:
+        found = _git(self.root, "log", "--no-show-signature", "--format=%H%x09%s", *options, what, "--")
+        rows = (line.partition("\t") for line in found.stdout.splitlines() if line)
+        return tuple(Commit(sha, subject) for sha, _, subject in rows)
+
+    def _is_shallow(self) -> bool:
+        return _git(self.root, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
+
+
+class UnbuiltError(Exception):
+    """Why a commit cannot be measured, in one sentence."""
+
+
+class Worktrees:
+    """Checked-out commits, built once each."""
+
+    def __init__(self, repository: Repository, folder: Path, build: str, build_at_most_s: float) -> None:
+        self._repository, self._folder = repository, folder
+        self._build, self._at_most_s = build, build_at_most_s
+        self._ready: dict[str, Path] = {}
+
+    def folder_of(self, sha: str) -> Path:
+        """The folder of the benchmark file in a commit, checked out and built.
+
+        Raises:
+            UnbuiltError: if the commit does not build, or has no such folder.
+        """
+        if sha not in self._ready:
+            self._ready[sha] = self._made(sha)
+        return self._ready[sha]
+
+    def let_go(self, sha: str) -> None:
+        """Remove the folder of a commit."""
+        self._ready.pop(sha, None)
+        tree = self._folder / sha
+        _git(self._repository.root, "worktree", "remove", "--force", "--force", str(tree))
+        shutil.rmtree(tree, ignore_errors=True)
+
+    def close(self) -> None:
+        """Remove all folders, and what git remembers of them."""
+        for sha in list(self._ready):
+            self.let_go(sha)
+        _git(self._repository.root, "worktree", "prune")
+
+    def _made(self, sha: str) -> Path:
+        tree = self._folder / sha
+        self._folder.mkdir(exist_ok=True)
+        added = _git(self._repository.root, "worktree", "add", "--detach", "--force", str(tree), sha)
+        if added.returncode:
+            raise UsageError(f"git cannot check out {sha[:_SHORT]}: {_last_line(added.stderr)}", code="git",
+                             at=str(self._repository.root), try_="see whether the disk is full")  # fmt: skip
+        try:
+            if self._build:
+                _built(self._build, tree, self._at_most_s)
+            return _inside(tree, self._repository.inside)
+        except UnbuiltError:
+            self.let_go(sha)
+            raise
+
+
+@contextmanager
+def worktrees(repository: Repository, build: str = "", build_at_most_s: float = 3600.0) -> Iterator[Worktrees]:
+    """Folders for commits, in the system's folder for temporary files; gone when this ends.
+
+    Args:
+        repository: whose commits.
+        build: a command that the shell runs in each folder before it is used; empty for none.
+        build_at_most_s: a build that takes longer has failed.
+    """
+    _git(repository.root, "worktree", "prune")  # of a process that was killed
+    with scratch_folder() as folder:
+        trees = Worktrees(repository, folder / "commits", build, build_at_most_s)
+        try:
+            yield trees
+        finally:
+            trees.close()
+
+
+def _inside(tree: Path, folder: Path) -> Path:
+    if not (tree / folder).is_dir():
+        raise UnbuiltError(f"it has no folder {folder}")
+    return tree / folder
+
+
+def _built(command: str, tree: Path, at_most_s: float) -> None:
+    """Run a build to its end; no process of it stays behind."""
+    log = tree.with_name(f"{tree.name}.log")
+    with log.open("wb") as out:
+        process = subprocess.Popen(  # noqa: S602  (the user's own command, for the shell)
+            command, shell=True, cwd=tree, env=_environment(), stdin=subprocess.DEVNULL, stdout=out,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        try:
+            code = process.wait(at_most_s)
+        except subprocess.TimeoutExpired:
+            raise UnbuiltError(f"its build did not end within {at_most_s:g} s") from None
+        finally:
+            _end_group(process)
+    said = log.read_text(errors="replace").splitlines()[-_TAIL:]
+    log.unlink()
+    if code:
+        last = next((line.strip() for line in reversed(said) if line.strip()), "it said nothing")
+        raise UnbuiltError(f"it does not build (exit code {code}): {last}")
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """Without the variables by which a git hook points at another repository."""
+    return {name: value for name, value in os.environ.items() if name not in _POINTERS}
+
+
+def _git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Ask git; no hook of the repository is run, no file of its checkout is written, nothing waits for a password."""
+    command = [
+        "git",
+        "--no-optional-locks",
+        "-c",
+        f"core.hooksPath={os.devnull}",
+        "-c",
+        "advice.detachedHead=false",
+        "-C",
+        str(folder),
+    ]
+    environment = {**_environment(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    try:
+        return subprocess.run(
+            [*command, *words], capture_output=True, text=True, errors="replace", env=environment, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except OSError as problem:
+        raise UsageError(f"git cannot be started: {problem.strerror}", code="no-git", try_="install git") from None
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "git said nothing")
