@@ -79,6 +79,12 @@ def serve(
     cors_origins: Annotated[
         list[str] | None, _option("--cors-origin", "Web pages of this origin may use the API; may be repeated.")
     ] = None,
+    channels: Annotated[
+        Path | None, _option("--channels", "File of the channels by which people are told of alerts.")
+    ] = None,
+    public_url: Annotated[
+        str | None, _option("--public-url", "Address under which people reach the server, for links in messages.")
+    ] = None,
 ) -> None:  # fmt: skip
     """Start the server; settings come from flags, then ASSAY_SERVER_* variables, then --config."""
     run, read_settings = _parts()
@@ -89,6 +95,7 @@ def serve(
         silent_after_s=silent_after_s, tries=tries, backoff_s=backoff_s, max_body_mb=max_body_mb,
         max_result_mb=max_result_mb, max_artefact_mb=max_artefact_mb, root_path=root_path, open=open_,
         allow_private_agents=allow_private_agents, cors_origins=tuple(cors_origins) if cors_origins else None,
+        channels=channels, public_url=public_url,
     )  # fmt: skip
     run(settings, _say_now)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
@@ -69,6 +71,10 @@ class ServerSettings(BaseSettings):
     """Let `agents add` ask agents in private networks even when the server is not on loopback."""
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     """Web pages of these origins may use the API; none by default."""
+    channels: Path | None = None
+    """File of the channels by which people are told of alerts; nobody is told when left out."""
+    public_url: str = ""
+    """Address under which people reach the server, for links in messages; made of host and port when left out."""
 
     @classmethod
     def settings_customise_sources(
@@ -95,6 +101,14 @@ class ServerSettings(BaseSettings):
         path = value.strip("/")
         return f"/{path}" if path else ""
 
+    @field_validator("public_url")
+    @classmethod
+    def _is_an_address(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if value and (parts.scheme not in ("http", "https") or not parts.hostname):
+            raise ValueError("not an address that begins with https:// or http:// and names a host")
+        return value.rstrip("/")
+
     @field_validator("database_url")
     @classmethod
     def _is_a_url(cls, value: SecretStr | None) -> SecretStr | None:
@@ -120,6 +134,16 @@ class ServerSettings(BaseSettings):
     def on_loopback(self) -> bool:
         """Whether only this machine can reach the server."""
         return is_loopback(self.host)
+
+    @property
+    def shown_url(self) -> str:
+        """Where people find the server; empty when that cannot be said, because any free port is taken."""
+        if self.public_url or not self.port:
+            return self.public_url
+        scheme = "https" if self.tls_cert else "http"
+        everywhere = self.host in ("0.0.0.0", "::")  # noqa: S104  (compared, not bound)
+        host = socket.gethostname() if everywhere else f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{self.port}{self.root_path}"
 
     @property
     def policy(self) -> LeasePolicy:

@@ -1,0 +1,177 @@
+"""Where people read alerts and rules and change them: the same for the server's API and for a store here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from assay.alert.evaluate import forget_rules
+from assay.alert.life import ACTIVE
+from assay.alert.message import read_told
+from assay.alert.message.compose import subject_of
+from assay.alert.records import AlertRecord, record_of
+from assay.alert.rules import Rule, given_rule, in_words, parsed, rule_of
+from assay.clock import Clock
+from assay.errors import AssayError, UsageError
+from assay.store.alert_rules import AlertRules, KeptRule
+from assay.store.alerts import AlertFilter, Alerts
+from assay.store.notices import EVERY_CHANNEL, Notice, Notices, NoticeState
+from assay.store.paging import Page
+from assay.store.store import Store
+
+LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RuleView:
+    """A rule that decides when people are told."""
+
+    id: str
+    name: str
+    origin: str
+    """`api`, or `file` for one that was last seen in a benchmark file."""
+    benchmark: str
+    """Name of a benchmark, or a pattern."""
+    rule: Mapping[str, Any]
+    says: str
+    """The rule in short; empty when it was written by another version and is not understood."""
+    created_at: float
+    changed_at: float
+    by: str
+    told_at: float | None
+    """When somebody was last told by it."""
+
+    @classmethod
+    def of(cls, kept: KeptRule) -> RuleView:
+        """A rule as the store keeps it."""
+        read = rule_of(kept)
+        return cls(kept.id, kept.name, kept.origin, kept.benchmark, kept.rule, in_words(read.alert) if read else "",
+                   kept.created_at, kept.changed_at, kept.by, kept.told_at)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeView:
+    """A message about an alert to one channel."""
+
+    id: int
+    key: str
+    """The same for every try."""
+    channel: str
+    """`*` until a server with channels has made one for each of them."""
+    alert: str
+    subject: str
+    state: NoticeState
+    tries: int
+    created_at: float
+    next_at: float | None
+    """When the next try is due; None when there will be none."""
+    sent_at: float | None
+    error: str
+    """Why the last try failed, or what was wrong although it was sent."""
+
+    @classmethod
+    def of(cls, kept: Notice) -> NoticeView:
+        """A message as the store keeps it."""
+        try:
+            subject = subject_of(read_told(kept.document, kept.key).alert)
+        except AssayError:  # written by another version
+            subject = ""
+        return cls(kept.id, kept.key, kept.channel, kept.alert, subject, kept.state, kept.attempts, kept.created_at,
+                   kept.not_before if kept.state == "waiting" else None, kept.sent_at, kept.error)  # fmt: skip
+
+
+def listed(store: Store, which: AlertFilter, cursor: str | None, limit: int) -> Page[AlertRecord]:
+    """One page of alerts, the newest first; the state `active` stands for all that are not over."""
+    states = tuple(sorted(ACTIVE)) if which.states == ("active",) else which.states
+    page = Alerts(store.engine).page(replace(which, states=states), cursor=cursor, limit=limit)
+    return Page(tuple(shown(record_of(one)) for one in page.items), page.next)
+
+
+def read(store: Store, reference: str) -> AlertRecord:
+    """One alert, by its id or the beginning of it.
+
+    Raises:
+        UsageError: `unknown-alert` if there is none, `ambiguous` if several begin like that.
+    """
+    return shown(record_of(Alerts(store.engine).get(reference)))
+
+
+def shown(alert: AlertRecord) -> AlertRecord:
+    """An alert without what only its successors need."""
+    return replace(alert, past={})
+
+
+def rules(store: Store) -> tuple[RuleView, ...]:
+    """Every rule, by name."""
+    return tuple(map(RuleView.of, AlertRules(store.engine).list()))
+
+
+def set_rule(
+    store: Store, name: str, benchmark: str, document: object, *, by: str, clock: Clock
+) -> tuple[RuleView, bool]:
+    """Keep a rule under a name, in place of what had that name; the second part says whether it is new.
+
+    Args:
+        store: where it is kept.
+        name: of the rule.
+        benchmark: name of a benchmark, or a pattern.
+        document: the rule, as in the section alerts of a benchmark file.
+        by: who wants it.
+        clock: tells the time.
+
+    Raises:
+        UsageError: `value` if it is no rule, `exists` if the name belongs to a rule of a benchmark file.
+    """
+    if not name.strip() or len(name) > LONGEST_NAME or "/" in name:
+        raise UsageError(f"a rule's name has 1 to {LONGEST_NAME} characters and no slash", code="value", at="name")
+    if not benchmark or len(benchmark) > LONGEST_NAME:
+        raise UsageError(f"benchmark has 1 to {LONGEST_NAME} characters", code="value", at="benchmark")
+    wish = given_rule(name, benchmark, parsed(document), by=by, now=clock.utc().timestamp())
+    before = next((one for one in AlertRules(store.engine).list() if one.name == name), None)
+    kept, fresh = AlertRules(store.engine).put(wish)
+    if before is not None and _asks_otherwise(rule_of(before), rule_of(kept)):
+        forget_rules(store, [kept.id], clock)
+    return RuleView.of(kept), fresh
+
+
+def remove_rule(store: Store, name: str, clock: Clock) -> RuleView:
+    """Take a rule away; alerts that stand by it alone are resolved.
+
+    Raises:
+        UsageError: `unknown-rule` if there is none, `conflict` if it stands in a benchmark file.
+    """
+    gone = AlertRules(store.engine).remove(name)
+    forget_rules(store, [gone.id], clock)
+    return RuleView.of(gone)
+
+
+def notices(
+    store: Store, clock: Clock, *, alert: str = "", only: NoticeState | None = None, limit: int = 50
+) -> tuple[NoticeView, ...]:
+    """The newest messages, of one alert or in one state if asked.
+
+    Raises:
+        UsageError: `unknown-alert` if there is none of that id.
+    """
+    about = Alerts(store.engine).get(alert).id if alert else None
+    found = Notices(store.engine, clock).list(alert=about, state=only, limit=limit)
+    # What was for all channels lives on in one message for each.
+    return tuple(NoticeView.of(one) for one in found if one.channel != EVERY_CHANNEL or one.state != "sent")
+
+
+def send_again(store: Store, clock: Clock, notice: int) -> NoticeView:
+    """Have a message sent after all that was given up.
+
+    Raises:
+        UsageError: `unknown-notice` if there is none, `lifecycle` if it was not given up.
+    """
+    return NoticeView.of(Notices(store.engine, clock).again(notice))
+
+
+def _asks_otherwise(before: Rule | None, now: Rule | None) -> bool:
+    """Whether a changed rule is about something else, so that what stood by it stands no more."""
+    if before is None or now is None:
+        return True
+    was, is_ = before.alert, now.alert
+    return (before.benchmark, was.when, was.metric) != (now.benchmark, is_.when, is_.metric)

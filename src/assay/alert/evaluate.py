@@ -1,0 +1,348 @@
+"""From events to alerts: opened, grown, resolved, opened again; each event counts once, however often it is told."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from assay.alert.course import acted, called_expected, is_back, occurred, recovered, stays, without_rules, woken
+from assay.alert.events import Samples, of_findings, of_result
+from assay.alert.grouping import key_of
+from assay.alert.life import ACTIVE, STATES, Happening, after
+from assay.alert.records import AlertRecord, Event, kept_of, record_of
+from assay.alert.rules import Rule, file_rules, judge, matching, rules_of
+from assay.alert.telling import decision
+from assay.analyse.records import MultiRunJobResult
+from assay.clock import Clock
+from assay.errors import UsageError
+from assay.store.alert_rules import AlertRules
+from assay.store.alerts import Alerts, Decision, KeptAlert, Known
+from assay.store.store import Store
+from assay.store.watched import Watched
+
+if TYPE_CHECKING:
+    from assay.store.series import KnownFinding, SeriesStore
+
+# For these it may be over: those that stand, and those that somebody expects to stay as they are.
+_NOT_OVER = (*sorted(ACTIVE), "expected")
+
+Change = Callable[[AlertRecord], AlertRecord | None]
+
+
+def evaluate(
+    store: Store, events: Iterable[Event], rules: Sequence[Rule] | None, clock: Clock
+) -> tuple[AlertRecord, ...]:
+    """Open, reopen and resolve alerts, and leave notices for whoever is to be told.
+
+    The same events may be told again, in any order and by several servers at once: that changes nothing.
+
+    Args:
+        store: where alerts are kept.
+        events: what happened.
+        rules: when to tell people; those that the store keeps when None.
+        clock: tells the time.
+
+    Returns:
+        The alerts that changed, as they are now.
+    """
+    known = rules_of(AlertRules(store.engine).list()) if rules is None else tuple(rules)
+    alerts, now = Alerts(store.engine), clock.utc().timestamp()
+    changed: dict[str, AlertRecord] = {}
+    untold: dict[str, None] = {}
+    at = -math.inf
+    for event in sorted(events, key=lambda one: (one.at, one.id)):
+        if _may_end(event, at):  # nobody reads of the end of something before its beginning
+            changed |= _told(alerts, untold, now)
+        at = event.at
+        for record in _settled(alerts, event, known, now):
+            changed[record.id] = record
+            untold |= {record.id: None} if record.telling.owed else {}
+    return tuple((changed | _told(alerts, untold, now)).values())
+
+
+def consider(
+    store: Store,
+    result: MultiRunJobResult,
+    *,
+    benchmark: str,
+    campaign: str,
+    at: float,
+    clock: Clock,
+    document: Mapping[str, Any] | None = None,
+    labels: Mapping[str, str] | None = None,
+    findings: Iterable[KnownFinding] = (),
+) -> tuple[AlertRecord, ...]:
+    """Do everything about alerts that the end of a job asks for.
+
+    The rules of its campaign's file take the place of those that an older file of the benchmark had.
+
+    Args:
+        store: where it is kept, and the samples of its runs.
+        result: of the job.
+        benchmark: its name.
+        campaign: its id.
+        at: when it ended, in seconds since 1970.
+        clock: tells the time.
+        document: the benchmark file of the campaign; read from the store when left out.
+        labels: of the campaign.
+        findings: what its series show now that is new or changed.
+    """
+    handed_in = Watched(store.engine).handed_in(campaign)
+    if handed_in is not None:
+        given_at = datetime.fromisoformat(handed_in.created_at).timestamp()
+        note_file(store, benchmark, document or handed_in.document, given_at, clock)
+    rules = rules_of(AlertRules(store.engine).list())
+    if not rules:
+        return ()
+    samples: Samples = lambda run: store.samples_of(result.job, run)  # noqa: E731
+    told = of_result(result, rules, benchmark=benchmark, campaign=campaign, at=at, labels=labels, samples=samples)
+    if handed_in is not None and handed_in.engine == "fleet":
+        # The server reads from the history of its jobs which of them failed, also those that left no result.
+        told = tuple(one for one in told if one.trouble != "failed")
+    return evaluate(store, (*told, *of_findings(findings, at)), rules, clock)
+
+
+def note_file(
+    store: Store, benchmark: str, document: Mapping[str, Any], at: float, clock: Clock
+) -> tuple[AlertRecord, ...]:
+    """Note the rules of a benchmark file; alerts by rules that it had and has no more are resolved.
+
+    Args:
+        store: where rules are kept.
+        benchmark: its name.
+        document: the file as it was read.
+        at: when it was handed in.
+        clock: tells the time.
+    """
+    gone = AlertRules(store.engine).set_file(benchmark, file_rules(benchmark, document, at), at)
+    return forget_rules(store, gone, clock) if gone else ()
+
+
+def forget_rules(store: Store, gone: Sequence[str], clock: Clock) -> tuple[AlertRecord, ...]:
+    """Resolve what rules told that are gone; return what changed."""
+    alerts, now = Alerts(store.engine), clock.utc().timestamp()
+    names = frozenset(gone)
+    found = [one.id for one in map(record_of, alerts.in_states(_NOT_OVER)) if names & {note.id for note in one.rules}]
+    changed = [_change(alerts, one, lambda alert: without_rules(alert, names, now), now) for one in found]
+    return tuple(one for one in changed if one is not None)
+
+
+def act(
+    store: Store,
+    reference: str,
+    happening: Happening,
+    *,
+    by: str,
+    clock: Clock,
+    why: str = "",
+    until: float | None = None,
+) -> AlertRecord:
+    """Do what somebody says about an alert.
+
+    Args:
+        store: where it is kept.
+        reference: its id, or the beginning of it.
+        happening: what is to be done.
+        by: who says so.
+        clock: tells the time.
+        why: the reason, in words.
+        until: when a snooze ends, in seconds since 1970.
+
+    Raises:
+        UsageError: `unknown-alert` if there is none, `lifecycle` if it is in no state for that, `no-baseline` if
+            something is called expected that has no history to be measured by.
+    """
+    alerts, now = Alerts(store.engine), clock.utc().timestamp()
+    alert = record_of(alerts.get(reference))
+    series = _rebase(store, alert, clock) if happening == "expect" else ()
+    changed = _change(
+        alerts, alert.id, lambda found: acted(found, happening, by=by, why=why, now=now, until=until), now
+    )
+    for one in series:  # what lies behind the change may look different now
+        found = _store_of(store, clock).findings(series=one)
+        fresh = [finding for finding in found if finding.found_at >= now or finding.state != "open"]
+        evaluate(store, of_findings(fresh, now), None, clock)
+    return changed or record_of(alerts.get(alert.id))
+
+
+def wake(store: Store, clock: Clock) -> tuple[AlertRecord, ...]:
+    """Open the alerts whose snooze is over; return them."""
+    alerts, now = Alerts(store.engine), clock.utc().timestamp()
+    found = [_change(alerts, one, lambda alert: woken(alert, now), now) for one in alerts.overslept(now)]
+    return tuple(one for one in found if one is not None)
+
+
+def tell_owed(store: Store, clock: Clock) -> tuple[AlertRecord, ...]:
+    """Tell what quiet hours and limits held back, as far as it may be told now; return the alerts."""
+    alerts, now = Alerts(store.engine), clock.utc().timestamp()
+    told: list[AlertRecord] = []
+    for one in alerts.owing():
+        kept = alerts.change(one, lambda known: _tell_alone(known, now), now)
+        told += [record_of(kept)] if kept is not None else []
+    return tuple(told)
+
+
+def _may_end(event: Event, at: float) -> bool:
+    """Whether an event may be the end of trouble that was seen at a moment."""
+    if event.kind == "threshold":
+        return event.at > at
+    return event.kind == "recovered" or (event.finding is not None and event.finding.answer == "better")
+
+
+def _told(alerts: Alerts, untold: dict[str, None], now: float) -> dict[str, AlertRecord]:
+    """Tell people of alerts, each with all that one batch of events brought; the alerts after that.
+
+    Should this not come to its end, the alerts themselves say that somebody is owed a word: `tell_owed` goes on.
+    """
+    kept = [alerts.change(one, lambda known: _tell_alone(known, now), now) for one in untold]
+    untold.clear()
+    return {one.id: record_of(one) for one in kept if one is not None}
+
+
+def _settled(alerts: Alerts, event: Event, rules: Sequence[Rule], now: float) -> list[AlertRecord]:
+    """What one event changes."""
+    if event.kind == "recovered":
+        return _over(alerts, event, now)
+    about = matching(event, rules)
+    answers = {rule.id: judge(rule, event).answer for rule in about}
+    changed: list[AlertRecord | None] = []
+    by_key: dict[str, list[Rule]] = {}
+    for rule in about:
+        if answers[rule.id] == "yes":
+            by_key.setdefault(key_of(event, rule), []).append(rule)
+        elif answers[rule.id] == "no" and event.kind == "threshold":
+            changed.append(_below(alerts, key_of(event, rule), event, now))
+    changed += [_trouble(alerts, key, event, broken, now) for key, broken in by_key.items()]
+    if event.finding is not None and event.finding.answer == "better":
+        changed += _better(alerts, event, now)
+    return [one for one in changed if one is not None]
+
+
+def _trouble(alerts: Alerts, key: str, event: Event, rules: Sequence[Rule], now: float) -> AlertRecord | None:
+    """Open an alert, or add to one; people are told when all that came with it is known."""
+    before: list[AlertRecord] = []
+
+    def decide(known: Known) -> Decision | None:
+        found = None if known.alert is None else record_of(known.alert)
+        before[:] = [] if found is None else [found]
+        outcome = occurred(found, event, rules, key=key if found is None else found.key, now=now)
+        return None if outcome is None else Decision(kept_of(outcome[0]), instead_of=outcome[1])
+
+    # The triage of a finding may change, and with it the key: the finding stays where it is.
+    holder = _holder(alerts, event, now) if event.kind == "finding" else None
+    kept = alerts.decide(key, decide, now) if holder is None else alerts.change(holder, decide, now)
+    return _if_changed(kept, before)
+
+
+def _holder(alerts: Alerts, event: Event, now: float) -> str | None:
+    """The newest alert that is about a finding already, unless it was over long ago."""
+    found = map(record_of, reversed(alerts.in_states(STATES, _holding("subject", event.subject))))
+    newest = next((one for one in found if one.member(event.subject) is not None), None)
+    return newest.id if newest is not None and stays(newest, event, now) else None
+
+
+def _below(alerts: Alerts, key: str, event: Event, now: float) -> AlertRecord | None:
+    """Note that a value is clearly within its limit."""
+    before: list[AlertRecord] = []
+
+    def decide(known: Known) -> Decision | None:
+        if known.alert is None:
+            return None
+        before[:] = [record_of(known.alert)]
+        left = recovered(before[0], (event.subject,), event, now)
+        return None if left is None else decision(left, known.rules, now)
+
+    return _if_changed(alerts.decide(key, decide, now), before)
+
+
+def _over(alerts: Alerts, event: Event, now: float) -> list[AlertRecord]:
+    """Note that some trouble is over, in whatever alerts are about it."""
+    change = called_expected if event.finding is not None and event.finding.state == "expected" else recovered
+    found = alerts.in_states(_NOT_OVER, _holding("subject", event.subject))
+    names = [one.id for one in found if record_of(one).kind == event.trouble]
+    changed = [_change(alerts, one, lambda alert: change(alert, (event.subject,), event, now), now) for one in names]
+    return [one for one in changed if one is not None]
+
+
+def _better(alerts: Alerts, event: Event, now: float) -> list[AlertRecord | None]:
+    """Note a change for the better where it undoes one for the worse."""
+    better = event.finding
+    if better is None or not event.series:
+        return []
+
+    def undone(alert: AlertRecord) -> AlertRecord | None:
+        subjects = [
+            one.subject
+            for one in alert.members
+            if one.series == event.series and one.moved is not None and one.moved.since < better.since
+            and is_back(one.moved, better)
+        ]  # fmt: skip
+        return recovered(alert, subjects, event, now) if subjects else None
+
+    found = alerts.in_states(_NOT_OVER, _holding("series", event.series))
+    return [_change(alerts, one.id, undone, now) for one in found if record_of(one).kind == "finding"]
+
+
+def _change(alerts: Alerts, alert_id: str, change: Change, now: float) -> AlertRecord | None:
+    """Have an alert changed; None when nothing that people would notice did."""
+    before: list[AlertRecord] = []
+
+    def decide(known: Known) -> Decision | None:
+        if known.alert is None:
+            return None
+        before[:] = [record_of(known.alert)]
+        left = change(before[0])
+        return None if left is None or left == before[0] else decision(left, known.rules, now)
+
+    return _if_changed(alerts.change(alert_id, decide, now), before)
+
+
+def _tell_alone(known: Known, now: float) -> Decision | None:
+    """Tell what is owed of an alert, if it may be told now."""
+    if known.alert is None:
+        return None
+    wish = decision(record_of(known.alert), known.rules, now)
+    return wish if wish.notices else None
+
+
+def _if_changed(kept: KeptAlert | None, before: Sequence[AlertRecord]) -> AlertRecord | None:
+    """An alert that was kept, unless only numbers of its members are new."""
+    if kept is None:
+        return None
+    now = record_of(kept)
+    same = bool(before) and _outline(before[0]) == _outline(now)
+    return None if same else now
+
+
+def _outline(alert: AlertRecord) -> tuple[object, ...]:
+    return alert.id, alert.state, len(alert.history), frozenset((one.subject, one.state) for one in alert.members)
+
+
+def _holding(name: str, value: str) -> str:
+    """The text by which a document holds a value."""
+    return f'"{name}":{json.dumps(value, ensure_ascii=False)}'
+
+
+def _rebase(store: Store, alert: AlertRecord, clock: Clock) -> tuple[str, ...]:
+    """Have the series of an alert measured from their new level on; return them."""
+    if alert.kind != "finding":
+        raise UsageError(f"{alert.title}: there is no level that it could be expected to stay at", code="no-baseline",
+                         try_="change the rule, snooze the alert, or resolve it")  # fmt: skip
+    after(alert.state, "expect")
+    series = _store_of(store, clock)
+    for finding in [one.finding for one in alert.standing if one.finding]:
+        try:
+            series.expect(finding)
+        except UsageError as problem:
+            if problem.problem.code != "lifecycle":  # one that is gone needs no new level
+                raise
+    return tuple(dict.fromkeys(one.series for one in alert.standing if one.series))
+
+
+def _store_of(store: Store, clock: Clock) -> SeriesStore:
+    from assay.store.series import SeriesStore
+
+    return SeriesStore(store, clock)

@@ -1,0 +1,210 @@
+"""From an alert to the words about it: the same facts as plain text, Markdown and HTML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from assay.alert.message.told import PICTURE_ID, Message, Row, Told
+from assay.alert.picture.layout import HEIGHT, WIDTH
+from assay.alert.records import AlertRecord, Member, Moved
+from assay.analyse.series.triage import shown
+from assay.report.html.markup import Markup, el
+from assay.report.markdown import escape
+from assay.report.numbers import decimals_for, show, show_percent
+from assay.report.wording import one_line
+
+_HAPPENED = {
+    "opened": "Opened", "reopened": "Reopened", "grown": "More has moved", "woken": "Still there after its snooze",
+    "resolved": "Resolved", "expected": "Marked as expected", "test": "A test of this channel",
+}  # fmt: skip
+_OVER = ("resolved", "expected")
+_MOST_ROWS = 20
+_MOST_DIFFERENCES = 20
+_MORE = re.compile(r"^and \d+ more$")
+_CALLS = re.compile(r"([@#!])(?=[\w/])")
+_HEAD = ("what", "before", "after", "change", "probability that it is real")
+
+
+def compose(key: str, told: Told, server: str, *, test: bool = False) -> Message:
+    """Write the message of a notice.
+
+    Args:
+        key: the notice's key.
+        told: what it keeps.
+        server: address of the server for links; none are written when it is empty.
+        test: somebody only tries whether it arrives.
+    """
+    alert = told.alert
+    event = "test" if test else _event(alert)
+    rows = tuple(_row(one) for one in _moved(alert))
+    base = server.rstrip("/")
+    links = tuple((name, base + path) for name, path in alert.links.items()) if base else ()
+    parts = _Parts(alert, event, rows, _sentences(alert), links)
+    return Message(
+        key, alert, event, alert.changed_at, _subject(alert, event), parts.text(), parts.markdown(),
+        parts.html(picture=told.drawing is not None), lines=parts.sentences, rows=rows,
+        differs=alert.differs, links=links, url=next((url for _, url in links), ""),
+        drawing=told.drawing, done=told.done,
+    )  # fmt: skip
+
+
+def subject_of(alert: AlertRecord) -> str:
+    """What a message about an alert is about, in one line."""
+    return _subject(alert, _event(alert))
+
+
+def _event(alert: AlertRecord) -> str:
+    return alert.telling.news or "opened"
+
+
+def _subject(alert: AlertRecord, event: str) -> str:
+    if event in (*_OVER, "test"):
+        return f"[{event}] {one_line(alert.title)}"
+    again = "" if event == "opened" else f", {event}"
+    return f"[{alert.severity}{again}] {one_line(alert.title)}"
+
+
+def _moved(alert: AlertRecord) -> list[Member]:
+    """What stands now; when nothing does, what it was about."""
+    return [one for one in alert.standing or alert.members if one.moved is not None]
+
+
+def _sentences(alert: AlertRecord) -> tuple[str, ...]:
+    """What is said, less what the numbers of those that moved say again."""
+    numbers = {one_line(one.says) for one in _moved(alert)}
+    said = (one_line(one) for one in alert.sentences)
+    return tuple(one for one in said if one not in numbers and not (numbers and _MORE.match(one)))
+
+
+def _row(member: Member) -> Row:
+    """A change in numbers, with no more digits than its doubt allows."""
+    moved = member.moved
+    assert moved is not None  # noqa: S101  (whoever asks has looked)
+    half = moved.difference_interval.half_width
+    tail = f" {member.unit}" if member.unit else ""
+    places = decimals_for(moved.before, half)
+    return Row(one_line(member.name), show(moved.before, places) + tail, show(moved.after, places) + tail,
+               _change(moved, tail), _probability(moved.probability))  # fmt: skip
+
+
+def _probability(most: float) -> str:
+    """That it is real, at most; never said to be certain."""
+    return f"up to {100 * most:.1f} %" if most < 0.9995 else "up to nearly 100 %"
+
+
+def _change(moved: Moved, tail: str) -> str:
+    """By how much, with the interval of it; in its own unit where no share can be told."""
+    if moved.change is not None and moved.change_interval is not None:
+        low, high = moved.change_interval.low, moved.change_interval.high
+        ends = f"[{show_percent(low, signed=True)}, {show_percent(high, signed=True)}]"
+        return f"{show_percent(moved.change, signed=True)} {ends}"
+    interval = moved.difference_interval
+    places = decimals_for(moved.difference, interval.half_width)
+    low, high = interval.low, interval.high
+    return f"{_signed(moved.difference, places)}{tail} [{_signed(low, places)}, {_signed(high, places)}]"
+
+
+def _signed(value: float, places: int) -> str:
+    return f"{'+' if value > 0 else ''}{show(value, places)}"
+
+
+class _Parts:
+    """The parts of a message, and the three ways to write them."""
+
+    def __init__(
+        self, alert: AlertRecord, event: str, rows: Sequence[Row], sentences: tuple[str, ...],
+        links: tuple[tuple[str, str], ...],
+    ) -> None:  # fmt: skip
+        self.alert, self.event, self.rows, self.sentences, self.links = alert, event, rows, sentences, links
+        self.title = one_line(alert.title)
+        self.more = len(rows) - _MOST_ROWS
+
+    def when(self) -> str:
+        """What happened and when, in one sentence."""
+        alert = self.alert
+        said = f"{_HAPPENED.get(self.event, self.event.capitalize())}, {_moment(alert.changed_at)}"
+        if alert.changed_at != alert.opened_at:
+            said += f", first opened {_moment(alert.opened_at)}"
+        who = f", by {one_line(alert.by)}" if alert.by else ""
+        why = alert.history[-1].why if alert.history and self.event in _OVER else ""
+        of = f", benchmark {one_line(alert.benchmark)}" if alert.benchmark else ""
+        return f"{said}{who}{': ' if why else ''}{one_line(why)}. Severity {alert.severity}{of}."
+
+    def differences(self) -> list[tuple[str, str, str]]:
+        found = [
+            (one_line(one.name), one_line(shown(one.before)), one_line(shown(one.after))) for one in self.alert.differs
+        ]
+        return found[:_MOST_DIFFERENCES]
+
+    def cause(self) -> str:
+        """What may explain it, unless a sentence says so already."""
+        cause = one_line(self.alert.cause)
+        said = cause == "unknown" or any(cause in one for one in self.sentences)
+        return f"What may explain it: {cause}." if cause and not said else ""
+
+    def text(self) -> str:
+        blocks = [self.title, self.when()]
+        if self.rows:
+            blocks.append("\n".join(f"{one.name}\n  {one.sentence}" for one in self.rows[:_MOST_ROWS]))
+            blocks += [f"… and {self.more} more."] if self.more > 0 else []
+        blocks += self.sentences
+        changes = [f"  {name}: {before} → {after}" for name, before, after in self.differences()]
+        blocks += ["\n".join(filter(None, (self.cause(), *changes)))] if self.cause() or changes else []
+        blocks += ["\n".join(f"{name}: {url}" for name, url in self.links)] if self.links else []
+        return "\n\n".join(blocks) + "\n"
+
+    def markdown(self) -> str:
+        blocks = [f"**{_md(self.title)}**", _md(self.when())]
+        if self.rows:
+            cells = [(one.name, one.before, one.after, one.change, one.probability) for one in self.rows[:_MOST_ROWS]]
+            blocks.append("\n".join(_md_table(_HEAD, cells)))
+            blocks += [f"… and {self.more} more."] if self.more > 0 else []
+        blocks += map(_md, self.sentences)
+        blocks += [_md(self.cause())] if self.cause() else []
+        if self.differences():
+            blocks.append("\n".join(_md_table(("differs", "last good", "first bad"), self.differences())))
+        blocks += [" · ".join(f"[{_md(name)}](<{url}>)" for name, url in self.links)] if self.links else []
+        return "\n\n".join(blocks)
+
+    def html(self, *, picture: bool) -> str:
+        cells = [(one.name, one.before, one.after, one.change, one.probability) for one in self.rows[:_MOST_ROWS]]
+        content = [
+            el("h2", self.title, style="font-size:18px;margin:0 0 8px"),
+            el("p", self.when(), style="color:#566070"),
+            _html_table(_HEAD, cells) if cells else None,
+            el("p", f"… and {self.more} more.") if self.more > 0 else None,
+            el("img", src=f"cid:{PICTURE_ID}", width=WIDTH, height=HEIGHT, alt=self.title) if picture else None,
+            *(el("p", one) for one in self.sentences),
+            el("p", self.cause()) if self.cause() else None,
+            _html_table(("differs", "last good", "first bad"), self.differences()) if self.differences() else None,
+            el("p", *_links(self.links)) if self.links else None,
+        ]
+        style = "font:14px/1.5 system-ui,sans-serif;color:#1a1f24;background:#ffffff"
+        return f"<!doctype html>\n{el('html', el('body', *content, style=style), lang='en')}"
+
+
+def _links(links: Iterable[tuple[str, str]]) -> list[Markup]:
+    return [el("span", el("a", name, href=url), " ") for name, url in links]
+
+
+def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
+    cell = "padding:3px 12px 3px 0;text-align:left;border-bottom:1px solid #dde2e7"
+    top = el("tr", *(el("th", name, style=f"{cell};color:#566070;font-weight:500") for name in head))
+    body = [el("tr", *(el("td", text, style=cell) for text in row)) for row in rows]
+    return el("table", top, *body, style="border-collapse:collapse;margin:8px 0")
+
+
+def _md_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    written = [f"| {' | '.join(_md(cell) for cell in row)} |" for row in rows]
+    return [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *written]
+
+
+def _md(text: str) -> str:
+    """Text that Markdown shows as it is; nobody is called and no issue is named by it."""
+    return _CALLS.sub("\\1\N{ZERO WIDTH SPACE}", escape(text))
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")

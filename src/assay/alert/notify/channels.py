@@ -1,0 +1,184 @@
+"""The channels file: names of channels, and what each needs. It belongs to the server; its secrets are references."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue, ValidationError
+from pydantic_core import ErrorDetails
+
+from assay.alert.notify.protocol import Channel
+from assay.errors import Problem, SpecError, UsageError
+from assay.spec.problems import unique
+from assay.spec.source import KeyPath, Source, dotted, read
+
+GROUP = "assay.notifiers"
+# Ours are found without reading what every installed package registers; pyproject.toml names them too.
+OURS = {
+    "alertmanager": "assay.alert.notify.alertmanager:Alertmanager",
+    "command": "assay.alert.notify.command:Command",
+    "email": "assay.alert.notify.email_:Email",
+    "github": "assay.alert.notify.forge:GitHub",
+    "gitlab": "assay.alert.notify.forge:GitLab",
+    "mattermost": "assay.alert.notify.slack:Slack",
+    "slack": "assay.alert.notify.slack:Slack",
+    "webhook": "assay.alert.notify.webhook:Webhook",
+}
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+# Values that may be shown in an error; everything else could be a secret.
+_HARMLESS = frozenset({"kind", "timeout", "port", "security", "issue", "repeat", "lasts"})
+_WORDS = {
+    "int_type": "a whole number is needed", "float_type": "a number is needed", "string_type": "text is needed",
+    "dict_type": "a mapping of keys is needed", "model_type": "a mapping of keys is needed",
+    "tuple_type": "a list is needed", "path_type": "a path is needed", "too_short": "at least one is needed",
+    "int_from_float": "a whole number is needed", "bool_type": "true or false is needed",
+}  # fmt: skip
+
+
+def read_channels(
+    path: Path, environ: Mapping[str, str] | None = None, *, only: str | None = None
+) -> dict[str, Channel]:
+    """Read a channels file (YAML, TOML or JSON).
+
+    Args:
+        path: the file.
+        environ: where secrets are looked up; this process' environment when left out.
+        only: name of the one channel that will be used; secrets of the others need not be set.
+
+    Raises:
+        UsageError: with every problem found, each with its line; no value that may be a secret is shown.
+    """
+    try:
+        source = read(path)
+    except SpecError as wrong:
+        raise SpecError.of(_of_this_file(problem) for problem in wrong.problems) from None
+    return parse_channels(source, os.environ if environ is None else environ, only)
+
+
+def parse_channels(source: Source, environ: Mapping[str, str], only: str | None = None) -> dict[str, Channel]:
+    """Check what a channels file says."""
+    channels: dict[str, Channel] = {}
+    problems: list[Problem] = []
+    for name, value in source.document.items():
+        found = _channel(name, value, source)
+        if isinstance(found, list):
+            problems += found
+        else:
+            channels[name] = found
+            problems += _unset(name, found, source, environ) if only in (None, name) else []
+    if problems:
+        raise SpecError.of(unique(problems))
+    return channels
+
+
+def kind_names() -> list[str]:
+    """Every kind of channel that can be used here."""
+    return sorted({*OURS, *(entry.name for entry in entry_points(group=GROUP))})
+
+
+def find_kind(name: str) -> type[Channel] | None:
+    """The class of a kind of channel: one of ours, or one that an installed package registers; None if there is none.
+
+    Raises:
+        UsageError: if it cannot be loaded, or is no channel.
+    """
+    if name in OURS:
+        module, _, attribute = OURS[name].partition(":")
+        found = getattr(import_module(module), attribute)
+    else:
+        entry = next(iter(entry_points(group=GROUP, name=name)), None)
+        if entry is None:
+            return None
+        try:
+            found = entry.load()
+        except Exception as failure:  # code of others may do anything when it is imported
+            raise UsageError(f"the kind of channel {name!r} cannot be loaded: {type(failure).__name__}: {failure}",
+                             code="channel-kind",
+                             try_=f"check the package that registers it: {entry.value}") from None  # fmt: skip
+    if not (isinstance(found, type) and issubclass(found, Channel)):
+        raise UsageError(f"what is registered as the kind of channel {name!r} is no Channel", code="channel-kind")
+    return found
+
+
+def _channel(name: str, value: JsonValue, source: Source) -> Channel | list[Problem]:
+    where = source.at((name,))
+    if not _NAME.match(name):
+        return [Problem("channel-name", f"{name!r} is no name for a channel", where,
+                        "use up to 64 letters, digits, dots, _ and -, such as team-chat")]  # fmt: skip
+    if not isinstance(value, dict):
+        return [Problem("value", f"{name}: a mapping of keys is needed", where, f"{name}: {{kind: slack, url: …}}")]
+    kind = value.get("kind")
+    if kind is None:
+        return [Problem("missing-key", f"{name}.kind is missing", where, f"use one of {', '.join(kind_names())}")]
+    model = find_kind(str(kind))
+    if model is None:
+        near = difflib.get_close_matches(str(kind), kind_names(), n=1, cutoff=0.5)
+        advice = f"did you mean {near[0]}?" if near else f"use one of {', '.join(kind_names())}"
+        return [Problem("channel-kind", f"{name}.kind is {json.dumps(kind)}: there is no such kind of channel",
+                        source.at((name, "kind")), advice)]  # fmt: skip
+    try:
+        return model.model_validate_json(json.dumps(value))  # through JSON: only its strict mode takes lists for tuples
+    except ValidationError as invalid:
+        return [_problem(name, error, value, model, source) for error in invalid.errors(include_url=False)]
+
+
+def _problem(name: str, error: ErrorDetails, value: JsonValue, model: type[Channel], source: Source) -> Problem:
+    inside, written = _inside(error["loc"], value, error["type"])
+    path: KeyPath = (name, *inside)
+    where, said = source.at(path), dotted(path)
+    keys = sorted(field.alias or key for key, field in model.model_fields.items())
+    kind = f"a channel of kind {value['kind']}" if isinstance(value, dict) else "a channel"
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(path[-1]), keys, n=1, cutoff=0.5)
+        advice = f"did you mean {near[0]}?" if near else f"valid keys are {', '.join(keys)}"
+        return Problem("unknown-key", f"{said} is not a key of {kind}", where, advice)
+    if error["type"] == "missing":
+        return Problem("missing-key", f"{said} is missing", where, f"add {path[-1]}: … to {name}")
+    message = error["msg"].removeprefix("Value error, ")
+    words = _WORDS.get(error["type"], message[:1].lower() + message[1:])
+    shown = f" is {json.dumps(written)}" if path[-1] in _HARMLESS else ""
+    advice = f"{kind} takes {', '.join(keys)}"
+    code = "secret" if "secret is not written out" in words else "value"
+    return Problem(code, f"{said}{shown}: {words}", where, advice if code == "value" else _reference(path))
+
+
+def _reference(path: KeyPath) -> str:
+    return f"{path[-1]}: ${{env:{re.sub(r'[^A-Z0-9]', '_', '_'.join(map(str, path)).upper())}}}"
+
+
+def _inside(loc: tuple[int | str, ...], value: JsonValue, kind: str) -> tuple[KeyPath, Any]:
+    """The path inside the channel, less the labels that pydantic adds for unions, and what is written there."""
+    path: KeyPath = ()
+    cursor: Any = value
+    for position, part in enumerate(loc):
+        known: Any = cursor if isinstance(cursor, dict) else dict(enumerate(cursor)) if isinstance(cursor, list) else {}
+        if part in known:
+            cursor, path = known[part], (*path, part)
+        elif kind == "missing" and position == len(loc) - 1:
+            path = (*path, part)
+    return path, cursor
+
+
+def _unset(name: str, channel: Channel, source: Source, environ: Mapping[str, str]) -> list[Problem]:
+    missing = [variable for variable in channel.secret_names() if not environ.get(variable)]
+    return [
+        Problem("secret", f"{name} needs the environment variable {variable}, which is not set", source.at((name,)),
+                f"export {variable}=… where `assay serve` is started")
+        for variable in missing
+    ]  # fmt: skip
+
+
+def _of_this_file(problem: Problem) -> Problem:
+    message = problem.message.replace("the benchmark file", "the channels file").replace(
+        "a benchmark file", "a channels file"
+    )
+    advice = "" if "assay init" in problem.try_ else problem.try_
+    return Problem(problem.code, message, problem.at, advice or "check the path and the syntax")

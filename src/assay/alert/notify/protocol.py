@@ -1,0 +1,137 @@
+"""What a way to tell people must do: send a message, or say why not and whether trying again can help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Protocol
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+from assay.alert.message import Message
+from assay.errors import AssayError, MeasureError
+from assay.spec.secrets import REFERENCE, references, resolve_secrets
+from assay.spec.section import Duration, Section
+
+# Something is set up wrongly: somebody has to repair it, so there is no hurry to try again.
+REPAIR_S = 900.0
+LONGEST_TIMEOUT_S = 60.0
+
+
+class NotifyError(AssayError):
+    """A message could not be sent."""
+
+    default_code = "notify"
+
+    def __init__(
+        self, message: str, *, retry: bool = True, after_s: float | None = None, done: tuple[str, ...] = (),
+        code: str = "", at: str = "", try_: str = "",
+    ) -> None:  # fmt: skip
+        """Say what failed.
+
+        Args:
+            message: what failed, without any secret.
+            retry: whether the same message may be taken later.
+            after_s: how long to wait at least; a receiver asked for it, or somebody has to repair something.
+            done: receivers that have taken the message all the same, and must not get it again.
+            code: as with every error.
+            at: as with every error.
+            try_: as with every error.
+        """
+        super().__init__(message, code=code, at=at, try_=try_)
+        self.retry = retry
+        self.after_s = after_s
+        self.done = done
+
+
+class Notifier(Protocol):
+    """Sends messages to one place."""
+
+    def send(self, message: Message) -> str | None:
+        """Send a message and return when its receiver has taken it.
+
+        It is called again with the same `message.key` when it failed, or when nobody knows whether it did: where the
+        receiver can drop repeats, give it the key.
+
+        Returns:
+            What was wrong although it was taken, in one sentence; None when nothing was.
+
+        Raises:
+            NotifyError: if it was not taken.
+        """
+        ...
+
+
+def _is_reference(value: str) -> str:
+    if not REFERENCE.search(value):
+        raise ValueError("a secret is not written out in a file; write ${env:NAME} and set that variable")
+    return value
+
+
+def _is_address(value: str) -> str:
+    if REFERENCE.search(value):
+        return value  # checked when it is known
+    if urlsplit(check_address(value)).username is not None:
+        raise ValueError("a password is not written out in an address; write ${env:NAME} in its place")
+    return value
+
+
+def check_address(value: str) -> str:
+    """An address that can be called.
+
+    Raises:
+        ValueError: if it cannot; the address is not repeated, it may be a secret.
+    """
+    try:
+        parts = urlsplit(value)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError("an address that begins with https:// or http:// and names a host is needed")
+    return value
+
+
+Secret = Annotated[str, AfterValidator(_is_reference)]
+"""Text that holds a reference to a secret, and never the secret itself."""
+Address = Annotated[str, AfterValidator(_is_address)]
+"""An http(s) address; parts of it may be references to secrets."""
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Channel(Section):
+    """One place that can be told: what the channels file says about it."""
+
+    kind: str
+    """What kind of channel it is."""
+    timeout: Duration = Field(default=20.0, gt=0, le=LONGEST_TIMEOUT_S)
+    """How long one try may take, from beginning to end."""
+    ca: Path | None = None
+    """Certificates of your own authority (PEM); those of the public ones when left out."""
+
+    @property
+    def repeat_s(self) -> float | None:
+        """How often the place must be told again that an alert still stands; None when once is enough."""
+        return None
+
+    def send(self, message: Message) -> str | None:
+        """Send a message; see `Notifier`."""
+        raise NotImplementedError
+
+    def secret_names(self) -> tuple[str, ...]:
+        """The environment variables that it needs."""
+        return tuple(dict.fromkeys(references(self.model_dump(mode="json"))))
+
+
+def revealed(text: str) -> str:
+    """A text with its secrets in place, just before it is used.
+
+    Raises:
+        NotifyError: if one of them is not set.
+    """
+    try:
+        return resolve_secrets(text)
+    except MeasureError as missing:
+        problem = missing.problem
+        raise NotifyError(problem.message, after_s=REPAIR_S, code="secret", at=problem.at,
+                          try_="set it where `assay serve` is started") from None  # fmt: skip

@@ -1,0 +1,265 @@
+"""What happened, whom it concerns, and what people are told about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from assay.alert.life import Happening, State
+from assay.analyse.records import Interval
+from assay.analyse.series.triage import Difference
+from assay.documents import adapter, from_json, to_json
+from assay.store.alerts import KeptAlert
+
+Trouble = Literal["finding", "threshold", "failed", "silent", "agent-lost"]
+EventKind = Literal["finding", "threshold", "failed", "silent", "agent-lost", "recovered"]
+Severity = Literal["info", "warning", "critical"]
+MemberState = Literal["standing", "recovered", "expected", "closed"]
+News = Literal["opened", "reopened", "grown", "woken", "resolved", "expected"]
+
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
+# What a later generation of an alert remembers of the ones before it.
+_REMEMBERED = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A finding, as far as alerts need it."""
+
+    id: str
+    state: str
+    """`open`, `expected` or `gone`."""
+    answer: str
+    """`better`, `worse` or `cannot tell`."""
+    before: float
+    after: float
+    difference: float
+    difference_interval: Interval
+    change: float | None
+    """As a share of the level before."""
+    change_interval: Interval | None
+    probability: float
+    since: float
+    """Time of the first bad result."""
+    kind: str = "step"
+    cause: str = "unknown"
+    because: tuple[str, ...] = ()
+    differs: tuple[Difference, ...] = ()
+    machine: str = ""
+    """Name of the machine of the first bad result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that a rule may be about."""
+
+    kind: EventKind
+    at: float
+    """When it was so, in seconds since 1970; the same event always has the same time."""
+    subject: str
+    """What it is about: a finding, a series and a statistic, a point of a benchmark, a benchmark, an agent."""
+    id: str
+    """The same event has the same id, whoever tells of it."""
+    of: Trouble | None = None
+    """What is over, for `recovered`."""
+    name: str = ""
+    """The subject in words."""
+    benchmark: str = ""
+    metric: str = ""
+    """With its statistic: `ttft_ms.p99`."""
+    unit: str = ""
+    value: float | None = None
+    interval: Interval | None = None
+    doubt: str = ""
+    """Why the value cannot be judged."""
+    reason: str = ""
+    """Why a job failed, or how something recovered."""
+    finding: Moved | None = None
+    series: str = ""
+    job: str = ""
+    campaign: str = ""
+    agent: str = ""
+
+    @property
+    def trouble(self) -> Trouble:
+        """What kind of trouble it is, or ends."""
+        return cast("Trouble", self.of or self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One of the things that an alert is about."""
+
+    subject: str
+    name: str
+    state: MemberState
+    at: float
+    """Time of the newest event about it."""
+    event: str
+    """Id of that event."""
+    says: str
+    """One sentence, with numbers and their interval."""
+    rule: str
+    """Id of the rule that it broke."""
+    severity: Severity = "warning"
+    benchmark: str = ""
+    metric: str = ""
+    unit: str = ""
+    series: str = ""
+    finding: str = ""
+    job: str = ""
+    campaign: str = ""
+    agent: str = ""
+    since: float | None = None
+    """Time of the first bad result."""
+    moved: Moved | None = None
+    """The change, for a finding."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLine:
+    """One change in the life of an alert: what, when, who, why."""
+
+    at: float
+    happening: Happening
+    state: State
+    by: str
+    """Who did it; empty where it happened by itself."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleNote:
+    """A rule as it was when it was last broken: it may be gone when people are told."""
+
+    id: str
+    name: str
+    notify: tuple[str, ...] = ()
+    """Channels to tell; all when empty."""
+    quiet: str | None = None
+    timezone: str = "UTC"
+    at_most_every: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What people were told of an alert, and what they still have to be told."""
+
+    turn: int = 0
+    """Counts what is told: each change that people hear of is one turn."""
+    news: News | None = None
+    """What the newest turn is about."""
+    not_before: float = 0.0
+    """The newest turn is not told earlier."""
+    told: Mapping[str, int] = field(default_factory=dict)
+    """Rule → the last turn that was told by it."""
+    told_at: float | None = None
+    """When somebody was told last."""
+    owed: bool = False
+    """Somebody has still to be told of the newest turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRecord:
+    """Something that people are told about, from its opening to its end."""
+
+    id: str
+    key: str
+    """What it is about: the same trouble is the same alert."""
+    kind: Trouble
+    state: State
+    severity: Severity
+    benchmark: str
+    """Where it was seen first; empty for an agent."""
+    title: str
+    sentences: tuple[str, ...]
+    """What happened, in plain words with numbers: one sentence per member, then what may explain it."""
+    opened_at: float
+    """When it was opened first."""
+    changed_at: float
+    members: tuple[Member, ...] = ()
+    """Everything that it is about, those that still stand first."""
+    cause: str = ""
+    """What explains the change, by its triage."""
+    differs: tuple[Difference, ...] = ()
+    """What differs between the last good and the first bad result."""
+    rules: tuple[RuleNote, ...] = ()
+    snoozed_until: float | None = None
+    by: str = ""
+    """Who changed it last; empty where it changed by itself."""
+    history: tuple[HistoryLine, ...] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
+    """What to look at → its path below the server's address."""
+    telling: Telling = field(default_factory=Telling)
+    """What people were told of it, and what they still have to be told."""
+    findings: tuple[str, ...] = ()
+    """Ids of the findings that it is about."""
+    past: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    """Subject → time and id of its newest event in an earlier alert about the same: it is not taken for news."""
+
+    @property
+    def standing(self) -> tuple[Member, ...]:
+        """The members for which it is not over."""
+        return tuple(one for one in self.members if one.state == "standing")
+
+    def member(self, subject: str) -> Member | None:
+        """The member of that name."""
+        return next((one for one in self.members if one.subject == subject), None)
+
+    def remembered(self) -> dict[str, tuple[float, str]]:
+        """What a later alert about the same must not take for news: the newest event of each subject."""
+        known = {**self.past, **{one.subject: (one.at, one.event) for one in self.members}}
+        newest = sorted(known.items(), key=lambda item: item[1][0], reverse=True)[:_REMEMBERED]
+        return dict(newest)
+
+
+def findings_of(members: tuple[Member, ...]) -> tuple[str, ...]:
+    """Ids of the findings among some members."""
+    return tuple(dict.fromkeys(one.finding for one in members if one.finding))
+
+
+_HISTORY = adapter(tuple[HistoryLine, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """What is kept of an alert beside its columns."""
+
+    kind: Trouble
+    title: str
+    sentences: tuple[str, ...]
+    members: tuple[Member, ...]
+    cause: str
+    differs: tuple[Difference, ...]
+    rules: tuple[RuleNote, ...]
+    links: Mapping[str, str]
+    telling: Telling
+    past: Mapping[str, tuple[float, str]]
+
+
+def kept_of(alert: AlertRecord) -> KeptAlert:
+    """An alert as the store keeps it."""
+    parts = _Document(
+        kind=alert.kind, title=alert.title, sentences=alert.sentences, members=alert.members, cause=alert.cause,
+        differs=alert.differs, rules=alert.rules, links=alert.links, telling=alert.telling,
+        past=alert.past,
+    )  # fmt: skip
+    return KeptAlert(
+        id=alert.id, key=alert.key, state=alert.state, severity=alert.severity, benchmark=alert.benchmark,
+        opened_at=alert.opened_at, changed_at=alert.changed_at, snoozed_until=alert.snoozed_until, by=alert.by,
+        document=to_json(parts), history=_HISTORY.dump_json(alert.history).decode(),
+    )  # fmt: skip
+
+
+def record_of(kept: KeptAlert) -> AlertRecord:
+    """A kept alert as a record."""
+    parts = from_json(_Document, kept.document, source=kept.id)
+    return AlertRecord(
+        id=kept.id, key=kept.key, kind=parts.kind, state=cast("State", kept.state),
+        severity=cast("Severity", kept.severity), benchmark=kept.benchmark, title=parts.title,
+        sentences=parts.sentences, opened_at=kept.opened_at, changed_at=kept.changed_at, members=parts.members,
+        cause=parts.cause, differs=parts.differs, rules=parts.rules, snoozed_until=kept.snoozed_until, by=kept.by,
+        history=_HISTORY.validate_json(kept.history), links=parts.links, telling=parts.telling,
+        findings=findings_of(parts.members), past=parts.past,
+    )  # fmt: skip

@@ -1,0 +1,250 @@
+"""Which rules are about which events, and what they say: yes, no, or cannot tell and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from assay.alert.records import Event, RuleNote, Trouble
+from assay.analyse.readings import split_statistic
+from assay.analyse.records import Interval
+from assay.analyse.words import number, percent, quantity
+from assay.errors import UsageError
+from assay.metrics import base_name
+from assay.plan.digest import content_hash
+from assay.spec.watching import Alert, zone_named
+from assay.store.alert_rules import KeptRule
+from assay.units import show_seconds
+
+Answer = Literal["yes", "no", "cannot tell"]
+
+_TROUBLE: Mapping[str, Trouble] = {"worse": "finding", "above": "threshold", "below": "threshold", "failed": "failed",
+                                   "silent": "silent", "agent-lost": "agent-lost"}  # fmt: skip
+_LONGEST_NAME = 200
+# The metric itself and its middle are the same number.
+_MIDDLE = frozenset({"", "median", "p50"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """When to tell people, and about which benchmarks."""
+
+    id: str
+    name: str
+    benchmark: str
+    """Name of a benchmark, or a pattern such as `chat-*`."""
+    alert: Alert
+    origin: str = "api"
+    created_at: float = 0.0
+    told_at: float | None = None
+
+    @property
+    def note(self) -> RuleNote:
+        """What an alert remembers of it."""
+        said = self.alert
+        return RuleNote(self.id, self.name, said.notify, said.quiet, said.timezone, said.at_most_every)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a rule says about an event."""
+
+    answer: Answer
+    because: str = ""
+    """Why it cannot be told."""
+
+
+def rule_of(kept: KeptRule) -> Rule | None:
+    """A kept rule; None when it was written by another version and cannot be read any more."""
+    try:
+        said = Alert.model_validate_json(json.dumps(kept.rule))
+    except ValidationError:
+        return None
+    return Rule(kept.id, kept.name, kept.benchmark, said, kept.origin, kept.created_at, kept.told_at)
+
+
+def rules_of(kept: Iterable[KeptRule]) -> tuple[Rule, ...]:
+    """Kept rules, as far as they can be read."""
+    return tuple(rule for one in kept if (rule := rule_of(one)) is not None)
+
+
+def parsed(document: object, *, at: str = "") -> Alert:
+    """Read a rule.
+
+    Raises:
+        UsageError: `rule` if it is none, with every problem.
+    """
+    try:
+        return Alert.model_validate_json(json.dumps(document))
+    except ValidationError as invalid:
+        places = [
+            (".".join(map(str, one["loc"])), one["msg"].removeprefix("Value error, ")) for one in invalid.errors()
+        ]
+        told = "; ".join(f"{place}: {message}" if place else message for place, message in places[:5])
+        hint = 'write for example {"when": "ttft_ms.p99 > 50", "severity": "critical"}'
+        raise UsageError(f"this is no alert rule: {told}", code="value", at=at, try_=hint) from None
+
+
+def given_rule(name: str, benchmark: str, alert: Alert, *, by: str, now: float) -> KeptRule:
+    """A rule that somebody gives by API, to be kept."""
+    kept = content_hash(["api", name])[:16]
+    return KeptRule(kept, name, "api", benchmark, _document(alert), now, now, by)
+
+
+def file_rules(benchmark: str, document: Mapping[str, Any], at: float) -> tuple[KeptRule, ...]:
+    """The rules of a benchmark file, to be kept.
+
+    Args:
+        benchmark: its name.
+        document: the file as it was read; what is no rule was refused when it was handed in, and is left out here.
+        at: when it was handed in.
+    """
+    found: dict[str, KeptRule] = {}
+    said = document.get("alerts")
+    for one in said if isinstance(said, list | tuple) else ():
+        try:
+            alert = parsed(one)
+        except UsageError:
+            continue
+        condition = [benchmark, alert.when, alert.metric, alert.by, alert.value, alert.after]
+        kept = content_hash(["file", *condition])[:16]
+        found.setdefault(kept, KeptRule(kept, _file_name(benchmark, alert, kept), "file", benchmark, _document(alert),
+                                        at, at))  # fmt: skip
+    return tuple(found.values())
+
+
+def in_words(alert: Alert) -> str:
+    """What a rule is about, as people write it: `ttft_ms.p99 > 50`."""
+    if alert.when in ("above", "below"):
+        return f"{alert.metric} {'>' if alert.when == 'above' else '<'} {number(alert.value or 0.0)}"
+    if alert.when == "worse":
+        return f"{alert.metric or ''} worse".strip() + (f" by {percent(alert.by)}" if alert.by else "")
+    if alert.when == "silent":
+        return f"no data for {show_seconds(alert.after or 0.0)}"
+    return {"failed": "job failed", "agent-lost": "agent lost"}[alert.when]
+
+
+def matching(event: Event, rules: Sequence[Rule]) -> tuple[Rule, ...]:
+    """The rules that are about an event, whatever they say."""
+    return tuple(rule for rule in rules if _is_about(rule, event))
+
+
+def metrics_named(rules: Iterable[Rule], benchmark: str) -> tuple[str, ...]:
+    """The metrics and statistics of a benchmark that rules ask about: those must be watched."""
+    return tuple(dict.fromkeys(rule.alert.metric for rule in rules if rule.alert.metric and is_for(rule, benchmark)))
+
+
+def judge(rule: Rule, event: Event) -> Judgement:
+    """What a rule says about an event that it is about."""
+    if event.kind == "threshold":
+        return _limit(rule.alert, event)
+    if event.kind == "finding":
+        return _worse(rule.alert, event)
+    return Judgement("no" if event.kind == "recovered" else "yes")
+
+
+def quiet_until(quiet: str | None, timezone: str, now: float) -> float | None:
+    """When the quiet hours end in which a moment lies; None when it lies in none.
+
+    Args:
+        quiet: `22:00-07:00`; the end is no part of it.
+        timezone: whose clocks these hours are of.
+        now: the moment.
+    """
+    if quiet is None:
+        return None
+    here = datetime.fromtimestamp(now, UTC).astimezone(zone_named(timezone))
+    begin, end = (_minutes(part) for part in quiet.split("-"))
+    minute = here.hour * 60 + here.minute
+    inside = begin <= minute < end if begin < end else minute >= begin or minute < end
+    if not inside:
+        return None
+    day = here + timedelta(days=1) if begin > end and minute >= begin else here
+    over = day.replace(hour=end // 60, minute=end % 60, second=0, microsecond=0, fold=0)
+    # Where clocks are put back, the hour may lie behind: it comes a second time.
+    return over.timestamp() if over.timestamp() > now else over.replace(fold=1).timestamp()
+
+
+def is_for(rule: Rule, benchmark: str) -> bool:
+    """Whether a rule is for a benchmark; that of a file is for its own alone, whatever its name looks like."""
+    return rule.benchmark == benchmark or (rule.origin != "file" and fnmatchcase(benchmark, rule.benchmark))
+
+
+def is_pattern(rule: Rule) -> bool:
+    """Whether a rule is for whatever matches, and not for one benchmark."""
+    return rule.origin != "file" and any(char in rule.benchmark for char in "*?[")
+
+
+def _is_about(rule: Rule, event: Event) -> bool:
+    if _TROUBLE[rule.alert.when] != event.trouble:
+        return False
+    # An agent belongs to no benchmark.
+    if event.trouble != "agent-lost" and not is_for(rule, event.benchmark):
+        return False
+    if event.trouble not in ("finding", "threshold") or event.kind == "recovered":
+        return True
+    return _metric_matches(rule.alert.metric or "*", event.metric)
+
+
+def _metric_matches(asked: str, metric: str) -> bool:
+    """Whether a rule's metric is that of an event: `ttft_ms` and `ttft_ms.p50` are the same, `speed` any `speed{…}`."""
+    wanted, statistic = split_statistic(asked)
+    name, of = split_statistic(metric)
+    same = statistic == of or {statistic, of} <= _MIDDLE
+    return same and (fnmatchcase(name, wanted) or name == wanted or base_name(name) == wanted)
+
+
+def _limit(alert: Alert, event: Event) -> Judgement:
+    """Whether a value is beyond a limit, as far as its interval tells."""
+    limit = alert.value or 0.0
+    if event.value is None or event.interval is None:
+        return Judgement("cannot tell", event.doubt or "how far the value may be off is not known")
+    beyond = _beyond(alert, limit, event.interval)
+    if beyond is None:
+        ends = f"{quantity(event.interval.low, event.unit)} to {quantity(event.interval.high, event.unit)}"
+        return Judgement("cannot tell", f"the interval ({ends}) reaches over the limit of {number(limit)}")
+    return Judgement("yes" if beyond else "no")
+
+
+def _beyond(alert: Alert, limit: float, interval: Interval) -> bool | None:
+    """Whether a whole interval lies beyond a limit; None when it lies on both sides of it."""
+    if alert.when == "above":
+        return True if interval.low > limit else False if interval.high <= limit else None
+    return True if interval.high < limit else False if interval.low >= limit else None
+
+
+def _worse(alert: Alert, event: Event) -> Judgement:
+    """Whether a finding is a change for the worse that is large enough."""
+    found = event.finding
+    if found is None or found.state != "open":
+        return Judgement("no")
+    if found.answer == "cannot tell":
+        return Judgement("cannot tell", found.because[0] if found.because else "the finding itself cannot tell")
+    if found.answer == "better":
+        return Judgement("no")
+    if not alert.by:
+        return Judgement("yes")
+    if found.change is None:
+        return Judgement("cannot tell", "the level before is zero, so no relative change exists")
+    return Judgement("yes" if abs(found.change) >= alert.by else "no")
+
+
+def _document(alert: Alert) -> dict[str, Any]:
+    return alert.model_dump(mode="json", exclude_defaults=True) | {"when": alert.when}
+
+
+def _file_name(benchmark: str, alert: Alert, kept: str) -> str:
+    """The name of a rule in a file: readable, and unique."""
+    mark = f" [{kept[:8]}]"  # two that read alike are still two
+    return f"{benchmark}: {in_words(alert)}"[: _LONGEST_NAME - len(mark)] + mark
+
+
+def _minutes(text: str) -> int:
+    hours, _, minutes = text.partition(":")
+    return int(hours) * 60 + int(minutes)

@@ -1,0 +1,140 @@
+"""What an alert says: its title, and one plain sentence with numbers for each thing that it is about."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from assay.alert.grouping import cause_in_words
+from assay.alert.records import SEVERITIES, AlertRecord, Event, Member, Moved, Severity, Trouble, findings_of
+from assay.alert.rules import Rule
+from assay.analyse.words import count, listed, number, percent, quantity
+from assay.report.wording import one_line
+from assay.units import show_seconds
+
+# The first ones are told in full; the record lists them all.
+_TOLD = 20
+_LONGEST_REASON = 300
+_ORDER = {"standing": 0, "closed": 1, "expected": 2, "recovered": 3}
+
+
+def sentence(event: Event, rule: Rule) -> str:
+    """What an event is, in one sentence."""
+    name = one_line(event.name)
+    if event.finding is not None:
+        return f"{name}: {change_in_words(event.finding, event.unit)}"
+    if event.kind == "threshold":
+        way = "above" if rule.alert.when == "above" else "below"
+        limit = quantity(rule.alert.value or 0.0, event.unit)
+        return f"{name} is {_with_interval(event)}, {way} the limit of {limit}"
+    if event.kind == "failed":
+        return f"{name} failed: {one_line(event.reason)[:_LONGEST_REASON] or 'no reason was recorded'}"
+    if event.kind == "silent":
+        return f"{name} has had no result {event.reason}"
+    return f"{name} has not been heard of {event.reason}"
+
+
+def change_in_words(found: Moved, unit: str) -> str:
+    """A change with its interval: `212 ms → 225 ms, +6.1 % [+4.1 %, +8.1 %]`."""
+    levels = f"{quantity(found.before, unit)} → {quantity(found.after, unit)}"
+    if found.change is not None and found.change_interval is not None:
+        low, high = (percent(end, signed=True) for end in (found.change_interval.low, found.change_interval.high))
+        size = f"{percent(found.change, signed=True)} [{low}, {high}]"
+    else:
+        ends = found.difference_interval
+        size = f"{number(found.difference)} [{number(ends.low)}, {number(ends.high)}] {unit}".rstrip()
+    drift = ", as a drift" if found.kind == "drift" else ""
+    return f"{levels}, {size}{drift}, since {moment(found.since)}"
+
+
+def described(alert: AlertRecord) -> AlertRecord:
+    """An alert with the words that follow from its members."""
+    members = tuple(sorted(alert.members, key=lambda one: (_ORDER[one.state], one.benchmark, one.name, one.subject)))
+    # What stands now is what it is about; when nothing does, what it was about last.
+    told = tuple(one for one in members if one.state == "standing") or members
+    first = told[0]
+    change = first.moved
+    return replace(
+        alert,
+        members=members,
+        findings=findings_of(members),
+        severity=_worst(told),
+        benchmark=alert.benchmark or first.benchmark,
+        title=_title(alert.kind, told),
+        sentences=_sentences(told),
+        cause=cause_in_words(change) if change is not None else "",
+        differs=change.differs if change is not None else (),
+        links=_links(alert.id, first),
+    )
+
+
+def moment(at: float) -> str:
+    """A moment as people write it, in UTC."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def for_so_long(seconds: float, since: float) -> str:
+    """How long something has been missing: `for 24 h, since 2026-01-01 03:00 UTC`."""
+    return f"for {show_seconds(seconds)}, since {moment(since)}"
+
+
+def _title(kind: Trouble, told: Sequence[Member]) -> str:
+    one, many = told[0], len(told)
+    if kind == "finding":
+        return _moved_title(told)
+    if kind == "agent-lost":
+        return f"agent {one.name} is lost" if many == 1 else f"{count(many, 'agent')} are lost"
+    if kind == "silent":
+        return f"{one.benchmark} gives no results"
+    if kind == "failed":
+        return f"{one.name} failed" if many == 1 else f"{count(many, 'job')} of {one.benchmark} failed"
+    return f"{one.says}" if many == 1 else f"{one.metric} is beyond its limit in {many} places of {one.benchmark}"
+
+
+def _moved_title(told: Sequence[Member]) -> str:
+    one, change = told[0], told[0].moved
+    if change is None:
+        return f"{one.name} is worse"
+    if len(told) == 1:
+        size = "" if change.change is None else f"{percent(abs(change.change))} "
+        return f"{one.name} is {size}worse"
+    metrics = Counter(member.metric for member in told)
+    benchmarks = Counter(member.benchmark for member in told)
+    what = listed(list(metrics), most=2)
+    where = next(iter(benchmarks)) if len(benchmarks) == 1 else count(len(benchmarks), "benchmark")
+    why = "" if change.cause == "unknown" else f": {cause_in_words(change)}"
+    return f"{len(told)} series of {where} are worse ({what}){why}"
+
+
+def _sentences(told: Sequence[Member]) -> tuple[str, ...]:
+    says = [one.says for one in told[:_TOLD]]
+    if len(told) > _TOLD:
+        says.append(f"and {len(told) - _TOLD} more")
+    change = told[0].moved
+    if change is not None:
+        why = f"What may explain it: {cause_in_words(change)}."
+        says.append("Nothing that is recorded explains it." if change.cause == "unknown" else why)
+        says += [f"{one[:1].upper()}{one[1:]}." for one in change.because]
+    return tuple(one_line(one) for one in says)
+
+
+def _links(alert: str, first: Member) -> dict[str, str]:
+    parts = {"alert": f"/api/v1/alerts/{alert}"}
+    parts |= {"finding": f"/api/v1/findings/{first.finding}"} if first.finding else {}
+    parts |= {"series": f"/api/v1/series/{first.series}"} if first.finding else {}
+    parts |= {"job": f"/api/v1/jobs/{first.job}"} if first.job else {}
+    parts |= {"campaign": f"/api/v1/campaigns/{first.campaign}"} if first.campaign else {}
+    return parts | ({"agent": f"/api/v1/agents/{first.agent}"} if first.agent else {})
+
+
+def _worst(members: Sequence[Member]) -> Severity:
+    return max((one.severity for one in members), key=SEVERITIES.index)
+
+
+def _with_interval(event: Event) -> str:
+    value = quantity(event.value or 0.0, event.unit)
+    if event.interval is None:
+        return value
+    return f"{value} [{number(event.interval.low)}, {number(event.interval.high)}]"

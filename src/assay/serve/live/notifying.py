@@ -1,0 +1,261 @@
+"""Notices leave the outbox: one at a time for each channel, tried again until they were taken.
+
+Every server with channels looks every second. Several may share one outbox: the store lends each notice to one of
+them. Each channel that has something to send gets a thread of its own, so that one receiver that hangs holds up
+nobody else, and a server that ends does not wait for it longer than a moment: what it could not finish is lent out
+again when its lease is over.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.to_thread
+
+from assay.alert.life import ACTIVE
+from assay.alert.message import Told, read_told, write_told
+from assay.alert.message.compose import compose
+from assay.alert.message.prepare import prepared
+from assay.alert.notify.channels import read_channels
+from assay.alert.notify.protocol import Channel, NotifyError
+from assay.alert.notify.trial import without_secrets
+from assay.errors import AssayError, StoreError
+from assay.serve.logs import tell, tell_failure
+from assay.serve.state import ServerState
+from assay.serve.web.problems import Unavailable, is_away
+from assay.store.notices import Notice, NoticePolicy, Notices
+from assay.store.series_records import Point
+from assay.store.series_rows import SeriesRows
+
+EVERY_S = 1.0
+_LOOK_FOR_UNCLAIMED_EVERY_S = 60.0
+# A channel that failed is left alone for this share of the time that the notice itself waits: others may get through.
+_FIRST_HOLD = 0.2
+_LONGEST_HOLD_S = 60.0
+_END_WITHIN_S = 5.0
+# That a notice was sent is written down even if the database is away just then.
+_NOTE_AGAIN_S = 1.0
+# A picture shows fewer; a change may have been found a while ago.
+_MOST_POINTS = 500
+
+
+@dataclass(slots=True)
+class Notifying:
+    """Sends what is in the outbox until it is cancelled."""
+
+    state: ServerState
+    channels: Mapping[str, Channel]
+    policy: NoticePolicy = field(default_factory=NoticePolicy)
+    every_s: float = EVERY_S
+    end_within_s: float = _END_WITHIN_S
+    """How long the end of the server waits for what is being sent."""
+    _working: dict[str, threading.Thread] = field(default_factory=dict)
+    _held_until: dict[str, float] = field(default_factory=dict)
+    """Channel → when it may be tried again: it failed just now, or asked for a pause."""
+    _failures: dict[str, int] = field(default_factory=dict)
+    """Channel → tries in a row that failed."""
+    _repeated: dict[str, float] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
+    _unclaimed_s: float = 0.0
+    _closing: threading.Event = field(default_factory=threading.Event)
+
+    @classmethod
+    def of(cls, state: ServerState) -> Notifying:
+        """The sender of a server, with the channels of its file.
+
+        Raises:
+            UsageError: with everything that is wrong with the channels file.
+        """
+        path = state.settings.channels
+        return cls(state, {} if path is None else read_channels(path))
+
+    async def run(self) -> None:
+        """Look for ever."""
+        try:
+            while True:
+                await anyio.to_thread.run_sync(self.look)
+                await anyio.sleep(self.every_s)
+        finally:
+            self._closing.set()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self.wait)
+
+    def look(self) -> None:
+        """Start whatever has something to send; runs in a thread. Whatever goes wrong, the next one tries again."""
+        try:
+            notices = self._notices()
+            notices.spread(self.channels)
+            due = set(notices.due())
+            self._look_for_unclaimed(notices)
+        except Exception as problem:
+            self._tell_once("outbox", problem)
+            return
+        self._works_again("outbox")
+        for name, channel in self.channels.items():
+            again = self._is_to_repeat(name, channel)
+            if (name in due or again) and self._is_free(name):
+                thread = threading.Thread(
+                    target=self._work, args=(name, channel, notices, again), name=f"notify {name}", daemon=True
+                )
+                self._working[name] = thread
+                thread.start()
+
+    def wait(self) -> None:
+        """Wait a moment for what is being sent."""
+        self._closing.set()
+        until = time.monotonic() + self.end_within_s
+        for thread in list(self._working.values()):
+            thread.join(max(until - time.monotonic(), 0.0))
+
+    # One channel, in a thread of its own
+
+    def _work(self, name: str, channel: Channel, notices: Notices, again: bool) -> None:
+        try:
+            while not self._closing.is_set() and (taken := notices.take(name)) is not None:
+                if not self._send(name, channel, notices, taken):
+                    return
+            if again and not self._closing.is_set():
+                self._tell_again(name, channel, notices)
+        except Exception as problem:
+            self._tell_once(f"channel {name}", problem)
+            self._hold(name, None)
+        else:
+            self._works_again(f"channel {name}")
+
+    def _send(self, name: str, channel: Channel, notices: Notices, taken: Notice) -> bool:
+        """Send one notice; False when the channel should be left alone for a while."""
+        try:
+            told = self._prepare(notices, taken)
+        except NotifyError as problem:
+            return self._failed(name, notices, taken, None, problem)
+        try:
+            note = channel.send(compose(taken.key, told, self._address()))
+        except Exception as problem:
+            return self._failed(name, notices, taken, told, _as_failure(problem, channel))
+        self._failures.pop(name, None)
+        self._note_sent(notices, taken, note or "")
+        tell("notice sent", channel=name, alert=taken.alert, key=taken.key, tries=taken.attempts, note=note)
+        return True
+
+    def _prepare(self, notices: Notices, taken: Notice) -> Told:
+        """What the message is made of; made whole before the first try, and kept, so that all tries are the same."""
+        try:
+            told = read_told(taken.document, taken.key)
+        except AssayError as problem:
+            raise NotifyError(f"the notice cannot be read: {problem.problem.message}", retry=False) from None
+        if told.prepared:
+            return told
+        try:
+            whole = prepared(told, self._points)
+        except Exception as problem:  # people are told all the same, without a picture
+            tell_failure("no picture", problem, alert=taken.alert)
+            whole = Told(told.alert, None, prepared=True, done=told.done)
+        notices.keep(taken, write_told(whole))
+        return whole
+
+    def _failed(self, name: str, notices: Notices, taken: Notice, told: Told | None, failed: NotifyError) -> bool:
+        problem = failed.problem
+        done = write_told(told, done=failed.done) if told is not None and failed.done else None
+        became = notices.failed(taken, problem.message, retry=failed.retry, after_s=failed.after_s, document=done)
+        level = logging.ERROR if became == "given-up" else logging.WARNING
+        tell("notice given up" if became == "given-up" else "notice not sent", level=level, channel=name,
+             alert=taken.alert, key=taken.key, tries=taken.attempts, because=problem.message,
+             **({"try": problem.try_} if problem.try_ else {}))  # fmt: skip
+        if not failed.retry:  # it is this message that is not wanted; the channel may well take the next one
+            return True
+        self._hold(name, failed.after_s)
+        return False
+
+    def _note_sent(self, notices: Notices, taken: Notice, note: str) -> None:
+        until = time.monotonic() + self.policy.lease_s
+        while True:
+            try:
+                notices.sent(taken, note)
+            except StoreError:
+                if time.monotonic() > until or self._closing.wait(_NOTE_AGAIN_S):
+                    raise
+            else:
+                return
+
+    def _tell_again(self, name: str, channel: Channel, notices: Notices) -> None:
+        """Say once more what still stands, to a place that forgets."""
+        self._repeated[name] = time.monotonic()
+        for one in notices.standing(name, ACTIVE):
+            if self._closing.is_set():
+                return
+            try:
+                channel.send(compose(one.key, read_told(one.document, one.key), self._address()))
+            except NotifyError as problem:
+                self._hold(name, problem.after_s)
+                raise without_secrets(problem, channel) from None
+
+    # What the channels are like
+
+    def _is_free(self, name: str) -> bool:
+        thread = self._working.get(name)
+        return (thread is None or not thread.is_alive()) and self._held_until.get(name, 0.0) <= time.monotonic()
+
+    def _is_to_repeat(self, name: str, channel: Channel) -> bool:
+        every = channel.repeat_s
+        return every is not None and time.monotonic() - self._repeated.get(name, -every) >= every
+
+    def _hold(self, name: str, asked_s: float | None) -> None:
+        """Leave a channel alone: longer with each failure in a row, and as long as it asks for."""
+        count = self._failures[name] = self._failures.get(name, 0) + 1
+        first_s = self.policy.first_wait_s * _FIRST_HOLD
+        own_s = min(first_s * 2.0 ** min(count - 1, 30), _LONGEST_HOLD_S)
+        wait_s = max(own_s, min(asked_s or 0.0, self.policy.longest_asked_s))
+        self._held_until[name] = max(self._held_until.get(name, 0.0), time.monotonic() + wait_s)
+
+    def _look_for_unclaimed(self, notices: Notices) -> None:
+        if time.monotonic() - self._unclaimed_s < _LOOK_FOR_UNCLAIMED_EVERY_S and self._unclaimed_s:
+            return
+        self._unclaimed_s = time.monotonic()
+        for name in notices.unclaimed(self.channels):
+            if f"unknown {name}" not in self._told:
+                self._told.add(f"unknown {name}")
+                tell("no such channel here", level=logging.WARNING, channel=name,
+                     has=", ".join(sorted(self.channels)) or "none")  # fmt: skip
+        for one in notices.give_up_unclaimed(self.channels):
+            tell("notice given up", level=logging.ERROR, channel=one.channel, alert=one.alert, key=one.key,
+                 because=one.error)  # fmt: skip
+
+    # What the server has
+
+    def _notices(self) -> Notices:
+        return Notices(self.state.kept.store.engine, self.state.clock, self.policy)
+
+    def _points(self, series: str) -> Sequence[Point]:
+        return SeriesRows(self.state.kept.store.engine).points(series, _MOST_POINTS)
+
+    def _address(self) -> str:
+        return self.state.settings.shown_url
+
+    def _tell_once(self, what: str, problem: Exception) -> None:
+        if what in self._told:
+            return
+        self._told.add(what)
+        if isinstance(problem, Unavailable) or (isinstance(problem, AssayError) and is_away(problem)):
+            tell("put off", level=logging.WARNING, step=what, because="the database is away")
+        elif isinstance(problem, AssayError):
+            tell("put off", level=logging.WARNING, step=what, because=problem.problem.message)
+        else:
+            tell_failure("step failed", problem, step=what)
+
+    def _works_again(self, what: str) -> None:
+        if what in self._told:
+            self._told.discard(what)
+            tell("works again", step=what)
+
+
+def _as_failure(problem: Exception, channel: Channel) -> NotifyError:
+    """Whatever went wrong, as something to be noted; the words of others' errors may hold secrets, and are not kept."""
+    if isinstance(problem, NotifyError):
+        return without_secrets(problem, channel)
+    tell_failure("channel failed", problem, kind=channel.kind)
+    return NotifyError(f"the channel failed with {type(problem).__name__}")

@@ -1,0 +1,255 @@
+"""Alerts in the store. What they mean is decided by `alert`; here one decision is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import ColumnElement, Engine, or_, select, tuple_
+from sqlalchemy.orm import Session
+
+from assay.errors import UsageError
+from assay.store.alert_rules import KeptRule, note_told, rules_in
+from assay.store.database import insert_into, reading, writing
+from assay.store.notices import NewNotice, put_in
+from assay.store.paging import Page, bounded, from_cursor, page_of
+from assay.store.watch_tables import AlertRow
+
+# So much of an id names an alert, if no other begins with it.
+_SHORTEST_REFERENCE = 4
+_HEX = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAlert:
+    """An alert as it is kept."""
+
+    id: str
+    key: str
+    state: str
+    severity: str
+    benchmark: str
+    opened_at: float
+    changed_at: float
+    snoozed_until: float | None
+    by: str
+    document: str
+    history: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlertFilter:
+    """Which alerts to list; what is empty does not count."""
+
+    states: tuple[str, ...] = ()
+    severity: str = ""
+    benchmark: str = ""
+    text: str = ""
+    """Part of what it says, or the beginning of its id."""
+    since: float | None = None
+    """Changed at that time or later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a decision is made from, while nobody else can decide about the same."""
+
+    alert: KeptAlert | None
+    rules: Mapping[str, KeptRule] = field(default_factory=dict)
+    """Id → rule, for every rule there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to be kept of an alert, and who is to be told."""
+
+    alert: KeptAlert
+    notices: tuple[NewNotice, ...] = ()
+    told_by: tuple[str, ...] = ()
+    """Rules by which somebody is told now."""
+    instead_of: str = ""
+    """Id of an alert that is over and had the same key: it gives its key away."""
+
+
+Decide = Callable[[Known], Decision | None]
+
+
+class _TakenError(Exception):
+    """Somebody else opened an alert with the same key in between."""
+
+
+class Alerts:
+    """Keeping, finding and changing alerts."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    # Reading
+
+    def page(self, which: AlertFilter | None = None, *, cursor: str | None = None, limit: int = 50) -> Page[KeptAlert]:
+        """Alerts, the newest first.
+
+        Raises:
+            UsageError: `cursor` if it is not one of this list.
+        """
+        query = select(AlertRow).where(*_conditions(which or AlertFilter()))
+        if cursor:
+            query = query.where(tuple_(AlertRow.opened_at, AlertRow.id) < tuple_(*from_cursor(cursor, float, str)))
+        query = query.order_by(AlertRow.opened_at.desc(), AlertRow.id.desc()).limit(bounded(limit) + 1)
+        with reading(self._engine) as session:
+            rows = session.scalars(query).all()
+        return page_of(rows, bounded(limit), lambda row: (row.opened_at, row.id), _kept)
+
+    def get(self, reference: str) -> KeptAlert:
+        """One alert, by its id or the beginning of it.
+
+        Raises:
+            UsageError: `unknown-alert` if there is none, `ambiguous` if several begin like that.
+        """
+        with reading(self._engine) as session:
+            return _kept(_find(session, reference))
+
+    def in_states(self, states: Iterable[str], containing: str = "") -> tuple[KeptAlert, ...]:
+        """Alerts in some states, the oldest first; only those whose document holds a text, if one is given."""
+        query = select(AlertRow).where(AlertRow.state.in_(tuple(states)))
+        if containing:
+            query = query.where(AlertRow.document.contains(containing, autoescape=True))
+        with reading(self._engine) as session:
+            return tuple(map(_kept, session.scalars(query.order_by(AlertRow.opened_at, AlertRow.id))))
+
+    def owing(self) -> tuple[str, ...]:
+        """Ids of the alerts of which somebody has still to be told."""
+        query = select(AlertRow.id).where(AlertRow.document.contains('"owed":true'))
+        with reading(self._engine) as session:
+            return tuple(session.scalars(query.order_by(AlertRow.opened_at, AlertRow.id)))
+
+    def changed_since(self, at: float) -> tuple[KeptAlert, ...]:
+        """Alerts that changed at a moment or later, in the order in which they did."""
+        query = select(AlertRow).where(AlertRow.changed_at >= at).order_by(AlertRow.changed_at, AlertRow.id)
+        with reading(self._engine) as session:
+            return tuple(map(_kept, session.scalars(query)))
+
+    def overslept(self, now: float) -> tuple[str, ...]:
+        """Ids of the alerts that were snoozed until now."""
+        query = select(AlertRow.id).where(AlertRow.state == "snoozed", AlertRow.snoozed_until <= now)
+        with reading(self._engine) as session:
+            return tuple(session.scalars(query.order_by(AlertRow.id)))
+
+    # Deciding
+
+    def decide(self, key: str, decide: Decide, now: float) -> KeptAlert | None:
+        """Have something decided about what has a key; two who do it at once do it in turn.
+
+        Args:
+            key: what it is about.
+            decide: given the alert with that key, if there is one, says what is to be kept; None for no change.
+            now: the time.
+
+        Returns:
+            What was kept; None when nothing changed.
+        """
+        while True:
+            try:
+                return self._decide(AlertRow.key == key, decide, now)
+            except _TakenError:  # decide again, about the one that is there now
+                continue
+
+    def change(self, alert_id: str, decide: Decide, now: float) -> KeptAlert | None:
+        """The same for one alert that is there, by its id.
+
+        Raises:
+            UsageError: `unknown-alert` if there is none.
+        """
+
+        def known(found: Known) -> Decision | None:
+            if found.alert is None:
+                raise unknown_alert(alert_id)
+            return decide(found)
+
+        return self._decide(AlertRow.id == alert_id, known, now)
+
+    def _decide(self, which: ColumnElement[bool], decide: Decide, now: float) -> KeptAlert | None:
+        with reading(self._engine) as session:  # most of the time there is nothing to change, and nobody has to wait
+            if decide(_known(session, which)) is None:
+                return None
+        with writing(self._engine) as session:
+            wish = decide(_known(session, which, hold=True))
+            if wish is None:
+                return None
+            _keep(session, wish)
+            put_in(session, wish.notices, now)
+            note_told(session, wish.told_by, now)
+            return wish.alert
+
+
+def _known(session: Session, which: ColumnElement[bool], *, hold: bool = False) -> Known:
+    query = select(AlertRow).where(which)
+    row = session.scalars(query.with_for_update() if hold else query).one_or_none()
+    rules = {one.id: one for one in rules_in(session, hold=hold)}
+    return Known(None if row is None else _kept(row), rules)
+
+
+def unknown_alert(reference: str) -> UsageError:
+    """The error for an alert that is not there."""
+    return UsageError(f"no alert {reference!r} in the store", code="unknown-alert",
+                      try_="`assay alerts list --all` shows what is there")  # fmt: skip
+
+
+def _find(session: Session, reference: str) -> AlertRow:
+    row = session.get(AlertRow, reference)
+    if row is not None:
+        return row
+    if len(reference) < _SHORTEST_REFERENCE or not set(reference) <= _HEX:
+        raise unknown_alert(reference)
+    found = session.scalars(select(AlertRow).where(AlertRow.id.startswith(reference)).limit(2)).all()
+    if len(found) > 1:
+        raise UsageError(f"several alerts begin with {reference!r}", code="ambiguous", try_="give more of the id")
+    if not found:
+        raise unknown_alert(reference)
+    return found[0]
+
+
+def _conditions(wanted: AlertFilter) -> list[ColumnElement[bool]]:
+    equal = ((AlertRow.severity, wanted.severity), (AlertRow.benchmark, wanted.benchmark))
+    found: list[ColumnElement[bool]] = [column == value for column, value in equal if value]
+    if wanted.states:
+        found.append(AlertRow.state.in_(wanted.states))
+    if wanted.since is not None:
+        found.append(AlertRow.changed_at >= wanted.since)
+    if wanted.text:
+        parts = [one.icontains(wanted.text, autoescape=True) for one in (AlertRow.document, AlertRow.benchmark)]
+        found.append(or_(*parts, AlertRow.id.startswith(wanted.text, autoescape=True)))
+    return found
+
+
+def _keep(session: Session, wish: Decision) -> None:
+    """Write an alert, new or changed."""
+    columns = _columns(wish.alert)
+    row = session.get(AlertRow, wish.alert.id)
+    if row is not None:
+        for name, value in columns.items():
+            setattr(row, name, value)
+        session.flush()
+        return
+    if wish.instead_of:
+        over = session.get_one(AlertRow, wish.instead_of)
+        over.key = f"{over.key[:40]}.{over.id}"
+        session.flush()
+    added = session.execute(
+        insert_into(session, AlertRow).values(**columns).on_conflict_do_nothing().returning(AlertRow.id)
+    )
+    if added.scalar_one_or_none() is None:
+        raise _TakenError
+
+
+def _columns(alert: KeptAlert) -> dict[str, Any]:
+    return {"id": alert.id, "key": alert.key, "state": alert.state, "severity": alert.severity,
+            "benchmark": alert.benchmark, "opened_at": alert.opened_at, "changed_at": alert.changed_at,
+            "snoozed_until": alert.snoozed_until, "by": alert.by, "document": alert.document,
+            "history": alert.history}  # fmt: skip
+
+
+def _kept(row: AlertRow) -> KeptAlert:
+    return KeptAlert(row.id, row.key, row.state, row.severity, row.benchmark, row.opened_at, row.changed_at,
+                     row.snoozed_until, row.by, row.document, row.history)  # fmt: skip
