@@ -1,9 +1,10 @@
-"""`assay sim`: servers with known truth, to check this and any other load generator against."""
+"""`assay sim`: servers and histories with known truth, to check this and any other tool against."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -59,3 +60,24 @@ def _only_if_given(value: bool) -> Callable[[bool | None], bool | None]:
 
 app.command("llm")(_command("llm", "Serve made tokens at known times, as OpenAI, vLLM, llama.cpp and Ollama do."))
 app.command("http")(_command("http", "Serve one JSON answer at known times, for any path."))
+
+
+@app.command("history")
+def history(
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for the points and the truth, as files.")
+    ] = None,
+    store: Annotated[Path | None, typer.Option("--store", help="New folder for a store with all results.")] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option("--settings", help="YAML file with machines, benchmarks and events; a year if left out."),
+    ] = None,
+    nights: Annotated[
+        int | None, typer.Option("--nights", min=1, help="How many of its nights, from the first on.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Another seed for all that is drawn.")] = None,
+) -> None:
+    """Make a history of nightly results with known truth: steps, drifts, outages, noise, and what was around them."""
+    from assay.cli.sim_history import make
+
+    make(out, store, settings, nights, seed)

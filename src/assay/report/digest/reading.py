@@ -1,0 +1,323 @@
+"""What a digest is made from, read from a store or a server: the same questions, asked in two places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+from assay.alert.records import AlertRecord, record_of
+from assay.analyse.records import MultiRunJobResult
+from assay.analyse.series.triage import shown
+from assay.report.digest.build import SILENT_FROM_S, long_ago
+from assay.report.digest.records import (
+    MOST_PICTURES,
+    Difference,
+    Failed,
+    Link,
+    Material,
+    Movement,
+    Named,
+    Told,
+    Watched,
+)
+from assay.report.html.series import Spot
+from assay.report.reading import read_campaign
+from assay.report.wording import job_label, unmeasured_sentence
+from assay.store.alerts import AlertFilter, Alerts
+from assay.store.listing import Listing
+from assay.store.series import KnownFinding, Point, SeriesFilter, SeriesRecord, SeriesStore
+from assay.store.store import Store
+
+_PAGE = 500
+# Results of a series that a picture shows, and those that tell how often it usually gets one.
+_DRAWN = 400
+_RECENT = 30
+# A campaign may have begun so long before the time in which one of its jobs failed.
+_LONGEST_CAMPAIGN_S = 2 * 86_400.0
+_NOT_MEASURED = ("failed", "poisoned")
+# Alerts that may concern changes of any age.
+_STANDING = ("open", "acknowledged", "snoozed")
+
+
+class Source(Protocol):
+    """Where the material lies."""
+
+    @property
+    def name(self) -> str:
+        """The folder of a store, or the URL of a server."""
+        ...
+
+    def series(self) -> Iterator[SeriesRecord]:
+        """Every series."""
+        ...
+
+    def findings(self, *, since: float | None = None, series: str = "") -> Iterator[KnownFinding]:
+        """Findings of all series or one, those found since a moment."""
+        ...
+
+    def points(self, series: str, newest: int | None = None) -> Sequence[Point]:
+        """The points of a series, oldest first."""
+        ...
+
+    def alerts(self, since: float) -> Iterator[AlertRecord]:
+        """Alerts that stand, and those that changed since a moment."""
+        ...
+
+    def failed(self, since: float) -> Iterator[tuple[str, MultiRunJobResult]]:
+        """Jobs without numbers of campaigns that began since a moment, each with its benchmark."""
+        ...
+
+    def link(self, job: str, at: float) -> Link:
+        """The way to a result."""
+        ...
+
+    def address(self, alert: AlertRecord) -> str:
+        """Where an alert can be looked at; empty where it cannot."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was read."""
+
+    material: Material
+    spots: Mapping[str, tuple[Spot, ...]]
+    """Series → its results, for the pictures of those that moved."""
+    past: Mapping[str, tuple[Movement, ...]]
+    """Series → all its changes."""
+
+
+def read_store(store: Store, since: float, until: float) -> Read:
+    """Read the material of a digest from a store of this machine."""
+    return read(StoreSource(store), since, until)
+
+
+def read(source: Source, since: float, until: float) -> Read:
+    """Read the material of a digest.
+
+    Args:
+        source: Where it lies.
+        since: The moment it begins, in seconds since 1970.
+        until: The moment it ends.
+    """
+    records = {one.id: one for one in source.series()}
+    found = [one for one in source.findings(since=since) if one.state != "gone" and one.first_bad.at <= until]
+    moved = list(dict.fromkeys(one.series.id for one in sorted(found, key=lambda one: -abs(one.finding.change or 0.0))))
+    spots: dict[str, tuple[Spot, ...]] = {}
+    past: dict[str, tuple[Movement, ...]] = {}
+    for name in moved[:MOST_PICTURES]:
+        points = source.points(name, _DRAWN)
+        first = max(0, records[name].points - len(points)) if name in records else 0
+        spots[name] = tuple(_spot(one) for one in points if one.at <= until)
+        known = (one for one in source.findings(series=name) if one.state != "gone" and one.first_bad.at <= until)
+        past[name] = tuple(ended(movement(one, source), one, points, first) for one in known)
+    by_id = {one.id: one for mine in past.values() for one in mine}
+    material = Material(
+        source=source.name,
+        series=tuple(_watched(source, one, since, until) for one in records.values()),
+        movements=tuple(by_id.get(one.id) or movement(one, source) for one in found),
+        failed=tuple(_failures(source, since)),
+        alerts=tuple(_told(one, source) for one in source.alerts(since)),
+    )
+    return Read(material, spots, past)
+
+
+def movement(one: KnownFinding, source: Source) -> Movement:
+    """A finding as a digest tells it."""
+    finding = one.finding
+    return Movement(
+        id=one.id,
+        series=named(one.series),
+        kind=finding.kind,
+        at=one.first_bad.at,
+        good_at=one.last_good.at,
+        end_at=one.first_bad.at,
+        before=finding.before,
+        after=finding.after,
+        change=finding.change,
+        low=None if finding.interval is None else finding.interval.low,
+        high=None if finding.interval is None else finding.interval.high,
+        probability=finding.probability,
+        answer=finding.answer,
+        because=finding.because,
+        cause=one.triage.cause,
+        why=one.triage.because,
+        differs=tuple(Difference(each.name, shown(each.before), shown(each.after)) for each in one.triage.differs),
+        state="expected" if one.state == "expected" else "open",
+        found_at=one.found_at,
+        good=source.link(one.last_good.job, one.last_good.at) if one.last_good.job else None,
+        bad=source.link(one.first_bad.job, one.first_bad.at) if one.first_bad.job else None,
+    )
+
+
+def named(one: SeriesRecord) -> Named:
+    """A series as people know it."""
+    machine = one.machine
+    cores = f"{machine['cores']} cores" if machine.get("cores") else ""
+    parts = [str(part) for part in (machine.get("processor"), cores, machine.get("gpu")) if part]
+    point = job_label(one.point, {}) if one.point else ""
+    return Named(one.id, one.benchmark, one.metric, one.unit, one.better, point, ", ".join(parts))
+
+
+def ended(one: Movement, known: KnownFinding, points: Sequence[Point], first: int) -> Movement:
+    """A drift with the moment at which it ended."""
+    place = known.finding.range[1] - first
+    if one.kind != "drift" or not 0 <= place < len(points):
+        return one
+    return replace(one, end_at=max(one.at, points[place].at))
+
+
+def _spot(one: Point) -> Spot:
+    return Spot(one.at, one.value, one.standard_error, one.verdict)
+
+
+def _watched(source: Source, one: SeriesRecord, since: float, until: float) -> Watched:
+    last = one.newest
+    recent: tuple[float, ...] = ()
+    if last is not None and last > until:  # the digest ends in the past: what came later is not part of it
+        moments = [point.at for point in source.points(one.id) if point.at <= until]
+        last, recent = (moments[-1] if moments else None), tuple(moments[-_RECENT:])
+    elif last is not None and long_ago(since, until) <= last < until - SILENT_FROM_S:
+        recent = tuple(point.at for point in source.points(one.id, _RECENT))
+    loud_until, louder = _burst(source, one)
+    report = one.report
+    return Watched(
+        series=named(one),
+        points=int(_number(report.get("points")) or one.points),
+        last_at=last,
+        recent=recent,
+        kind=str(report.get("kind", "")),
+        spread=_number(report.get("relative_spread")),
+        memory=_number(report.get("correlation")) or 0.0,
+        loud_until=loud_until,
+        louder=louder,
+    )
+
+
+def _burst(source: Source, one: SeriesRecord) -> tuple[float | None, float]:
+    """When the newest time of more noise ended, if that is not long ago, and how much louder it was."""
+    bursts = one.report.get("bursts")
+    newest = bursts[-1] if isinstance(bursts, list) and bursts else None
+    last, factor = (
+        (_number(newest.get(key)) for key in ("last", "factor")) if isinstance(newest, Mapping) else (None, None)
+    )
+    if last is None or factor is None:
+        return None, 1.0
+    back = one.checked - int(last)  # it is the so many newest of the points that were checked
+    later = one.points - one.checked
+    if not 0 < back <= _RECENT:
+        return None, 1.0
+    points = source.points(one.id, back + later)
+    return (points[0].at if points else None), factor
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _failures(source: Source, since: float) -> Iterator[Failed]:
+    for benchmark, job in source.failed(since - _LONGEST_CAMPAIGN_S):
+        if job.completed_at is None:
+            continue
+        at = began(job.completed_at)
+        label = job_label(job.point, job.definition)
+        yield Failed(benchmark, label, unmeasured_sentence(job), at, at, link=source.link(job.job, at))
+
+
+def began(written: str) -> float:
+    """A moment as records write it, in seconds since 1970."""
+    at = datetime.fromisoformat(written)
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+
+def _told(one: AlertRecord, source: Source) -> Told:
+    why = one.history[-1].why if one.history else ""
+    return Told(one.id, one.state, one.severity, one.benchmark, one.title, one.opened_at, one.changed_at,
+                one.snoozed_until, one.by, one.findings, one.sentences, why, source.address(one))  # fmt: skip
+
+
+class StoreSource:
+    """A store of this machine."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._series = SeriesStore(store)
+        self._alerts = Alerts(store.engine)
+
+    @property
+    def name(self) -> str:
+        """Its folder."""
+        return str(self._store.folder)
+
+    def series(self) -> Iterator[SeriesRecord]:
+        """Every series."""
+        cursor = None
+        while True:
+            page = self._series.page(SeriesFilter(), cursor, _PAGE)
+            yield from page.items
+            if (cursor := page.next) is None:
+                return
+
+    def findings(self, *, since: float | None = None, series: str = "") -> Iterator[KnownFinding]:
+        """Findings of all series or one, those found since a moment."""
+        cursor = None
+        while True:
+            page = self._series.findings_page(series=series, since=since, cursor=cursor, limit=_PAGE)
+            yield from page.items
+            if (cursor := page.next) is None:
+                return
+
+    def points(self, series: str, newest: int | None = None) -> Sequence[Point]:
+        """The points of a series, oldest first."""
+        return self._series.points(series, newest)
+
+    def alerts(self, since: float) -> Iterator[AlertRecord]:
+        """Alerts that stand, and those that changed since a moment."""
+        seen: set[str] = set()
+        for which in (AlertFilter(states=_STANDING), AlertFilter(since=since)):
+            cursor = None
+            while True:
+                page = self._alerts.page(which, cursor=cursor, limit=_PAGE)
+                yield from (record_of(one) for one in page.items if one.id not in seen)
+                seen |= {one.id for one in page.items}
+                if (cursor := page.next) is None:
+                    break
+
+    def failed(self, since: float) -> Iterator[tuple[str, MultiRunJobResult]]:
+        """Jobs without numbers of campaigns that began since a moment."""
+        listing, cursor = Listing(self._store.engine), None
+        while True:
+            page = listing.campaigns(cursor=cursor, limit=_PAGE)
+            for campaign in page.items:
+                if began(campaign.created_at) < since:
+                    return
+                if has_unmeasured(campaign.counts):
+                    record = read_campaign(self._store, campaign.id)
+                    yield from unmeasured(record.benchmark, record.created_at, record.jobs)
+            if (cursor := page.next) is None:
+                return
+
+    def link(self, job: str, at: float) -> Link:
+        """The command that shows a result."""
+        campaign, _, index = job.rpartition("-job-")
+        return Link(job, at, command=f"assay results show {campaign} --job {index}")
+
+    def address(self, alert: AlertRecord) -> str:  # noqa: ARG002  (a store has no addresses)
+        """Nothing: a store has no addresses."""
+        return ""
+
+
+def has_unmeasured(counts: Mapping[str, int]) -> bool:
+    """Whether a campaign has jobs without numbers, from how many are in which state."""
+    return any(counts.get(state) for state in _NOT_MEASURED)
+
+
+def unmeasured(
+    benchmark: str, begun: str, jobs: Iterable[MultiRunJobResult]
+) -> Iterator[tuple[str, MultiRunJobResult]]:
+    """The jobs without numbers; one that does not say when it ended has the moment at which its campaign began."""
+    for job in jobs:
+        if job.state in _NOT_MEASURED:
+            yield benchmark, job if job.completed_at else replace(job, completed_at=begun)

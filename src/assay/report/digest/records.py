@@ -1,0 +1,241 @@
+"""What a digest is built of, and the digest itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from assay.analyse.records import Answer
+from assay.metrics import Better
+
+DIGEST_SCHEMA = "assay.digest/1"
+# A page with more pictures is slow to open; tables hold the rest.
+MOST_PICTURES = 40
+
+State = Literal["open", "expected", "acknowledged", "snoozed", "resolved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A series, as people know it."""
+
+    id: str
+    benchmark: str
+    metric: str
+    unit: str = ""
+    better: Better | None = None
+    point: str = ""
+    """Its place in the matrix, in words."""
+    machine: str = ""
+    """The kind of machine, in words."""
+
+    @property
+    def title(self) -> str:
+        """Metric, benchmark and place in the matrix."""
+        return " · ".join(part for part in (self.metric, self.benchmark, self.point) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A series and what its last check says about it."""
+
+    series: Named
+    points: int
+    """Results with a value, all of them."""
+    last_at: float | None
+    """When the newest result came, failed or not."""
+    recent: tuple[float, ...] = ()
+    """When the newest results came, oldest first; read only where the series may be silent."""
+    kind: str = ""
+    """As the detector calls it: steady, noisy, stepped, drifting, constant, too short."""
+    spread: float | None = None
+    """From result to result, as a share of the newest level."""
+    memory: float = 0.0
+    """Share of its deviation that a result hands on to the next one."""
+    loud_until: float | None = None
+    """When the newest time of more noise ended."""
+    louder: float = 1.0
+    """How many times larger the spread was then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that differs between the last good result and the first bad one."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A way to a result."""
+
+    job: str
+    at: float
+    href: str = ""
+    """Its address on a server."""
+    command: str = ""
+    """What shows it on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """A change of a series."""
+
+    id: str
+    series: Named
+    kind: Literal["step", "drift"]
+    at: float
+    """When the first result after it came."""
+    good_at: float
+    """When the last result before it came."""
+    end_at: float
+    """When a drift ended; of a step the same as `at`."""
+    before: float
+    after: float
+    change: float | None
+    """As a share of the level before."""
+    low: float | None
+    high: float | None
+    """Where the change lies, with the level of the interval."""
+    probability: float
+    """That it is real, at most."""
+    answer: Answer
+    because: tuple[str, ...] = ()
+    cause: str = "unknown"
+    why: tuple[str, ...] = ()
+    """The reasons for the cause."""
+    differs: tuple[Difference, ...] = ()
+    state: State = "open"
+    found_at: float = 0.0
+    alert: str = ""
+    """The alert that it belongs to."""
+    good: Link | None = None
+    bad: Link | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A job that gave no numbers, as often as it did so for the same reason."""
+
+    benchmark: str
+    label: str
+    why: str
+    first_at: float
+    last_at: float
+    times: int = 1
+    link: Link | None = None
+    """To the newest one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An alert."""
+
+    id: str
+    state: str
+    severity: str
+    benchmark: str
+    title: str
+    opened_at: float
+    changed_at: float
+    until: float | None = None
+    """Until when it is snoozed."""
+    by: str = ""
+    """Who last did something about it."""
+    findings: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
+    why: str = ""
+    """What was said about the last thing that happened to it."""
+    href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Everything that a digest is made from."""
+
+    source: str
+    """Where it was read: the folder of a store, or the URL of a server."""
+    series: tuple[Watched, ...] = ()
+    movements: tuple[Movement, ...] = ()
+    failed: tuple[Failed, ...] = ()
+    alerts: tuple[Told, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Changes that came together, by one cause."""
+
+    cause: str
+    title: str
+    """What differs for all of them, in words."""
+    movements: tuple[Movement, ...]
+    why: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Noisy:
+    """A series in which small changes stay invisible."""
+
+    series: Named
+    spread: float
+    memory: float
+    points: int
+    smallest: float
+    """The smallest change that further results would show."""
+    within: int
+    """So many of them."""
+    because: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """A job that gives no results any more."""
+
+    series: Named
+    """One of its series."""
+    metrics: tuple[str, ...]
+    """All of them."""
+    last_at: float
+    usual_s: float
+    """From result to result until then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What happened to all series in a time."""
+
+    since: float
+    until: float
+    source: str
+    series: int
+    """How many are known."""
+    fresh: int
+    """How many of them got results in that time."""
+    last_at: float | None
+    """When the newest result of all came."""
+    groups: tuple[Group, ...] = ()
+    failed: tuple[Failed, ...] = ()
+    noisy: tuple[Noisy, ...] = ()
+    handled: tuple[Told, ...] = ()
+    """Alerts that were acknowledged, snoozed, expected or resolved in that time."""
+    expected: tuple[Movement, ...] = ()
+    """Changes that somebody called expected, without an alert."""
+    alerts: tuple[Told, ...] = ()
+    """Open alerts about something else than these changes."""
+    silent: tuple[Silent, ...] = ()
+    long_silent: int = 0
+    """So many more are silent for much longer than the time of this digest."""
+    assay_version: str = ""
+    schema: Literal["assay.digest/1"] = "assay.digest/1"
+
+    @property
+    def movements(self) -> tuple[Movement, ...]:
+        """All changes, group by group."""
+        return tuple(one for group in self.groups for one in group.movements)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to tell."""
+        return not (self.groups or self.failed or self.handled or self.expected or self.alerts or self.silent)

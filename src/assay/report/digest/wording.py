@@ -1,0 +1,177 @@
+"""Sentences and cells that every form of a digest shares."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from assay.analyse.words import count
+from assay.report.digest.records import Digest, Failed, Group, Movement, Named, Noisy, Silent, Told
+from assay.report.numbers import NOTHING, decimals_for, name_with_unit, show, show_percent
+
+CAUSES = {
+    "code": "the code changed",
+    "data or model": "the data or the model changed",
+    "environment": "the environment changed",
+    "machine": "the machine changed, not what runs on it",
+    "method": "it is measured in another way",
+    "noise": "noise",
+    "unknown": "nothing that was recorded explains it",
+}
+HANDLED = "What was acknowledged, expected or resolved"
+OTHER_ALERTS = "Other open alerts"
+OPEN_HEAD = ("what", "severity", "open since")
+MOVED_HEAD = ("series", "answer", "change", "95 % interval", "before → after", "since", "probability", "state")
+_READING = """\
+A change is told for a whole series, not for its newest result: change points of a series' own history, on its own \
+spread. In at most one of a hundred series without a change something is found.
+Its interval holds the true size in 95 of 100 cases. The probability that a change is real is the most that the \
+evidence allows, from even odds.
+The cause is read from what differs between the last good result and the first bad one, and from the control \
+workload. Where nothing differs it stays unknown.
+The smallest visible change is the step that a week of further results would show in four of five such series. \
+What lies below may be there, and nobody can tell."""
+READING = tuple(_READING.split("\n"))
+
+
+def day(at: float) -> str:
+    """A moment as a date, in UTC."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
+
+
+def minute(at: float) -> str:
+    """A moment with its time, in UTC."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def duration(seconds: float) -> str:
+    """A time in the words of a calendar: `7 days`, `24 hours`."""
+    if seconds >= 2 * 86_400:
+        return count(round(seconds / 86_400), "day")
+    return count(round(seconds / 3600), "hour")
+
+
+def title(digest: Digest) -> str:
+    """The headline."""
+    return f"What moved from {day(digest.since)} to {day(digest.until)}"
+
+
+def summary(digest: Digest) -> str:
+    """The digest in one or two sentences; that nothing happened is said plainly."""
+    over = f"in these {duration(digest.until - digest.since)}"
+    if not digest.series:
+        return "There is no series yet: results of the same job on the same kind of machine become one."
+    known = f"{digest.series:,} series"
+    if not digest.fresh:
+        last = f"; the newest result came on {day(digest.last_at)}" if digest.last_at is not None else ""
+        results = f"No series got a result {over}, of {known} that are known{last}."
+    else:
+        results = f"{digest.fresh} of {known} got results {over}."
+    moves = "Nothing moved, nothing failed and nothing fell silent." if digest.is_empty else _moves(digest)
+    return " ".join(part for part in (results, moves, _others(digest)) if part)
+
+
+def _moves(digest: Digest) -> str:
+    if not digest.groups:
+        return "Nothing moved."
+    counts = {word: sum(one.answer == word for one in digest.movements) for word in ("worse", "better", "cannot tell")}
+    told = [f"{counts['worse']} worse", f"{counts['better']} better"] if counts["worse"] or counts["better"] else []
+    told += [f"{counts['cannot tell']} that cannot be told"] if counts["cannot tell"] else []
+    return f"{count(len(digest.movements), 'change')}: {', '.join(told)}."
+
+
+def _others(digest: Digest) -> str:
+    jobs = sum(one.times for one in digest.failed)
+    told = [
+        count(jobs, "failed job") if jobs else "",
+        f"{len(digest.noisy):,} noisy series" if digest.noisy else "",
+        count(len(digest.silent), "silent job") if digest.silent else "",
+        count(len(digest.alerts), "other open alert") if digest.alerts else "",
+    ]
+    there = [one for one in told if one]
+    return f"Beside that: {', '.join(there)}." if there else ""
+
+
+def group_title(group: Group) -> str:
+    """The headline of a group: its cause, and what differs."""
+    return f"{group.cause}: {group.title}"
+
+
+def series_title(series: Named) -> str:
+    """Metric with its unit, benchmark and place in the matrix."""
+    named = name_with_unit(series.metric, series.unit)
+    return " · ".join(part for part in (named, series.benchmark, series.point) if part)
+
+
+def change_text(one: Movement) -> str:
+    """The size of a change; its difference where the level before was zero."""
+    if one.change is None:
+        return f"{show(one.after - one.before)} {one.series.unit}".strip()
+    return show_percent(one.change, signed=True)
+
+
+def interval_text(one: Movement) -> str:
+    """The interval of the change, in percent."""
+    if one.low is None or one.high is None:
+        return NOTHING
+    return f"[{100 * one.low:+.1f}, {100 * one.high:+.1f}] %"
+
+
+def levels_text(one: Movement) -> str:
+    """The levels before and after, with as many digits as the interval allows."""
+    half = abs(one.before) * (one.high - one.low) / 2 if one.low is not None and one.high is not None else None
+    places = decimals_for(one.before, half)
+    return f"{show(one.before, places)} → {show(one.after, places)} {one.series.unit}".rstrip()
+
+
+def since_text(one: Movement) -> str:
+    """When it happened."""
+    return f"{day(one.at)} to {day(one.end_at)} (drift)" if one.kind == "drift" else day(one.at)
+
+
+def probability_text(one: Movement) -> str:
+    """The probability that it is real, which is at most this."""
+    if one.probability >= 0.9995:
+        return "> 99.9 %"
+    return f"≤ {100 * one.probability:.1f} %"
+
+
+def moved_row(one: Movement) -> tuple[str, ...]:
+    """A change as a line of a table, under `MOVED_HEAD`."""
+    return (
+        series_title(one.series),
+        one.answer,
+        change_text(one),
+        interval_text(one),
+        levels_text(one),
+        since_text(one),
+        probability_text(one),
+        one.state,
+    )
+
+
+def failed_row(one: Failed) -> tuple[str, ...]:
+    """A failed job as a line: job, times, when, why."""
+    when = minute(one.last_at) if one.times == 1 else f"{day(one.first_at)} to {day(one.last_at)}"
+    return (" · ".join(part for part in (one.benchmark, one.label) if part), str(one.times), when, one.why)
+
+
+def noisy_row(one: Noisy) -> tuple[str, ...]:
+    """A noisy series as a line: series, spread, smallest visible change, why."""
+    return (series_title(one.series), show_percent(one.spread), f"{show_percent(one.smallest)}", "; ".join(one.because))
+
+
+def silent_row(one: Silent, until: float) -> tuple[str, ...]:
+    """A silent job as a line: job, metrics, last result, silent for, usual pause."""
+    job = " · ".join(part for part in (one.series.benchmark, one.series.point, one.series.machine) if part)
+    return (job, ", ".join(one.metrics), minute(one.last_at), duration(until - one.last_at), duration(one.usual_s))
+
+
+def told_row(one: Told) -> tuple[str, ...]:
+    """An alert as a line: title, state, who, when."""
+    state = f"snoozed until {minute(one.until)}" if one.state == "snoozed" and one.until else one.state
+    return one.title, state, one.by or NOTHING, minute(one.changed_at)
+
+
+def open_row(one: Told) -> tuple[str, ...]:
+    """An open alert as a line, under `OPEN_HEAD`."""
+    return one.title, one.severity, minute(one.opened_at)

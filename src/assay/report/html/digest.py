@@ -1,0 +1,237 @@
+"""The digest as one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+
+from assay.report.digest.causes import short
+from assay.report.digest.records import MOST_PICTURES, Digest, Group, Link, Movement
+from assay.report.digest.wording import (
+    CAUSES,
+    HANDLED,
+    MOVED_HEAD,
+    OPEN_HEAD,
+    OTHER_ALERTS,
+    READING,
+    change_text,
+    failed_row,
+    group_title,
+    minute,
+    moved_row,
+    noisy_row,
+    open_row,
+    series_title,
+    silent_row,
+    summary,
+    title,
+    told_row,
+)
+from assay.report.html.markup import Child, Markup, el, join
+from assay.report.html.series import Picture, Spot, Turn, draw_series
+from assay.report.html.tables import DASH, table
+
+# Nothing may be fetched or run, whatever a name inside the digest says.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_SIGNS = {"worse": "▼", "better": "▲", "cannot tell": "◆"}
+_SECTIONS = (
+    ("moved", "What moved"),
+    ("failed", "What failed"),
+    ("noisy", "What is noisy"),
+    ("handled", HANDLED),
+    ("silent", "What is silent"),
+)
+
+Spots = Mapping[str, Sequence[Spot]]
+Past = Mapping[str, Sequence[Movement]]
+
+
+def digest_html(digest: Digest, spots: Spots, past: Past | None = None) -> str:
+    """Write a digest as one self-contained HTML file.
+
+    Args:
+        digest: What to tell.
+        spots: Series → its results, for the pictures; a series without any is not drawn.
+        past: Series → all its changes, older ones too; those of the digest when left out.
+    """
+    known = past if past is not None else _by_series(digest.movements)
+    body = el(
+        "body",
+        _header(digest),
+        el("main", _moved(digest, spots, known), *_others(digest), _alerts(digest), _reading()),
+        el("footer", f"Made by assay{f' {digest.assay_version}' if digest.assay_version else ''}."),
+    )
+    return f"<!DOCTYPE html>\n{el('html', _head(digest), body, lang='en')}\n"
+
+
+def picture_of(
+    name: str,
+    unit: str,
+    spots: Sequence[Spot],
+    movements: Iterable[Movement],
+    *,
+    since: float | None = None,
+    until: float | None = None,
+) -> Picture:
+    """A series with its changes, ready to be drawn."""
+    turns = tuple(
+        Turn(one.at, one.good_at, one.end_at, one.kind, one.before, one.after, one.answer, change_text(one), one.cause,
+             one.state)
+        for one in sorted(movements, key=lambda one: one.at)
+    )  # fmt: skip
+    return Picture(name, unit, tuple(spots), turns, until, since)
+
+
+def _by_series(movements: Iterable[Movement]) -> dict[str, list[Movement]]:
+    found: dict[str, list[Movement]] = {}
+    for one in movements:
+        found.setdefault(one.series.id, []).append(one)
+    return found
+
+
+def _head(digest: Digest) -> Markup:
+    package = files("assay.report.html")
+    style = "".join(package.joinpath(name).read_text("utf-8") for name in ("style.css", "digest.css"))
+    return el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="color-scheme", content="light dark"),
+        el("title", f"{title(digest)} – assay"),
+        el("style", Markup(style)),
+    )
+
+
+def _header(digest: Digest) -> Markup:
+    facts = [
+        ("from", f"{minute(digest.since)} UTC"),
+        ("to", f"{minute(digest.until)} UTC"),
+        ("read from", digest.source),
+    ]
+    sections = (*_SECTIONS, *((("alerts", OTHER_ALERTS),) if digest.alerts else ()))
+    ways = [el("li", el("a", name, href=f"#{anchor}")) for anchor, name in sections]
+    return el(
+        "header",
+        el("h1", title(digest)),
+        el("dl", *(el("div", el("dt", name), el("dd", value)) for name, value in facts)),
+        el("p", summary(digest), class_="counts"),
+        el("nav", el("ul", *ways, class_="contents"), aria_label="Contents"),
+    )
+
+
+def _moved(digest: Digest, spots: Spots, past: Past) -> Markup:
+    if not digest.groups:
+        return _section("moved", el("p", "Nothing.", class_="nothing"))
+    drawn: dict[str, str] = {}  # series → where its picture stands
+    groups = [_group(digest, group, spots, past, drawn) for group in digest.groups]
+    left = len({one.series.id for one in digest.movements} - set(drawn))
+    note = el("p", f"{left} more series moved and are not drawn.", class_="quiet") if drawn and left else None
+    return _section("moved", *groups, note)
+
+
+def _section(anchor: str, *content: Child) -> Markup:
+    return el("section", el("h2", dict(_SECTIONS)[anchor]), *content, id=anchor)
+
+
+def _group(digest: Digest, group: Group, spots: Spots, past: Past, drawn: dict[str, str]) -> Markup:
+    """One cause: why it is taken for it, the series that it moved, their pictures, and what differs."""
+    pictures: list[Markup] = []
+    for one in group.movements:
+        name = one.series.id
+        if name in drawn or not spots.get(name) or len(drawn) >= MOST_PICTURES:
+            continue
+        drawn[name] = f"series-{len(drawn)}"
+        found = past.get(name) or [one]
+        picture = picture_of(series_title(one.series), one.series.unit, spots[name], found, since=digest.since,
+                             until=digest.until)  # fmt: skip
+        pictures.append(el("div", draw_series(picture), id=drawn[name]))
+    why = [el("li", sentence) for sentence in group.why] or [el("li", CAUSES.get(group.cause, group.cause))]
+    return el(
+        "article",
+        el("h3", group_title(group)),
+        el("ul", *why),
+        table(MOVED_HEAD, [_row(one, drawn) for one in group.movements], numeric=(2, 3, 4, 6), name=group_title(group)),
+        el("div", *pictures, class_="figures") if pictures else None,
+        el("details", el("summary", "What differs, and the results"), *map(_details, group.movements)),
+        class_="group",
+    )
+
+
+def _row(one: Movement, drawn: Mapping[str, str]) -> tuple[Child, ...]:
+    name, answer, *rest = moved_row(one)
+    anchor = drawn.get(one.series.id)
+    sign = el("span", _SIGNS[one.answer], aria_hidden="true")
+    return (
+        el("a", name, href=f"#{anchor}") if anchor else name,
+        el("span", sign, " ", answer, class_=f"answer {answer.replace(' ', '-')}"),
+        *rest,
+    )
+
+
+def _details(one: Movement) -> Markup:
+    doubts = el("p", f"Cannot tell, because {'; '.join(one.because)}.") if one.because else None
+    rows = [(each.name, el("code", short(each.before)), el("code", short(each.after))) for each in one.differs]
+    name = series_title(one.series)
+    differs = (
+        table(("what", "last good", "first bad"), rows, name=f"What differs: {name}")
+        if rows
+        else el("p", "Nothing that is recorded differs.", class_="quiet")
+    )
+    ways = [
+        el("li", word, " ", _link(link), f" of {minute(link.at)}")
+        for word, link in (("last good", one.good), ("first bad", one.bad))
+        if link
+    ]
+    ways.append(el("li", "all about it ", el("code", f"assay explain {one.id}")))
+    return join((el("h4", name), doubts, differs, el("ul", *ways)))
+
+
+def _link(link: Link) -> Markup:
+    if link.href.startswith(("http://", "https://")):
+        return el("a", link.job, href=link.href)
+    return el("code", link.command or link.job)
+
+
+def _others(digest: Digest) -> list[Markup]:
+    failed: list[Sequence[Child]] = [(*failed_row(one), _link(one.link) if one.link else DASH) for one in digest.failed]
+    handled: list[Sequence[Child]] = [(*told_row(one), one.why or DASH) for one in digest.handled]
+    handled += [(series_title(one.series), "expected", DASH, minute(one.found_at), f"finding {one.id}")
+                for one in digest.expected]  # fmt: skip
+    more = f"{digest.long_silent} more series got their last result long before." if digest.long_silent else None
+    return [
+        _listed("failed", ("job", "times", "when", "why", "result"), failed, (1,), "No job failed."),
+        _listed("noisy", ("series", "spread", "smallest visible change", "why"),
+                [noisy_row(one) for one in digest.noisy], (1, 2), "No series hides a change of 5 % or more."),
+        _listed("handled", ("what", "state", "by", "when", "why"), handled, (), "Nothing."),
+        _listed("silent", ("job", "metrics", "last result", "silent for", "usual pause"),
+                [silent_row(one, digest.until) for one in digest.silent], (),
+                "Every job that used to give results gave some.", more),
+    ]  # fmt: skip
+
+
+def _listed(
+    anchor: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[Child]],
+    numeric: Sequence[int],
+    nothing: str,
+    more: str | None = None,
+) -> Markup:
+    name = dict(_SECTIONS)[anchor]
+    shown = table(head, rows, numeric=numeric, name=name) if rows else el("p", nothing, class_="nothing")
+    return _section(anchor, shown, el("p", more, class_="quiet") if more else None)
+
+
+def _alerts(digest: Digest) -> Markup | None:
+    if not digest.alerts:
+        return None
+    rows = []
+    for one in digest.alerts:
+        name, *rest = open_row(one)
+        rows.append((el("a", name, href=one.href) if one.href.startswith(("http://", "https://")) else name, *rest))
+    return el("section", el("h2", OTHER_ALERTS), table(OPEN_HEAD, rows, name=OTHER_ALERTS), id="alerts")
+
+
+def _reading() -> Markup:
+    return el("section", el("h2", "How to read this"), el("ul", *(el("li", one) for one in READING)), id="reading")

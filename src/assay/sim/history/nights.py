@@ -1,0 +1,234 @@
+"""The nights of a history: what was measured in each, on which machine, with which code."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+from pydantic import JsonValue
+
+from assay.sim.history.settings import Bench, Event, History, Host, Noise
+
+# What the control workload takes on a machine at rest.
+_INTEGER_MS = 128.9
+_MEMORY_MS = 177.7
+_CONTROL_SPREAD = 0.008
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What was around a result: what may explain a change."""
+
+    host: str
+    machine: Host
+    """With the driver, the kernel and the packages of that night."""
+    commit: str
+    model: str
+    """Digest of the model file."""
+    integer_ms: float
+    """A round of the control workload."""
+    memory_ms: float
+    throttled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One job of one night."""
+
+    night: int
+    at: datetime
+    benchmark: str
+    job: int
+    """Its position in the matrix."""
+    file: Mapping[str, JsonValue]
+    """Keys of the benchmark file that differ from the first night: dotted path → value."""
+    around: Surroundings
+    values: Mapping[str, tuple[float, ...]]
+    """Metric → the number of each run; empty where the job failed."""
+    failure: str = ""
+    """Why it failed."""
+
+
+def series_name(benchmark: str, job: int, metric: str) -> str:
+    """The name of a series for people and files."""
+    return f"{benchmark} #{job} {metric}"
+
+
+def first_night(history: History, today: datetime | None = None) -> datetime:
+    """The moment of the first night; from the last one where the settings do not say when it is."""
+    if history.start is not None:
+        return history.start
+    if today is None:
+        raise ValueError("neither the first night nor the last one is known")
+    return today - timedelta(days=history.nights - 1)
+
+
+def nights(history: History, today: datetime | None = None) -> Iterator[tuple[Result, ...]]:
+    """Draw each night's results, the first one first; the same settings give the same results.
+
+    Args:
+        history: The settings.
+        today: The last night, where the settings do not say when the first one is.
+    """
+    first = first_night(history, today)
+    code = _commits(history)
+    drawn = [[_Job(history, bench, place) for place in range(len(bench.jobs))] for bench in history.benchmarks]
+    controls = {name: Random(f"{history.seed}/control/{name}") for name in history.hosts}  # noqa: S311
+    for night in range(1, history.nights + 1):
+        at = (first + timedelta(days=night - 1)).astimezone(UTC)
+        found: list[Result] = []
+        machines = {name: _machine(history, name, night, controls[name]) for name in sorted(history.hosts)}
+        for bench, jobs in zip(history.benchmarks, drawn, strict=True):
+            values = [job.next(night) for job in jobs]  # also on nights that nobody measured: noise has a memory
+            host = _host(history, bench, night)
+            if any(one.what == "outage" and one.host == host and one.lasts(night) for one in history.events):
+                continue
+            around = _around(history, bench, host, machines[host], code[night - 1], night)
+            file = {key: value for one in _since(history, night) if bench.name in one.moves
+                    for key, value in one.file.items()}  # fmt: skip
+            for place, measured in enumerate(values):
+                why = _failure(history, bench, place, night)
+                when = at + timedelta(minutes=7 * place)
+                found.append(Result(night, when, bench.name, place, file, around, {} if why else measured, why))
+        yield tuple(found)
+
+
+def moved(event: Event, bench: Bench, job: int, metric: str) -> float:
+    """By how much an event moves a metric once it is all there, as a share; 0 where it does not."""
+    if event.what not in ("step", "drift", "span") or (event.jobs is not None and job not in event.jobs):
+        return 0.0
+    moves = event.moves.get(bench.name, {})
+    base = bench.jobs[job][metric].against
+    if base is None:
+        return moves.get(metric, 0.0)
+    return (1 + moves.get(metric, 0.0)) / (1 + moves.get(base, 0.0)) - 1
+
+
+class _Job:
+    """The numbers of one job, night after night."""
+
+    def __init__(self, history: History, bench: Bench, place: int) -> None:
+        self._history, self._bench, self._place = history, bench, place
+        self._metrics = bench.jobs[place]
+        # A stream of its own for each metric: another metric or a later night changes nothing.
+        self._draws = {
+            name: Random(f"{history.seed}/{bench.name}/{place}/{name}")  # noqa: S311
+            for name in self._metrics
+        }
+        self._state = dict.fromkeys(self._metrics, 0.0)
+
+    def next(self, night: int) -> dict[str, tuple[float, ...]]:
+        """The numbers of a night, one per run."""
+        logs = {name: self._log(name, night) for name in self._metrics}
+        out: dict[str, tuple[float, ...]] = {}
+        for name, one in self._metrics.items():
+            # Times and rates of one job share their noise.
+            log = logs[name] - (logs[one.against] if one.against else 0.0)
+            level = one.level * self._factor(name, night) * math.exp(log)
+            source = self._draws[name]
+            out[name] = tuple(level * math.exp(one.within * source.gauss(0, 1)) for _ in range(self._history.runs))
+        return out
+
+    def _log(self, name: str, night: int) -> float:
+        """The logarithm of the noise of a night."""
+        one = self._metrics[name]
+        fresh = math.sqrt(1 - one.memory**2)
+        self._state[name] = one.memory * self._state[name] + fresh * _unit(one, self._draws[name])
+        louder = math.prod(
+            event.noise
+            for event in self._history.events
+            if event.what == "noise" and event.lasts(night) and name in event.of.get(self._bench.name, ())
+        )
+        return one.spread * louder * self._state[name]
+
+    def _factor(self, name: str, night: int) -> float:
+        return math.prod(
+            1 + _share(event, night) * moved(event, self._bench, self._place, name) for event in self._history.events
+        )
+
+
+def _unit(one: Noise, source: Random) -> float:
+    """A deviation with variance 1."""
+    normal = source.gauss(0, 1)
+    if one.tails == "normal":
+        return normal
+    return normal / math.sqrt(sum(source.gauss(0, 1) ** 2 for _ in range(3)))  # t3 over its deviation, the root of 3
+
+
+def _share(event: Event, night: int) -> float:
+    """How much of an event is there in a night."""
+    if night < event.night:
+        return 0.0
+    if event.what == "drift" and event.until is not None:
+        return min(1.0, (night - event.night + 1) / (event.until - event.night + 1))
+    return 1.0 if event.what != "span" or event.lasts(night) else 0.0
+
+
+def _since(history: History, night: int) -> list[Event]:
+    """What has happened up to a night, in order of time."""
+    return sorted((one for one in history.events if one.night <= night), key=lambda one: one.night)
+
+
+def _host(history: History, bench: Bench, night: int) -> str:
+    """The machine that does the work of a benchmark."""
+    host = bench.host
+    for event in _since(history, night):
+        if event.to is not None and event.host == host:
+            host = event.to
+    return host
+
+
+def _machine(history: History, name: str, night: int, source: Random) -> tuple[Host, float, float, bool]:
+    """A machine as it is in a night: its software, two rounds of the control workload, and whether it throttles."""
+    machine = history.hosts[name]
+    slower, throttled = 1.0, False
+    for event in _since(history, night):
+        if event.host != name and event.to != name:
+            continue
+        new: dict[str, object] = {"packages": {**machine.packages, **event.packages}}
+        if event.to is None:
+            new |= {key: value for key in ("driver", "kernel") if (value := getattr(event, key)) is not None}
+        machine = machine.model_copy(update=new)
+        if event.control is not None and (event.what != "span" or event.lasts(night)) and event.slowed == name:
+            slower *= 1 + event.control
+        throttled = throttled or (event.throttled and event.lasts(night))
+    integer, memory = (ms * slower * math.exp(_CONTROL_SPREAD * source.gauss(0, 1)) for ms in (_INTEGER_MS, _MEMORY_MS))
+    return machine, integer, memory, throttled
+
+
+def _around(
+    history: History, bench: Bench, host: str, state: tuple[Host, float, float, bool], commit: str, night: int
+) -> Surroundings:
+    models = sum(one.model == bench.name for one in _since(history, night))
+    model = hashlib.sha256(f"{history.seed}/{bench.name}/{models}".encode()).hexdigest()
+    machine, integer_ms, memory_ms, throttled = state
+    return Surroundings(host, machine, commit, model, integer_ms, memory_ms, throttled)
+
+
+def _commits(history: History) -> list[str]:
+    """The commit of each night."""
+    source = Random(f"{history.seed}/commits")  # noqa: S311
+    events = {}
+    for event in history.events:
+        for night in {event.night, *([event.until + 1] if event.what == "span" and event.until else [])}:
+            events[night] = event.commit if event.commit is not None else event.cause == "code"
+    found: list[str] = []
+    number = 0
+    for night in range(1, history.nights + 1):
+        by_chance = source.random() < history.commits
+        number += events.get(night, by_chance)
+        found.append(hashlib.sha1(f"{history.seed}/{number}".encode(), usedforsecurity=False).hexdigest())
+    return found
+
+
+def _failure(history: History, bench: Bench, job: int, night: int) -> str:
+    for event in history.events:
+        last = event.until or event.night
+        concerned = bench.name in event.of and (event.jobs is None or job in event.jobs)
+        if event.what == "failed" and event.night <= night <= last and concerned:
+            return event.note or "the process ended"
+    return ""
