@@ -1,7 +1,7 @@
 """Run the benches, print their pages and write them to benches/results.
 
 python -m benches [overhead truth startup samples queue fleet ingest idle load_speed load_truth load_cost probe_cost
-    calibration] [--quick] [--rounds 10000]
+    series ab calibration] [--quick] [--rounds 10000]
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benches.page import RESULTS
 
 NAMES = (
     "overhead", "truth", "startup", "samples", "queue", "fleet", "ingest", "idle", "load_speed", "load_truth",
-    "load_cost", "probe_cost", "calibration",
+    "load_cost", "probe_cost", "series", "ab", "calibration",
 )  # fmt: skip
 
 

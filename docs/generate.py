@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -87,7 +87,7 @@ _EXIT_CODES = """\
 | code | meaning |
 |---|---|
 | 0 | done; no check or gate that you asked about has failed |
-| 1 | a check or a gate has failed (`run --fail-on`, `compare --fail-on-worse`) |
+| 1 | a check or a gate has failed (`run --fail-on`, `compare --fail-on-worse`, `gate`) |
 | 2 | wrong use: an unknown option, a wrong benchmark file, an unknown campaign |
 | 3 | could not measure: a job failed, or results could not be kept |
 | 130 | interrupted by Ctrl-C or SIGTERM; what was measured is kept |"""
@@ -121,14 +121,22 @@ def _verbs(app: Typer, path: str, level: str) -> Iterator[str]:
         yield f"{level} `{path} {command.name}`"
         yield _plain(callback.__doc__)
         yield f"```text\n{path} {command.name} {' '.join(words)} [OPTIONS]\n```".replace("  ", " ")
-        rows = [(one.shown, one.default, one.meaning) for one in parameters]
-        if rows:
-            yield _table(("argument or option", "default", "meaning"), rows)
+        yield from _options(parameters)
     for group in app.registered_groups:
         if group.typer_instance is not None:
             yield f"{level} `{path} {group.name}`"
             yield _plain(group.typer_instance.info.help)
+            alone = group.typer_instance.registered_callback
+            if alone is not None and alone.callback is not None:
+                yield from _options(list(_parameters(alone.callback)))
             yield from _verbs(group.typer_instance, f"{path} {group.name}", level + "#")
+
+
+def _options(parameters: Sequence[_Parameter]) -> Iterator[str]:
+    """A table of arguments and options; nothing where there are none."""
+    if parameters:
+        rows = [(one.shown, one.default, one.meaning) for one in parameters]
+        yield _table(("argument or option", "default", "meaning"), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,8 +294,8 @@ A target has one of five kinds, told by the key that only this kind has:
 - `library`: [FAISS](../how-to/measure-a-vector-database.md) in our own process.
 
 A package may add [others](../how-to/add-a-target.md). A key that would do nothing for the target is refused. Jobs run
-on this machine or on a [fleet](../how-to/run-a-fleet.md): `place.engine` is `local` or `fleet`. `schedule` and `alerts`
-are kept with the file but not acted on."""
+on this machine or on a [fleet](../how-to/run-a-fleet.md): `place.engine` is `local` or `fleet`. A server
+acts on [`schedule`](../how-to/schedule-a-benchmark.md); a local run does not."""
 
 # Paths of the five kinds of target, which share one key of the file.
 _KINDS = ("model", "command", "service", "endpoint", "library", "device")

@@ -11,7 +11,7 @@ import assay
 
 SRC = Path(assay.__file__).parent
 ORDER = {"sim": 1, "spec": 1, "plan": 2, "place": 3, "hardware": 3, "run": 4, "store": 5, "analyse": 6, "report": 7,
-         "serve": 8, "agent": 8, "cli": 9}  # fmt: skip
+         "alert": 7, "serve": 8, "agent": 8, "cli": 9}  # fmt: skip
 LEAVES = {"clock", "emit", "errors", "files", "metrics", "units"}
 # These put stages together; nothing but the command line and each other imports them.
 ROOTS = {"campaign", "execution", "child"}

@@ -149,7 +149,7 @@ def test_two_at_once_do_not_harm_each_other(tmp_path):
 def test_a_full_disk_is_told_and_loses_nothing(tmp_path):
     store = tmp_path / "small"
     store.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(store)], capture_output=True).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(store)], capture_output=True).returncode:
         pytest.skip("mounting a small file system needs root")
     try:
         path = program(tmp_path, runs=3, jobs=1, seconds=0)

@@ -222,14 +222,30 @@ class _Campaign:
         record = read_campaign(self.store, campaign)
         state = "done" if any(job.state == "done" for job in record.jobs) else "failed"
         self.store.end_campaign(campaign, state, self.clock)
+        self._watch(record)
         return replace(record, state=state)
+
+    def _watch(self, record: CampaignRecord) -> None:
+        """Take the results into their series, and say what changed; the results are kept, whatever comes of it."""
+        from assay.report.series import finding_sentence
+        from assay.watching import observe
+
+        try:
+            found = observe(self.store, record, self.clock)
+        except AssayError as problem:
+            self.view.note(f"the series were not updated: {problem.problem.message}; try `assay series collect`")
+            return
+        for one in found:
+            if one.state == "open" and one.finding.answer != "cannot tell":
+                self.view.note(finding_sentence(one))
 
     def _note_unused(self) -> None:
         """Say which keys of the file a run on this machine does not act on."""
         benchmark = self.loaded.benchmark
-        unused = [name for name in ("schedule", "alerts") if getattr(benchmark, name)]
-        if unused:
-            self.view.note(f"{' and '.join(unused)} are kept with the campaign; a local run does not act on them")
+        if benchmark.schedule:
+            self.view.note("schedule is kept with the campaign; a local run does not act on it")
+        if benchmark.alerts:
+            self.view.note("alerts are listed by `assay alerts`; a local run sends no messages")
 
     def _submit(self, plan: Plan, *, fresh: bool) -> Plan:
         """Continue an interrupted campaign of the same plan, or begin a new one."""

@@ -102,6 +102,16 @@ def test_a_run_on_the_fleet_ends_like_a_local_one(cli, benchmark):
     assert "done      " in progress
 
 
+def test_the_commit_of_the_files_is_that_of_the_folder_they_came_from(cli, benchmark):
+    git = ["git", "-C", str(benchmark.parent), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *words], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    code, out, _ = cli("run", str(benchmark), "--format", "json", "--out", str(benchmark.parent / "out"))
+    assert code == 0
+    assert json.loads(out)["jobs"][0]["environment"]["git"] == {"commit": commit, "changed": False}
+
+
 def test_files_travel_with_a_benchmark(cli, write, tiny_model):
     file = write("model.yaml", f"benchmark: tiny\ntarget: {{model: {tiny_model.name}}}\n"
                  "measure: {runs: 1, warmup: none, until: {at_least: 10ms, at_most: 50ms}}\n")  # fmt: skip

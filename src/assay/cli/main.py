@@ -13,8 +13,11 @@ import typer
 
 from assay import __version__
 from assay.cli import (
+    ab,
     agent,
     agents,
+    alerts,
+    bisect,
     campaigns,
     compare,
     completion,
@@ -22,6 +25,8 @@ from assay.cli import (
     device,
     doctor,
     exec_,
+    explain,
+    gate,
     info,
     init,
     jobs,
@@ -32,8 +37,10 @@ from assay.cli import (
     report,
     results,
     run,
+    schedule,
     schema,
     score,
+    series,
     serve,
     sim,
     tokens,
@@ -66,11 +73,18 @@ app.command("doctor")(doctor.doctor)
 app.add_typer(device.app, name="device")
 app.add_typer(results.app, name="results")
 app.command("compare")(compare.compare)
+app.command("gate")(gate.gate)
+app.add_typer(series.app, name="series")
+app.command("explain")(explain.explain)
+app.command("ab")(ab.ab)
+app.command("bisect")(bisect.bisect)
 app.command("noise")(noise.noise)
 app.command("report")(report.report)
 app.command("merge")(merge.merge)
 app.command("score")(score.score)
 app.add_typer(campaigns.app, name="campaigns")
+app.add_typer(schedule.app, name="schedule")
+app.add_typer(alerts.app, name="alerts")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(agents.app, name="agents")
 app.add_typer(agent.app, name="agent")

@@ -58,7 +58,7 @@ def packages() -> dict[str, JsonValue]:
     return found
 
 
-def git_state(folder: Path) -> JsonValue:
+def git_state(folder: Path) -> dict[str, JsonValue] | None:
     """Commit of the folder's repository, and whether anything in it was changed since."""
     commit = _git(folder, "rev-parse", "HEAD")
     if not commit:

@@ -13,10 +13,13 @@ from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from assay.clock import SYSTEM_CLOCK, Clock
+from assay.serve.live.notifying import Notifying
+from assay.serve.live.schedules import Scheduler
 from assay.serve.live.ticker import Ticker
 from assay.serve.logs import tell_failure
 from assay.serve.routes import (
     agents,
+    alerts,
     artefacts,
     attempts,
     benchmarks,
@@ -24,8 +27,11 @@ from assay.serve.routes import (
     events,
     health,
     jobs,
+    notices,
     results,
+    schedules,
     scores,
+    series,
     tokens,
 )
 from assay.serve.settings import ServerSettings
@@ -42,8 +48,14 @@ ROUTERS: tuple[APIRouter, ...] = (
     benchmarks.router,
     campaigns.router,
     jobs.router,
+    schedules.router,
+    alerts.router,
+    alerts.rules_router,
+    notices.router,
     scores.router,
     results.router,
+    series.router,
+    series.findings_router,
     artefacts.router,
     events.router,
     tokens.router,
@@ -56,9 +68,12 @@ _TAGS = [
     {"name": "benchmarks", "description": "What to measure: stored, with a history."},
     {"name": "campaigns", "description": "One submission of a benchmark: a set of jobs."},
     {"name": "jobs", "description": "One point of a benchmark's matrix, for one machine."},
+    {"name": "schedules", "description": "Benchmarks that run by themselves, and what became of each due time."},
     {"name": "attempts", "description": "What an agent says about a job that it holds."},
     {"name": "agents", "description": "The programs on devices that take jobs."},
     {"name": "results", "description": "Results across jobs."},
+    {"name": "series", "description": "Metrics over time, what changed in them, and why."},
+    {"name": "alerts", "description": "What people are told about, and the rules that decide when."},
     {"name": "artefacts", "description": "Files by content."},
     {"name": "events", "description": "Live updates."},
     {"name": "tokens", "description": "Who may use the server."},
@@ -77,6 +92,7 @@ def create_app(settings: ServerSettings, clock: Clock = SYSTEM_CLOCK) -> FastAPI
         generate_unique_id_function=lambda route: route.name,
     )  # fmt: skip
     app.state.assay = state
+    app.state.notifying = Notifying.of(state)
     add_problem_answers(app)
     for router in (*ROUTERS, *_more_routers()):
         app.include_router(router)
@@ -112,7 +128,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     state.feed.start()
     ticker = Ticker(state)
     await anyio.to_thread.run_sync(ticker.tick)  # opens the store; if it is away, the server starts all the same
-    tasks = [asyncio.create_task(ticker.run()), asyncio.create_task(state.dispatcher.run())]
+    tasks = [asyncio.create_task(work) for work in (ticker.run(), state.dispatcher.run(), Scheduler(state).run(),
+                                                   app.state.notifying.run())]  # fmt: skip
     for task in tasks:
         task.add_done_callback(_ended)
     try:

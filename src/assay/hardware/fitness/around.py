@@ -64,7 +64,7 @@ class Around:
             if held.waited:  # what was seen until now was the work of whoever had the device
                 look, self._fitness = Look(), Fitness(self._folder)
             device, control = device_of(job), self._control and job.definition.measure.control
-            facts: dict[str, JsonValue] = environment(Path(job.base)) | {"lock": held.record()}
+            facts: dict[str, JsonValue] = _around(job) | {"lock": held.record()}
             facts["before"] = machine_state(look) | {"fitness": self._fitness.before(device, control)}
             yield Surrounding(facts, lambda: {"fitness": self._fitness.after(device, control)} | machine_state())
 
@@ -72,6 +72,12 @@ class Around:
     @contextmanager
     def refused(job: Job, look: Look) -> Iterator[Surrounding]:
         """The surrounding of a job that this machine cannot take: nobody is made to wait for it."""
-        facts: dict[str, JsonValue] = environment(Path(job.base))
+        facts: dict[str, JsonValue] = _around(job)
         facts["before"] = machine_state(look)
         yield Surrounding(facts, machine_state)
+
+
+def _around(job: Job) -> dict[str, JsonValue]:
+    """This machine and its software, with the commit of the files that are measured, wherever they came from."""
+    facts = environment(Path(job.base))
+    return {**facts, "git": dict(job.git)} if job.git else facts

@@ -1,4 +1,4 @@
-"""What has to happen as time goes by: leases run out, agents fall silent, deadlines pass, campaigns end.
+"""What has to happen as time goes by: leases run out, agents fall silent, deadlines pass, campaigns end, alerts open.
 
 Each step is guarded: a database that is away for a while is told once and asked again, and never ends the server.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import anyio.to_thread
 
 from assay.errors import AssayError
+from assay.serve.live.alerting import Alerting
 from assay.serve.logs import tell, tell_failure
 from assay.serve.metrics import count_poisoned
 from assay.serve.state import Kept, ServerState
@@ -32,6 +33,10 @@ class Ticker:
     state: ServerState
     _told: set[str] = field(default_factory=set)
     _offered_s: float = 0.0
+    _alerting: Alerting = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._alerting = Alerting(self.state)
 
     async def run(self) -> None:
         """Tick for ever."""
@@ -61,6 +66,7 @@ class Ticker:
         if time.monotonic() - self._offered_s > _OFFER_EVERY_S or changed:
             self._step("reconcile the queue", kept.queue.reconcile)
             self._offered_s = time.monotonic()
+        self._step("look at alerts", self._alerting.step)
         if changed:
             self.state.dispatcher.nudge()
             self.state.feed.nudge()
