@@ -301,3 +301,13 @@ def test_lists_of_other_lengths_are_refused() -> None:
         Series(np.ones(2), labels=("a", "b", "c"))
     with pytest.raises(UsageError, match="1 standard errors for 2 values"):
         Series(np.ones(2), standard_errors=np.ones(1))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_long_series_with_clear_steps_has_these_and_no_others(seed):
+    values = 100 + 2 * np.random.default_rng(100 + seed).standard_normal(1000)
+    for place, size in ((250, 6), (500, -8), (800, 5)):
+        values[place:] += size
+    found = [finding.index for finding in detect(Series(values)).findings]
+    assert len(found) == 3
+    assert all(abs(index - place) <= 5 for index, place in zip(found, (250, 500, 800), strict=True))

@@ -44,7 +44,10 @@ _LIKELY = 16
 # Places where steps alone look clear, of which each two may be the ends of a span.
 _PEAKS = 12
 # Beside so clear a step no span is looked for yet.
-_CLEAR = 1e-8
+# In a long piece the other end is found afterwards, beside the points that are left; a short one has too few of them.
+_CLEAR = 1e-4
+_CLEAR_IN_SHORT = 1e-8
+_SHORT = 120
 # What is new matters most: an old change was new once. Steps before the last points must be clearer.
 _RECENT = 30
 _OLD = 6.5
@@ -122,7 +125,8 @@ def scan(values: Values, weights: Values, *, newest: bool = True, elsewhere: Val
         return NOTHING
     steps = step_score(piece, newest=newest, elsewhere=elsewhere)
     step = _step_candidate(values, steps, newest=newest)
-    spans = NO_SPAN if step.chance <= _CLEAR else span_score(piece, elsewhere)
+    clear = _CLEAR_IN_SHORT if piece.count <= _SHORT else _CLEAR
+    spans = NO_SPAN if step.chance <= clear else span_score(piece, elsewhere)
     if not spans.end:
         return Scan(step, Candidate((), 1.0), steps.memory)
     ends = (spans.first, spans.end)

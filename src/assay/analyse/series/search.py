@@ -27,7 +27,9 @@ from assay.analyse.series.whitening import MEMORIES, Values, ramps
 # Beside its neighbours a step must still be about as clear as asked for; an end of a span is less clear than the span.
 _STILL_CLEAR = 3.0
 _END_STILL_CLEAR = 0.2
+# A span that is so much clearer than any one step keeps both ends, where a piece beside one has fewer points than this.
 _BY_FAR = 1e-6
+_SHORT = 12
 _ROUNDS = 3
 # A series with more changes than this has no level to speak of.
 _MOST = 100
@@ -219,6 +221,6 @@ def _once_more(
         if step.chance <= (_END_STILL_CLEAR if change.paired else _STILL_CLEAR * level):
             chance = min(change.chance, step.chance) if change.paired else step.chance
             kept.append(replace(change, place=low + step.places[0], chance=chance))
-        elif change.needed:
+        elif change.needed and min(change.place - low, high - change.place) < _SHORT:
             kept.append(change)  # a short piece alone tells less than the span did
     return kept
