@@ -10,6 +10,7 @@ from assay.plan.digest import content_hash, digest_of
 from assay.plan.expand import points
 from assay.plan.job import Job
 from assay.plan.parts import split
+from assay.plan.support import services_of_several
 from assay.spec.benchmark import Definition
 from assay.spec.load import Loaded, validate
 from assay.spec.matrix import Point
@@ -43,6 +44,10 @@ def make_plan(loaded: Loaded, fingerprint: Fingerprint) -> Plan:
     for point in points(loaded.matrix):
         definition, found = validate(Definition, loaded.source, point)
         problems += found
+        if definition is not None:
+            problems += services_of_several(
+                definition, loaded.benchmark.place.engine, loaded.source.at(("load", "hosts"))
+            )
         if definition is not None and not problems:
             files = fingerprint(definition)
             jobs += [_job(loaded, len(jobs), part, where, files) for part, where in split(definition, point)]

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from assay.errors import MeasureError
+from assay.errors import MeasureError, Problem
 from assay.plan.job import Job
 from assay.plan.parts import point_key
-from assay.spec.benchmark import Benchmark
+from assay.spec.benchmark import Benchmark, Definition
 
-_PLACES = {"local": "on the local machine", "fleet": "on the agents of a server"}
+_PLACES = {
+    "local": "on the local machine",
+    "fleet": "on the agents of a server",
+    "slurm": "on a Slurm cluster",
+}
 
 
 def refuse_unsupported(benchmark: Benchmark, engines: Collection[str] = ("local",)) -> None:
@@ -21,7 +25,7 @@ def refuse_unsupported(benchmark: Benchmark, engines: Collection[str] = ("local"
         engines: the engines that can place its jobs here.
 
     Raises:
-        MeasureError: for an engine that is not one of these.
+        MeasureError: for an engine that is not one of these, and for monitoring where nobody starts it.
     """
     if benchmark.place.engine not in engines:
         first = next(iter(engines))
@@ -30,6 +34,33 @@ def refuse_unsupported(benchmark: Benchmark, engines: Collection[str] = ("local"
             code="engine",
             try_=f"set place.engine: {first}, or leave place out",
         )
+    if benchmark.monitoring and "fleet" in engines:
+        raise MeasureError(
+            "monitoring is for runs on one machine and on a Slurm cluster; agents of a server start no Prometheus",
+            code="monitoring",
+            at="monitoring",
+            try_="remove it; every job is watched from the side anyway (measure.probe)",
+        )
+
+
+def services_of_several(definition: Definition, engine: str, at: str) -> list[Problem]:
+    """What is wrong with services under a load that several machines share: only a cluster starts them once for all.
+
+    Args:
+        definition: what one point measures.
+        engine: what places its jobs.
+        at: where the benchmark was read from.
+    """
+    if definition.load.hosts == 1 or not definition.services or engine == "slurm":
+        return []
+    return [
+        Problem(
+            "hosts",
+            f"load.hosts is {definition.load.hosts}, and each machine would start its own services",
+            at,
+            "name an endpoint instead, or run it on a cluster (place.engine: slurm), which starts them once for all",
+        )
+    ]
 
 
 def refuse_parts_in_turn(jobs: Iterable[Job]) -> None:

@@ -14,7 +14,9 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from assay.metrics import METRICS
+from assay.spec.clusters import MONITOR, RESERVED, Slurm
 from assay.spec.driving import Load
+from assay.spec.monitoring import Monitoring
 from assay.spec.section import Duration, Section, Share, Size
 from assay.spec.target import Device, LibraryTarget, ModelTarget, Served, ServiceTarget, Target
 from assay.spec.watching import Alert, Schedule
@@ -114,22 +116,27 @@ class Ready(Section):
 class Service(Section):
     """A service that is started for the benchmark."""
 
+    recipe: str | None = None
+    """Name of a ready-made service (`assay recipes list`), whose keys hold where this section is silent."""
     image: str | None = None
-    """Container image; a plain process when left out."""
+    """Container image: a name in a registry, a `.sif` or squashfs file, or a folder; a plain process when left out."""
     command: str | tuple[str, ...] | None = None
-    """Command that starts it; `{port}` stands for the port chosen for it, `{port:llm}` for another service's."""
+    """Command that starts it; `{port}` stands for the port chosen for it and `{host}` for the address to listen on,
+    `{port:llm}` and `{host:llm}` for another service's."""
     cwd: str | None = None
     """Working folder, relative to the benchmark file."""
     port: int | None = Field(default=None, ge=1, le=65_535)
-    """Its port; a free one is chosen when left out and passed on as `{port}` and the variable PORT."""
+    """Its port; a free one is chosen when left out and passed on as `{port}` and the variable PORT. The address is
+    `{host}` and the variable HOST: the loopback, or that of its node on a cluster."""
     ready: Ready = Ready()
     """How to know that it is ready."""
     needs: Needs = Needs()
     """What its machine must have."""
     env: dict[str, str] = {}
     """Environment variables; secrets by `${env:NAME}`."""
-    container: Literal["auto", "apptainer", "podman", "docker"] = "auto"
-    """What runs the image; whichever is present when left out."""
+    container: Literal["auto", "apptainer", "podman", "charliecloud", "docker", "none"] = "auto"
+    """What runs the image; whichever is present when left out. With `none` the command runs without the image, as a
+    plain process."""
     mounts: dict[str, str] = {}
     """Folder here → folder in the container."""
     fresh: Literal["run", "job"] = "run"
@@ -139,29 +146,19 @@ class Service(Section):
     def _can_be_started(self) -> Service:
         if self.image is None and not self.command:
             raise ValueError("a service needs a command or an image")
+        if self.container == "none" and not self.command:
+            raise ValueError("container is none, so the command is needed: nothing runs the image")
+        if self.container == "none" and self.mounts:
+            raise ValueError("container is none, so mounts would do nothing; remove them")
         alone = [
             name for name in ("mounts", "container") if getattr(self, name) != type(self).model_fields[name].default
         ]
-        if self.image is None and alone:
+        if self.image is None and self.container != "none" and alone:
             raise ValueError(f"{' and '.join(alone)} would do nothing without an image; remove it")
-        if self.image is not None and self.cwd is not None and not self.cwd.startswith("/"):
+        boxed = self.image is not None and self.container != "none"
+        if boxed and self.cwd is not None and not self.cwd.startswith("/"):
             raise ValueError(f"cwd is {self.cwd!r}; inside a container it must be absolute")
         return self
-
-
-class Slurm(Section):
-    """Where and how a batch job runs on a Slurm cluster."""
-
-    partition: str | None = None
-    """Partition to submit to."""
-    account: str | None = None
-    """Account to charge."""
-    qos: str | None = None
-    """Quality of service."""
-    time: Duration | None = None
-    """Wall-time limit of a batch job."""
-    nodes: int | None = Field(default=None, ge=1)
-    """Nodes of one batch job."""
 
 
 class Kubernetes(Section):
@@ -281,8 +278,6 @@ class Definition(Section):
         if self.load.hosts == 1:
             return self
         shared = f"load.hosts is {self.load.hosts}"
-        if self.services:
-            raise ValueError(f"{shared}, and each machine would start its own services; name an endpoint instead")
         if self.workload.task == "knn" or getattr(self.target, "api", None) in _VECTOR_APIS:
             raise ValueError(f"{shared}, and each machine would load the vectors anew; one machine drives a search")
         return self
@@ -316,6 +311,39 @@ class Benchmark(Definition):
     """When to run again by itself: a cron expression such as `0 3 * * *` or `@daily`, or a section with more."""
     alerts: tuple[Alert, ...] = ()
     """When to tell people."""
+    monitoring: bool | Monitoring = False
+    """Whether Prometheus watches nodes and services meanwhile: `true`, or a section with more."""
+
+    @model_validator(mode="after")
+    def _names_services_of_a_cluster(self) -> Benchmark:
+        if self.place.engine != "slurm":
+            return self
+        if taken := sorted(RESERVED & set(self.services)):
+            raise ValueError(f"a service on a cluster cannot be called {taken[0]!r}: assay names a batch job so")
+        for name in self.place.slurm.each if self.place.slurm is not None else ():
+            if name != MONITOR and name not in self.services:
+                near = difflib.get_close_matches(name, [*self.services, MONITOR], 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise ValueError(f"place.slurm.each names {name!r}, which is not under services{hint}")
+        return self
+
+    @model_validator(mode="after")
+    def _hides_its_token(self) -> Benchmark:
+        # Refused here and not by the key itself: errors of keys show their values.
+        if self.place.slurm is not None and self.place.slurm.has_open_token:
+            raise ValueError("place.slurm.rest_token is a token, which does not belong in a file; write ${env:NAME}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_number_of_clients(self) -> Benchmark:
+        slurm = self.place.slurm if self.place.engine == "slurm" else None
+        clients = slurm.client_count if slurm is not None else None
+        if clients is not None and "hosts" in self.load.model_fields_set and self.load.hosts != clients:
+            raise ValueError(
+                f"place.slurm.clients is {clients} and load.hosts is {self.load.hosts}: both say how many clients "
+                "share the load; keep one of them"
+            )
+        return self
 
 
 # Section, keys, and the kinds of target for which those keys do something. A key that would be ignored
