@@ -52,7 +52,7 @@ def service_programs(definition: Definition) -> tuple[Program, ...]:
     return tuple(
         Program(f"services.{name}.command", words(service.command), service.cwd or "")
         for name, service in definition.services.items()
-        if service.command is not None and service.image is None
+        if service.command is not None and (service.image is None or service.container == "none")
     )
 
 

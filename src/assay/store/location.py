@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from assay.folders import cache_folder
+
+__all__ = ["cache_folder", "store_folder"]
+
 VARIABLE = "ASSAY_STORE"
 
 
@@ -15,12 +19,3 @@ def store_folder(given: str | Path | None = None) -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_dir("assay", appauthor=False))
-
-
-def cache_folder() -> Path:
-    """The folder of fetched models; safe to delete at any time."""
-    if os.environ.get("ASSAY_CACHE"):
-        return Path(os.environ["ASSAY_CACHE"]).expanduser().absolute()
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("assay", appauthor=False))

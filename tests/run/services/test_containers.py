@@ -1,4 +1,4 @@
-"""Containers: the command lines of three runtimes, and real ones with podman where it is installed."""
+"""Containers: the command lines of the runtimes, and real ones with podman where it is installed."""
 
 from __future__ import annotations
 
@@ -12,23 +12,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.run.services.conftest import await_gone
+from tests.lacking import lacking
+from tests.run.services.conftest import LISTEN, await_gone
 from tests.running_server import wait_for
 
 from assay.errors import MeasureError
 from assay.run.processes import TAG_VARIABLE, kill_tree
 from assay.run.services import started
-from assay.run.services.containers import (
-    Box,
-    Runtime,
-    client_environment,
-    find_runtime,
-    image_for,
-    make_box,
-    read_inspected,
-    run_words,
-    sweep_containers,
-)
+from assay.run.services.containers import WAYS, Box, Runtime, find_runtime, make_box, sweep_containers, way_of
+from assay.run.services.containers.choosing import VARIABLE
+from assay.run.services.containers.oci import read_inspected
 from assay.run.services.plan import Ports, Wanted
 from assay.spec.benchmark import Service
 
@@ -45,6 +38,18 @@ ALL = Box(
     gpus=2,
     port=8000,
 )
+
+
+def run_words(box: Box) -> list[str]:
+    return way_of(box.runtime).words(box)
+
+
+def client_environment(box: Box, inherited: dict[str, str]) -> dict[str, str]:
+    return way_of(box.runtime).environment(box, inherited)
+
+
+def image_for(kind: str, image: str, base: Path, at: str) -> str:
+    return WAYS[kind].image(image, base, at)
 
 
 def on(kind: str, box: Box = ALL, **changes) -> Box:
@@ -66,7 +71,8 @@ def test_the_first_runtime_that_is_there_is_taken():
 @pytest.mark.parametrize(
     ("asked", "looked"),
     [
-        ("auto", "apptainer, singularity, podman, docker"),
+        ("auto", "apptainer, singularity, podman, ch-run, docker"),
+        ("charliecloud", "ch-run"),
         ("apptainer", "apptainer, singularity"),
         ("docker", "docker"),
     ],
@@ -116,7 +122,30 @@ def test_apptainer():
     assert (env["APPTAINERENV_PORT"], env["HOME"]) == ("8000", "/root")
 
 
-@pytest.mark.parametrize("kind", ["apptainer", "podman", "docker"])
+def test_charliecloud(tmp_path):
+    (tmp_path / "img" / "ch").mkdir(parents=True)
+    box = on("charliecloud", image=str(tmp_path / "img"))
+    assert run_words(box) == [
+        "/usr/bin/charliecloud", "--private-tmp", "--env-no-expand", "--set-env=PORT=8000",
+        "--bind=/data/models:/models", "--cd=/srv", box.image, "--", "ollama", "serve", "--port", "8000",
+    ]  # fmt: skip
+    assert client_environment(box, {"HOME": "/root", "USER": "me", "LD_PRELOAD": "x"}) == {
+        "USER": "me", "HOME": "/tmp", "KEY": "sesame-1234",
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    }  # fmt: skip
+    (tmp_path / "img/ch/environment").write_text("A=1\n")
+    assert run_words(box)[2:5] == ["--set-env", "--env-no-expand", "--set-env=PORT=8000"], "the file's win"
+    with pytest.raises(MeasureError, match="no entry point"):
+        run_words(on("charliecloud", command=None))
+
+
+def test_a_site_says_what_runs_the_images_of_services_that_do_not(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "docker")
+    assert find_runtime("auto", "", there("docker", "podman")).kind == "docker"
+    assert find_runtime("podman", "", there("docker", "podman")).kind == "podman"
+
+
+@pytest.mark.parametrize("kind", ["apptainer", "podman", "charliecloud", "docker"])
 def test_no_secret_is_on_a_command_line(kind):
     box = on(kind)
     assert not any("sesame" in word for word in run_words(box))
@@ -142,6 +171,7 @@ def test_only_values_with_secrets_go_hidden(tmp_path):
         ("apptainer", "oras://registry.example/x", "oras://registry.example/x"),
         ("podman", "docker://ollama/ollama", "ollama/ollama"),
         ("docker", "ollama/ollama@sha256:abc", "ollama/ollama@sha256:abc"),
+        ("charliecloud", "docker://ollama/ollama", "ollama/ollama"),
     ],
 )
 def test_an_image_is_named_as_each_runtime_wants(kind, image, becomes):
@@ -155,6 +185,32 @@ def test_an_image_file_is_for_apptainer_and_must_be_there(tmp_path):
         image_for("apptainer", "other.sif", tmp_path, "")
     with pytest.raises(MeasureError, match="cannot run the image file"):
         image_for("podman", "vllm.sif", tmp_path, "")
+
+
+def test_charliecloud_takes_folders_squashfs_files_and_archives(tmp_path):
+    (tmp_path / "rootfs").mkdir()
+    for name in ("vllm.sqfs", "vllm.tar.gz"):
+        (tmp_path / name).touch()
+        assert image_for("charliecloud", name, tmp_path, "") == str(tmp_path / name)
+    assert image_for("charliecloud", "rootfs", tmp_path, "") == str(tmp_path / "rootfs")
+    with pytest.raises(MeasureError, match="is not there"):
+        image_for("charliecloud", "./other", tmp_path, "")
+
+
+def test_with_none_the_image_is_only_a_remark(tmp_path, scratch, service):
+    from assay.run.services.holding import wanted
+
+    section = Service(image="vllm/vllm:1", command="serve {port}", container="none", cwd="here")
+    plain = wanted("llm", section)
+    assert (plain.image, plain.unused_image, plain.container) == (None, "vllm/vllm:1", "auto")
+    web = service(LISTEN + "server.serve_forever()")
+    with started({"web": web.model_copy(update={"image": "x:1", "container": "none"})}, tmp_path, scratch) as running:
+        assert running["web"].how == "process"
+        assert running["web"].facts["image_not_used"] == "x:1"
+    with pytest.raises(ValueError, match="command is needed"):
+        Service(image="x", container="none")
+    with pytest.raises(ValueError, match="mounts would do nothing"):
+        Service(image="x", container="none", command="serve", mounts={"a": "/a"})
 
 
 def test_a_mount_must_be_there(tmp_path):
@@ -199,7 +255,7 @@ def image(tmp_path_factory):
     """An image made from nothing but busybox, and podman set up so that it runs without systemd."""
     busybox = shutil.which("busybox")
     if shutil.which("podman") is None or busybox is None:
-        pytest.skip("podman and a static busybox are needed")
+        lacking("CONTAINERS", "podman and a static busybox are needed")
     folder = tmp_path_factory.mktemp("image")
     config = folder / "containers.conf"
     runc = shutil.which("runc", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -215,7 +271,7 @@ def image(tmp_path_factory):
             podman("build", "--quiet", "--tag", IMAGE, str(folder))
             podman("run", "--rm", "--network=host", IMAGE, "/bin/true")
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as failure:
-            pytest.skip(f"podman does not work here: {getattr(failure, 'stderr', failure)}")
+            lacking("CONTAINERS", f"podman does not work here: {getattr(failure, 'stderr', failure)}")
         yield IMAGE
         subprocess.run(["podman", "rmi", "--force", IMAGE], capture_output=True, timeout=120)
 
@@ -294,7 +350,8 @@ with started({"web": httpd()}, base, base / "scratch") as running:
 @pytest.mark.parametrize("tree", [False, True])
 def test_no_container_survives_a_kill(image, base, scratch, tree):
     """Of the holder alone: its keeper ends the container. Of the whole tree, as at a deadline: the sweep does."""
-    environ = {**os.environ, TAG_VARIABLE: f"tag-{os.getpid()}", "PYTHONPATH": str(Path.cwd())}
+    path = os.pathsep.join([str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environ = {**os.environ, TAG_VARIABLE: f"tag-{os.getpid()}", "PYTHONPATH": path}
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(base)], env=environ, start_new_session=True)
     try:
         wait_for(lambda: (base / "pid").exists() and (base / "pid").read_text(), 60, "the container")
@@ -310,3 +367,23 @@ def test_no_container_survives_a_kill(image, base, scratch, tree):
     await_gone(pid)
     mine = ("ps", "--all", "--quiet", "--filter", f"label=assay={environ[TAG_VARIABLE]}")
     wait_for(lambda: not podman(*mine), what="the end of the container")
+
+
+@pytest.mark.live
+def test_an_archive_takes_the_place_of_a_registry(image, base, scratch, tmp_path, monkeypatch):
+    """What `assay prepare` keeps is loaded on a node whose store does not have the image."""
+    monkeypatch.setenv("ASSAY_IMAGES", str(tmp_path / "images"))
+    copy = "localhost/assay-test-kept:1"
+    podman("tag", IMAGE, copy)
+    way = WAYS["podman"]
+    first = way.keep(shutil.which("podman"), copy, tmp_path / "images", 60.0)
+    assert first.fresh
+    assert first.path.name == f"{first.sha256}.tar"
+    assert first.facts["image_id"] == f"sha256:{podman('image', 'inspect', '-f', '{{.Id}}', IMAGE).strip()}"
+    podman("rmi", copy)
+    try:
+        with started({"web": httpd(image=copy)}, base, scratch) as running:
+            assert running["web"].facts["image_id"] == first.facts["image_id"]
+    finally:
+        subprocess.run(["podman", "rmi", copy], capture_output=True, timeout=60)
+    assert not way.keep(shutil.which("podman"), copy, tmp_path / "images", 60.0).fresh

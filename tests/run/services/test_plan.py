@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import MeasureError
-from assay.run.services.plan import Ports, Wanted, program_and_words, refuse_meaningless, words
+from assay.run.services.plan import Ports, Wanted, environment, named, program_and_words, refuse_meaningless, words
 from assay.run.services.ports import speaks_of_a_taken_port
 from assay.run.services.readiness import steps
 
@@ -28,7 +28,30 @@ def test_ports_are_put_in():
         ports.fill("{port:cache}")
 
 
-@given(st.text().filter(lambda text: "{port" not in text))
+def test_hosts_are_put_in():
+    ports = Ports(8000, {"db": 5432, "old": 1}, "services.web", "10.0.0.7", {"db": "10.0.0.9"})
+    text = "--host {host} --port {port} --db {host:db}:{port:db} --old {host:old}"
+    assert ports.fill(text) == "--host 10.0.0.7 --port 8000 --db 10.0.0.9:5432 --old 127.0.0.1"
+    with pytest.raises(MeasureError, match="names no service"):
+        ports.fill("{host:cache}")
+    with pytest.raises(MeasureError, match="did you mean") as caught:
+        Ports(1, {}, "").fill("{hosts}")
+    assert caught.value.problem.try_ == "did you mean {host}?"
+
+
+def test_the_address_is_in_the_environment():
+    found = environment(Wanted("web", command=("x",), env={"LISTEN": "{host}:{port}"}), Ports(81, {}, "", "10.0.0.7"))
+    assert found == {"PORT": "81", "ASSAY_PORT": "81", "HOST": "10.0.0.7", "ASSAY_HOST": "10.0.0.7",
+                     "LISTEN": "10.0.0.7:81"}  # fmt: skip
+
+
+def test_a_service_names_those_that_it_needs():
+    wanted = Wanted("web", command=("x", "{port}", "{port:a}"), ready_http="/{port:b}", ready_command=("{host:c}",),
+                    env={"K": "{host:d}:{port:d}", "L": "{other:e}"})  # fmt: skip
+    assert named(wanted) == {"a", "b", "c", "d"}
+
+
+@given(st.text().filter(lambda text: "{" not in text))
 def test_other_braces_stay(text):
     assert Ports(1, {}, "").fill(text) == text
 

@@ -61,6 +61,14 @@ class Fetcher:
         """
         return self._fetch(Entry(self._home(url), _name(url)), url, expected)
 
+    def known(self, url: str, expected: str | None = None) -> Path | None:
+        """The file of a URL that is in the cache, verified; nobody is asked for it."""
+        entry = Entry(self._home(url), _name(url))
+        known = entry.notes()
+        if known is None or file_digest(entry.file) != (expected or known.sha256):
+            return None
+        return entry.file
+
     def fetch_beside(self, url: str, name: str) -> Fetched:
         """Have an external weight file that lies beside a model on its server."""
         if Path(name).is_absolute() or ".." in Path(name).parts:

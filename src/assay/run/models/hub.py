@@ -36,6 +36,18 @@ def from_hub(target: ModelTarget, base: Path, on_progress: Progress | None) -> t
     return folder, f"hub:{repo}@{folder.name}", note
 
 
+def is_here(target: ModelTarget, base: Path) -> bool:
+    """Whether a model of the hub is in the local cache; the network is not asked."""
+    repo, _, revision = target.model.partition("@")
+    try:
+        wanted = [*_WANTED, *(["*.py"] if target.remote_code else [])]
+        _library(target.model, base).snapshot_download(repo_id=repo, revision=revision or None, allow_patterns=wanted,
+                                                       local_files_only=True)  # fmt: skip
+    except Exception:  # the library has many errors for "not here", and may itself not be here
+        return False
+    return True
+
+
 def _fetched(
     hub: Any,  # noqa: ANN401  (a module)
     asked: dict[str, Any],

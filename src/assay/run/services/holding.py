@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import MeasureError
+from assay.folders import images_folder
 from assay.run.processes import TAG_VARIABLE, kill_tree, sweep
+from assay.run.services.announcing import announced
 from assay.run.services.containers import sweep_containers
 from assay.run.services.ending import GRACE_S, HURRIED_GRACE_S, IN_GOOD_ORDER
 from assay.run.services.plan import Wanted, refuse_meaningless, words
+from assay.run.services.ports import HOST
 from assay.run.services.running import Running, tail_of
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ def started(
     *,
     known: Mapping[str, Running] | None = None,
     tell: Tell | None = None,
+    host: str = HOST,
 ) -> Iterator[Mapping[str, Running]]:
     """Start services in the order of the file, give them when all are ready, and end them afterwards.
 
@@ -46,6 +50,7 @@ def started(
         scratch: folder for their log files.
         known: services that already run, which these may name by `{port:NAME}`.
         tell: is told about once a second what is waited for.
+        host: the address that they listen on.
 
     Raises:
         MeasureError: if one cannot be started or does not get ready; those before it are ended.
@@ -54,25 +59,47 @@ def started(
         yield {}
         return
     tag = os.environ.get(TAG_VARIABLE) or uuid.uuid4().hex
-    with _keeper(_order(services, base, scratch, tag, known or {}), scratch, tag) as keeper:
-        yield _ready(keeper, scratch, tell)
+    with (
+        _keeper(_order(services, base, scratch, tag, known or {}, host), scratch, tag) as keeper,
+        announced(_ready(keeper, scratch, tell)) as ready,
+    ):
+        yield ready
 
 
 @contextmanager
 def held(
-    services: Mapping[str, Service], base: Path, folder: Path, *, tell: Tell | None = None
+    services: Mapping[str, Service],
+    base: Path,
+    folder: Path,
+    *,
+    known: Mapping[str, Running] | None = None,
+    tell: Tell | None = None,
+    host: str = HOST,
+    logs: Path | None = None,
 ) -> Iterator[Mapping[str, Running]]:
     """Start the services that all runs of a job share, in the process that starts the runs.
 
     They have a tag of their own, so that the sweep after a run does not take them; it is swept here at the end.
+
+    Args:
+        services: what to start.
+        base: the benchmark file's folder.
+        folder: for what is kept about them on this machine, and for their log files.
+        known: services that already run, which these may name by `{port:NAME}` and `{host:NAME}`.
+        tell: is told about once a second what is waited for.
+        host: the address that they listen on.
+        logs: another folder for their log files, which may lie on a shared file system.
     """
     if not services:
         yield {}
         return
     tag = uuid.uuid4().hex
     try:
-        with _keeper(_order(services, base, folder, tag, {}), folder, tag) as keeper:
-            yield _ready(keeper, folder, tell)
+        with (
+            _keeper(_order(services, base, folder, tag, known or {}, host, logs), folder, tag) as keeper,
+            announced(_ready(keeper, folder, tell)) as ready,
+        ):
+            yield ready
     finally:
         sweep(tag)
         sweep_containers(tag, folder)
@@ -150,36 +177,50 @@ def _running(said: Mapping[str, Any]) -> Running:
     return Running(**{**said, **paths, "secrets": tuple(said["secrets"])})
 
 
-def _order(services: Mapping[str, Service], base: Path, scratch: Path, tag: str, known: Mapping[str, Running]) -> str:
+def _order(
+    services: Mapping[str, Service],
+    base: Path,
+    scratch: Path,
+    tag: str,
+    known: Mapping[str, Running],
+    host: str,
+    logs: Path | None = None,
+) -> str:
     """What the keeper is told; secrets stay references in it, which the keeper resolves itself."""
-    wanted = [_wanted(name, service) for name, service in services.items()]
-    for one in wanted:
+    asked = [wanted(name, service) for name, service in services.items()]
+    for one in asked:
         refuse_meaningless(one)
     return json.dumps(
         {
             "base": str(base.absolute()),
             "scratch": str(scratch.absolute()),
             "tag": tag,
-            "known": {name: one.port for name, one in known.items()},
-            "services": [asdict(one) for one in wanted],
+            "host": host,
+            "images": str(images_folder()),
+            "logs": None if logs is None else str(logs.absolute()),
+            "known": {name: (one.host, one.port) for name, one in known.items()},
+            "services": [asdict(one) for one in asked],
         }
     )
 
 
-def _wanted(name: str, service: Service) -> Wanted:
+def wanted(name: str, service: Service) -> Wanted:
+    """A service's section in its plain form; with `container: none` its image is only a remark."""
     at = f"services.{name}"
+    plain = service.container == "none"
     return Wanted(
         name=name,
-        image=service.image,
+        image=None if plain else service.image,
         command=words(service.command, f"{at}.command"),
         cwd=service.cwd,
         port=service.port,
         env=service.env,
-        container=service.container,
+        container="auto" if plain else service.container,
         mounts=service.mounts,
         gpus=service.needs.gpus,
         ready_http=service.ready.http,
         ready_tcp=service.ready.tcp,
         ready_command=words(service.ready.command, f"{at}.ready.command"),
         within_s=service.ready.within,
+        unused_image=service.image if plain else None,
     )

@@ -22,7 +22,7 @@ from typing import Any
 from assay.errors import AssayError
 from assay.run.services.ending import GRACE_S, HURRIED_GRACE_S, IN_GOOD_ORDER, adopt_orphans, end_children
 from assay.run.services.plan import Wanted
-from assay.run.services.starting import Child, Gate, Setting, start
+from assay.run.services.starting import Address, Child, Gate, Setting, start
 
 
 def main() -> int:
@@ -45,13 +45,15 @@ def main() -> int:
 
 def _run(order: Mapping[str, Any], gate: Gate) -> None:
     """Start every service in its turn and tell."""
-    setting = Setting(Path(order["base"]), Path(order["scratch"]), order["tag"], gate, _tell_waiting)
-    ports: dict[str, int] = dict(order["known"])
+    logs = None if order["logs"] is None else Path(order["logs"])
+    setting = Setting(Path(order["base"]), Path(order["scratch"]), order["tag"], gate, _tell_waiting, order["host"],
+                      Path(order["images"]), logs)  # fmt: skip
+    known: dict[str, Address] = {name: Address(*one) for name, one in order["known"].items()}
     try:
         for plain in order["services"]:
             wanted = Wanted.of(plain)
-            running = start(wanted, ports, setting)
-            ports[wanted.name] = running.port
+            running = start(wanted, known, setting)
+            known[wanted.name] = Address(running.host, running.port)
             _tell("ready", {**asdict(running), "stdout": str(running.stdout), "stderr": str(running.stderr)})
     except AssayError as failure:
         _tell("failed", asdict(failure.problem))

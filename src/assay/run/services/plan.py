@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import MeasureError
+from assay.run.services.ports import HOST
 from assay.spec.secrets import REFERENCE, resolve_secrets
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_PORT = re.compile(r"\{port(?::([^{}]+))?\}")
+_PLACE = re.compile(r"\{(port|host)(?::([^{}]+))?\}")
+_PLACES = ("port", "host")
 _BRACES = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 
 
@@ -38,6 +40,8 @@ class Wanted:
     ready_tcp: bool = False
     ready_command: tuple[str, ...] | None = None
     within_s: float = 300.0
+    unused_image: str | None = None
+    """With `container: none`, the image that the file names and nobody runs."""
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Wanted:
@@ -92,7 +96,7 @@ def refuse_meaningless(wanted: Wanted) -> None:
     if wanted.image is None and wanted.command is None:
         refuse(f"the service {wanted.name} has neither a command nor an image", "say what starts it")
     if wanted.image is None and wanted.mounts:
-        refuse("mounts would do nothing for a plain process", "remove them, or give an image")
+        refuse("mounts would do nothing for a plain process", "remove them, or give an image and what runs it")
     if wanted.image is None and wanted.container != "auto":
         refuse(f"container: {wanted.container} would do nothing without an image", "remove it, or give an image")
     if wanted.image is not None and wanted.cwd is not None and not wanted.cwd.startswith("/"):
@@ -101,28 +105,30 @@ def refuse_meaningless(wanted: Wanted) -> None:
 
 
 class Ports:
-    """The ports of this service and of those started before it, put in for `{port}` and `{port:NAME}`."""
+    """Where this service and those started before it listen, put in for `{port}`, `{host}` and `{port:NAME}`."""
 
-    def __init__(self, own: int, others: Mapping[str, int], at: str) -> None:
-        self.own = own
-        self._others, self._at = others, at
+    def __init__(
+        self, own: int, others: Mapping[str, int], at: str, host: str = HOST, hosts: Mapping[str, str] | None = None
+    ) -> None:
+        self.own, self.host = own, host
+        self._others, self._hosts, self._at = others, hosts or {}, at
 
     def fill(self, text: str) -> str:
-        """A text with its ports put in; other braces stay as they are, unless they are a slip of the pen.
+        """A text with ports and hosts put in; other braces stay as they are, unless they are a slip of the pen.
 
         Raises:
-            MeasureError: for a service that was not started before, and for a misspelt `port`.
+            MeasureError: for a service that was not started before, and for a misspelt `port` or `host`.
         """
         for slip in _BRACES.findall(text):
-            if slip != "port" and difflib.get_close_matches(slip.lower(), ["port"], cutoff=0.7):
+            if slip not in _PLACES and (near := difflib.get_close_matches(slip.lower(), _PLACES, 1, cutoff=0.7)):
                 raise MeasureError(f"{{{slip}}} stands for nothing", code="service-reference", at=self._at,
-                                   try_="did you mean {port}?")  # fmt: skip
-        return _PORT.sub(self._port, text)
+                                   try_=f"did you mean {{{near[0]}}}?")  # fmt: skip
+        return _PLACE.sub(self._place, text)
 
-    def _port(self, match: re.Match[str]) -> str:
-        name = match[1]
+    def _place(self, match: re.Match[str]) -> str:
+        what, name = match[1], match[2]
         if name is None:
-            return str(self.own)
+            return str(self.own) if what == "port" else self.host
         if name not in self._others:
             known = ", ".join(self._others) or "none"
             raise MeasureError(
@@ -132,13 +138,20 @@ class Ports:
                 try_="a service can only name those above it in the file, and one that all runs share cannot name one "
                 "that each run starts anew",
             )
-        return str(self._others[name])
+        return str(self._others[name]) if what == "port" else self._hosts.get(name, HOST)
+
+
+def named(wanted: Wanted) -> frozenset[str]:
+    """The other services that a service names by `{port:NAME}` or `{host:NAME}`."""
+    texts = (*(wanted.command or ()), *(wanted.ready_command or ()), wanted.ready_http or "", *wanted.env.values())
+    return frozenset(match[2] for text in texts for match in _PLACE.finditer(text) if match[2] is not None)
 
 
 def environment(wanted: Wanted, ports: Ports) -> dict[str, str]:
     """What the file and we add to a service's environment, secrets put in."""
     own = {name: ports.fill(resolve_secrets(value)) for name, value in wanted.env.items()}
-    return {"PORT": str(ports.own), "ASSAY_PORT": str(ports.own), **own}
+    port = str(ports.own)
+    return {"PORT": port, "ASSAY_PORT": port, "HOST": ports.host, "ASSAY_HOST": ports.host, **own}
 
 
 def folder(wanted: Wanted, base: Path) -> Path:

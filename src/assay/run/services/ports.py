@@ -1,4 +1,4 @@
-"""Ports: a free one chosen on the loopback address, or a given one checked to be free."""
+"""Ports: a free one chosen on this machine's address, or a given one checked to be free."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _TAKEN = re.compile(
 )
 
 
-def free_port(but: Container[int] = ()) -> int:
-    """A port that nobody listens on, other than those given away before."""
+def free_port(but: Container[int] = (), host: str = HOST) -> int:
+    """A port of an address that nobody listens on, other than those given away before."""
     while True:
         with socket.socket() as probe:
-            probe.bind((HOST, 0))
+            probe.bind((host, 0))
             port = int(probe.getsockname()[1])
         if port not in but:
             return port
 
 
-def refuse_taken(port: int, at: str) -> None:
+def refuse_taken(port: int, at: str, host: str = HOST) -> None:
     """Raise if somebody listens on a port.
 
     Raises:
@@ -37,7 +37,7 @@ def refuse_taken(port: int, at: str) -> None:
         # Connections of an earlier run that are still being forgotten do not matter; a listener does.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port))
+            probe.bind((host, port))
         except PermissionError:
             raise MeasureError(
                 f"port {port} may not be used by this account",

@@ -25,6 +25,7 @@ class Question:
     """What a service is asked until it is ready; everything given must hold."""
 
     port: int
+    host: str = HOST
     http: str | None = None
     tcp: bool = False
     command: tuple[str, ...] | None = None
@@ -33,10 +34,12 @@ class Question:
 
     def ask(self, left_s: float) -> str | None:
         """None when ready, else what the service answered."""
-        if self.http is not None and (said := ask_http(self.port, self.http, min(left_s, _ANSWER_S))):
+        if self.http is not None and (said := ask_http(self.port, self.http, min(left_s, _ANSWER_S), self.host)):
             return said
-        if (self.tcp or (self.http is None and self.command is None)) and (said := ask_tcp(self.port, left_s)):
-            return said
+        if self.tcp or (self.http is None and self.command is None):
+            said = ask_tcp(self.port, left_s, self.host)
+            if said is not None:
+                return said
         if self.command is not None:
             return ask_command(self.command, self.env, self.cwd, min(left_s, _COMMAND_S))
         return None
@@ -50,11 +53,11 @@ def steps() -> Iterator[float]:
         step_s = min(2 * step_s, LAST_STEP_S)
 
 
-def ask_http(port: int, path: str, wait_s: float) -> str | None:
+def ask_http(port: int, path: str, wait_s: float, host: str = HOST) -> str | None:
     """None when a path answers with a status below 400."""
     from http.client import HTTPConnection, HTTPException
 
-    connection = HTTPConnection(HOST, port, timeout=max(wait_s, 0.05))
+    connection = HTTPConnection(host, port, timeout=max(wait_s, 0.05))
     try:
         connection.request("GET", path if path.startswith("/") else f"/{path}", headers={"Connection": "close"})
         answer = connection.getresponse()
@@ -69,10 +72,10 @@ def ask_http(port: int, path: str, wait_s: float) -> str | None:
     return f"GET {path}: status {answer.status}{f' ({text})' if text else ''}"
 
 
-def ask_tcp(port: int, wait_s: float) -> str | None:
+def ask_tcp(port: int, wait_s: float, host: str = HOST) -> str | None:
     """None when a port accepts a connection."""
     try:
-        socket.create_connection((HOST, port), timeout=max(min(wait_s, _ANSWER_S), 0.05)).close()
+        socket.create_connection((host, port), timeout=max(min(wait_s, _ANSWER_S), 0.05)).close()
     except OSError as failure:
         return f"port {port}: {_words_of(failure)}"
     return None

@@ -11,14 +11,14 @@ from typing import Literal
 from assay.errors import MeasureError
 from assay.spec.secrets import redact
 
-How = Literal["process", "apptainer", "podman", "docker"]
+How = Literal["process", "apptainer", "podman", "charliecloud", "docker"]
 TAIL_LINES = 40
 _TAIL_BYTES = 65536
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """One service, ready to be used. Moments are of `time.perf_counter_ns`, which all processes of a machine share."""
+    """One service, ready to be used. Moments are of `time.perf_counter_ns`, which its machine's processes share."""
 
     name: str
     host: str
@@ -29,7 +29,7 @@ class Running:
     ready_ns: int
     """When it first answered that it is ready."""
     pid: int | None
-    """Its first process on this machine; None where that cannot be seen."""
+    """Its first process on this machine; None where that cannot be seen, and where it runs on another one."""
     how: How
     stdout: Path
     stderr: Path

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, NamedTuple, cast
 
 from assay.errors import MeasureError
 from assay.run.processes import TAG_VARIABLE
@@ -31,6 +31,13 @@ _LAST_WORDS_S = 1.0
 
 Tell = Callable[[str, float, str], None]
 """Told while a service is not ready: its name, since when (s), its last answer."""
+
+
+class Address(NamedTuple):
+    """Where a service is reached."""
+
+    host: str
+    port: int
 
 
 @dataclass(slots=True)
@@ -58,7 +65,7 @@ class Child:
         self.ending = True
         end(self.process, until_s)
         if self.box is not None:
-            containers.remove(self.box)
+            containers.way_of(self.box.runtime).remove(self.box)
 
     def flush(self) -> None:
         """Wait a little for what it wrote last."""
@@ -103,29 +110,40 @@ class Setting:
     tag: str
     gate: Gate
     tell: Tell
+    host: str = HOST
+    """The address that they listen on: the loopback, or a node's own where other nodes use them."""
+    images: Path = Path("images")
+    """Where container images are kept."""
+    logs: Path | None = None
+    """Where they write, under their names alone; the scratch folder when left out."""
+
+    def log_file(self, name: str, stream: str) -> Path:
+        """The file that a service's `out` or `err` goes to."""
+        return self.scratch / f"service-{name}.{stream}" if self.logs is None else self.logs / f"{name}.{stream}"
 
 
-def start(wanted: Wanted, others: Mapping[str, int], setting: Setting) -> Running:
+def start(wanted: Wanted, others: Mapping[str, Address], setting: Setting) -> Running:
     """Start a service and wait until it is ready; a chosen port that was taken meanwhile is replaced.
 
     Args:
         wanted: the service.
-        others: ports of the services before it.
+        others: where the services before it are.
         setting: what all of them share.
 
     Raises:
         MeasureError: why it did not get ready.
     """
     refuse_meaningless(wanted)
-    tried: set[int] = set(others.values())
+    tried: set[int] = {one.port for one in others.values()}
     for attempt in range(TRIES):
-        port = wanted.port or free_port(tried)
+        port = wanted.port or free_port(tried, setting.host)
         tried.add(port)
         if wanted.port is not None:
-            refuse_taken(port, f"{wanted.at}.port")
-        child = _launch(wanted, Ports(port, others, wanted.at), setting)
+            refuse_taken(port, f"{wanted.at}.port", setting.host)
+        ports = _ports(port, others, wanted.at, setting)
+        child = _launch(wanted, ports, setting)
         try:
-            return _await_ready(child, others, setting)
+            return _await_ready(child, ports, setting)
         except MeasureError as failure:
             retry = wanted.port is None and attempt + 1 < TRIES and failure.problem.code == "service-ended"
             if not (retry and speaks_of_a_taken_port(child.last_words())):
@@ -134,9 +152,13 @@ def start(wanted: Wanted, others: Mapping[str, int], setting: Setting) -> Runnin
     raise AssertionError("the last try returns or raises")
 
 
+def _ports(port: int, others: Mapping[str, Address], at: str, setting: Setting) -> Ports:
+    return Ports(port, {name: one.port for name, one in others.items()}, at, setting.host,
+                 {name: one.host for name, one in others.items()})  # fmt: skip
+
+
 def _launch(wanted: Wanted, ports: Ports, setting: Setting) -> Child:
-    stdout = setting.scratch / f"service-{wanted.name}.out"
-    stderr = setting.scratch / f"service-{wanted.name}.err"
+    stdout, stderr = setting.log_file(wanted.name, "out"), setting.log_file(wanted.name, "err")
     exit_file(stdout).unlink(missing_ok=True)
     added = {**environment(wanted, ports), TAG_VARIABLE: setting.tag}
     box, facts = None, {"command": " ".join(wanted.command or ())}
@@ -145,13 +167,16 @@ def _launch(wanted: Wanted, ports: Ports, setting: Setting) -> Child:
         given = tuple(ports.fill(word) for word in wanted.command or ())
         command, cwd = program_and_words(given, setting.base, path), folder(wanted, setting.base)
         env = {"PYTHONUNBUFFERED": "1", **os.environ, **added}
+        facts |= {"image_not_used": wanted.unused_image} if wanted.unused_image else {}
     else:
         name = f"assay-{uuid.uuid4().hex[:12]}"
         box = containers.make_box(wanted, ports, added, setting.base, name=name, tag=setting.tag)
-        facts |= _image(box, wanted, setting)
+        box, told = _image(box, wanted, setting)
+        facts |= told
         containers.mark(box, setting.scratch)
-        command, cwd = containers.run_words(box), setting.base
-        env = containers.client_environment(box, {**os.environ, TAG_VARIABLE: setting.tag})
+        way = containers.way_of(box.runtime)
+        command, cwd = way.words(box), setting.base
+        env = way.environment(box, {**os.environ, TAG_VARIABLE: setting.tag})
 
     def make() -> Child:
         started_ns = time.perf_counter_ns()
@@ -164,13 +189,16 @@ def _launch(wanted: Wanted, ports: Ports, setting: Setting) -> Child:
     return child
 
 
-def _image(box: containers.Box, wanted: Wanted, setting: Setting) -> dict[str, str]:
-    facts = containers.image_facts(box)
+def _image(box: containers.Box, wanted: Wanted, setting: Setting) -> tuple[containers.Box, dict[str, str]]:
+    """The box with its image at hand, and what that image is; fetching it is no part of a start."""
+    way = containers.way_of(box.runtime)
+    facts = way.facts(box)
     if "image_id" in facts or "image_digest" in facts:
-        return facts
+        return box, facts
     setting.tell(wanted.name, 0.0, f"the image {box.image} is being fetched")
-    containers.fetch(box, wanted.within_s)
-    return containers.image_facts(box)
+    asked = box.image
+    box = way.fetched(box, setting.images, wanted.within_s)
+    return box, {**way.facts(box), **({"image_asked": asked} if box.image != asked else {})}
 
 
 def _made(wanted: Wanted, command: list[str], cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -187,8 +215,8 @@ def _made(wanted: Wanted, command: list[str], cwd: Path, env: Mapping[str, str])
         ) from None
 
 
-def _await_ready(child: Child, others: Mapping[str, int], setting: Setting) -> Running:
-    wanted, question = child.wanted, _question(child, others, setting)
+def _await_ready(child: Child, ports: Ports, setting: Setting) -> Running:
+    wanted, question = child.wanted, _question(child, ports, setting)
     begin_s = time.monotonic()
     until_s, told_s = begin_s + wanted.within_s, begin_s
     for step_s in steps():
@@ -198,7 +226,7 @@ def _await_ready(child: Child, others: Mapping[str, int], setting: Setting) -> R
         if child.process.poll() is not None:
             raise _ended_early(child)
         if answer is None:
-            return _running(child, ready_ns)
+            return _running(child, ready_ns, setting.host)
         now_s = time.monotonic()
         if now_s >= until_s:
             raise _never_ready(child, answer)
@@ -217,15 +245,15 @@ def _stranger(child: Child) -> str | None:
     return f"port {child.port} is answered by {name_of(holder)}, not by the service"
 
 
-def _question(child: Child, others: Mapping[str, int], setting: Setting) -> Question:
+def _question(child: Child, ports: Ports, setting: Setting) -> Question:
     wanted = child.wanted
-    ports = Ports(child.port, others, f"{wanted.at}.ready")
     command = None
     if wanted.ready_command is not None:
         given = tuple(ports.fill(word) for word in wanted.ready_command)
         command = tuple(program_and_words(given, setting.base, os.environ.get("PATH")))
     return Question(
         port=child.port,
+        host=setting.host,
         http=None if wanted.ready_http is None else ports.fill(wanted.ready_http),
         tcp=wanted.ready_tcp,
         command=command,
@@ -234,16 +262,16 @@ def _question(child: Child, others: Mapping[str, int], setting: Setting) -> Ques
     )
 
 
-def _running(child: Child, ready_ns: int) -> Running:
+def _running(child: Child, ready_ns: int, host: str) -> Running:
     how: How = "process" if child.box is None else child.box.runtime.kind
     pid: int | None = child.process.pid
     if child.box is not None:
-        pid = containers.first_pid(child.box) or (pid if how == "apptainer" else None)
+        pid = containers.way_of(child.box.runtime).first_pid(child.box, child.process.pid)
     return Running(
         name=child.wanted.name,
-        host=HOST,
+        host=host,
         port=child.port,
-        base_url=f"http://{HOST}:{child.port}",
+        base_url=f"http://{f'[{host}]' if ':' in host else host}:{child.port}",
         started_ns=child.started_ns,
         ready_ns=ready_ns,
         pid=pid,
@@ -293,5 +321,6 @@ def _never_ready(child: Child, answer: str) -> MeasureError:
         f"{told(lines)}",
         code="service-not-ready",
         at=f"{child.wanted.at}.ready",
-        try_="raise ready.within, or check that the path or command says what ready means",
+        try_="raise ready.within, or check that the path or command says what ready means, and that the service "
+        "listens on {host}",
     )

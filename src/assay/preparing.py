@@ -1,0 +1,176 @@
+"""What a benchmark needs from elsewhere, fetched ahead with checksums: for nodes that have no network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from assay.errors import AssayError
+from assay.folders import cache_folder, images_folder
+from assay.plan.plan import make_plan
+from assay.run.files import local_paths
+from assay.run.fingerprints import files_of, fingerprint_of
+from assay.run.models.builtin import BUILTIN_NAMES
+from assay.run.models.digest import file_digest, whole_digest
+from assay.run.models.sources import LocalModel, is_folder, resolve
+from assay.run.services.containers import find_runtime, kept, way_of
+from assay.spec.benchmark import Definition, Service
+from assay.spec.load import Loaded
+from assay.spec.target import ModelTarget
+
+# Fetching a large image takes its time; a network that says nothing for hours will not say more.
+_FETCH_S = 4 * 3600.0
+State = Literal["fetched", "there", "missing", "failed"]
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that a benchmark needs."""
+
+    kind: Literal["image", "model", "file", "folder"]
+    name: str
+    """As the file says it."""
+    state: State
+    path: str = ""
+    sha256: str = ""
+    size_bytes: int | None = None
+    note: str = ""
+
+
+def prepare(
+    loaded: Loaded, *, check: bool = False, runtime: str = "auto", tell: Tell | None = None
+) -> tuple[Item, ...]:
+    """Fetch everything that the jobs of a benchmark need, or only tell what is missing; one failure stops no other.
+
+    Args:
+        loaded: the benchmark, with all points of its matrix.
+        check: fetch nothing.
+        runtime: what runs the images of services that do not say it themselves.
+        tell: is told what is being fetched.
+    """
+    slurm = loaded.benchmark.place.slurm
+    chosen = slurm.runtime if runtime == "auto" and slurm is not None else runtime
+    found: dict[tuple[str, ...], Item] = {}
+    work = _Work(loaded.base, check, chosen, tell or (lambda _: None))
+    for job in make_plan(loaded, lambda _: {}).jobs:
+        for key, make in work.wanted(job.definition):
+            if key not in found:
+                found[key] = make()
+    order = ("image", "model", "file", "folder")
+    return tuple(sorted(found.values(), key=lambda item: order.index(item.kind)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What is done for one benchmark."""
+
+    base: Path
+    check: bool
+    runtime: str
+    tell: Tell
+
+    def wanted(self, definition: Definition) -> Iterator[tuple[tuple[str, ...], Callable[[], Item]]]:
+        """What a definition needs: a key that equal things share, and how to have it."""
+        for service in definition.services.values():
+            if service.image is not None and service.container != "none":
+                yield ("image", service.container, service.image), lambda one=service: self._image(one)  # type: ignore[misc]
+            for here in service.mounts:
+                yield ("folder", here), lambda here=here: self._mount(here)  # type: ignore[misc]
+        target = definition.target
+        if isinstance(target, ModelTarget):
+            yield ("model", target.model, target.runtime), lambda: self._model(target)
+        files = {name: fingerprint_of(parts) for name, parts in files_of(definition, self.base).items()}
+        for name in local_paths(definition):
+            if not isinstance(target, ModelTarget) or name != target.model:
+                yield ("file", name), lambda name=name: self._file(name, files)  # type: ignore[misc]
+
+    def _image(self, service: Service) -> Item:
+        name = service.image or ""
+        item = Item("image", name, "missing")
+        try:
+            runtime = find_runtime(service.container if service.container != "auto" else self.runtime, "services")
+            way, item = way_of(runtime), replace(item, note=runtime.kind)
+            image = way.image(name, self.base, "services")
+            if Path(image).is_dir():
+                return replace(item, state="there", path=image, note=f"{runtime.kind}; a folder has no checksum")
+            known = kept.find(images_folder(), runtime.kind, way.reference(image))
+            if known is not None and not kept.is_whole(known):
+                if self.check:
+                    return replace(item, path=str(known.path), note=f"{runtime.kind}; the kept file is damaged")
+                kept.forget(images_folder(), known)
+            elif known is not None:
+                return _kept(item, known)
+            if kept.is_file(image):
+                digest = kept.file_digest(Path(image)).removeprefix("sha256:")
+                return replace(item, state="there", path=image, sha256=digest, size_bytes=Path(image).stat().st_size)
+            if self.check:
+                return item
+            self.tell(f"fetching the image {image} with {runtime.program}")
+            return _kept(item, way.keep(runtime.program, image, images_folder(), _FETCH_S))
+        except AssayError as problem:
+            return replace(item, state="missing" if self.check else "failed", note=problem.problem.message)
+
+    def _model(self, target: ModelTarget) -> Item:
+        item = Item("model", target.model, "missing")
+        here = self._has_model(target)
+        if self.check and not here:
+            return item
+        try:
+            if not here:
+                self.tell(f"fetching the model {target.model}")
+            model = resolve(target, self.base, cache=cache_folder())
+        except AssayError as problem:
+            return replace(item, state="missing" if self.check else "failed", note=problem.problem.message)
+        return _model_item(item, model, here=here)
+
+    def _has_model(self, target: ModelTarget) -> bool:
+        """Whether a model is at hand without a network."""
+        if is_folder(target, self.base):
+            from assay.run.models.folder import find_folder
+            from assay.run.models.hub import is_here
+
+            return find_folder(target.model, self.base) is not None or is_here(target, self.base)
+        if "://" in target.model:
+            from assay.run.models.fetch import Fetcher
+
+            fetcher = Fetcher(cache_folder() / "models" / "urls", target.headers, target.max_size)
+            return fetcher.known(target.model, target.sha256) is not None
+        return target.model in BUILTIN_NAMES or (self.base / Path(target.model).expanduser()).exists()
+
+    def _file(self, name: str, digests: Mapping[str, str]) -> Item:
+        path = (self.base / Path(name).expanduser()).absolute()
+        item = Item("file", name, "missing", path=str(path))
+        if not path.exists():
+            return item
+        return replace(item, state="there", sha256=digests.get(name, ""), size_bytes=_files_in(path)[1])
+
+    def _mount(self, name: str) -> Item:
+        path = (self.base / Path(name).expanduser()).absolute()
+        item = Item("folder", name, "missing", path=str(path))
+        if not path.exists():
+            return item
+        files, size = _files_in(path)
+        note = f"{len(files)} files" if path.is_dir() else ""
+        # A look tells that it is there; its checksum is worth reading all of it only when it is prepared.
+        parts = [] if self.check else [(file_digest(one), str(one.relative_to(path.parent))) for one in files]
+        return replace(item, state="there", sha256=whole_digest(parts) if parts else "", size_bytes=size, note=note)
+
+
+def _files_in(path: Path) -> tuple[list[Path], int]:
+    files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
+    return files, sum(one.stat().st_size for one in files)
+
+
+def _kept(item: Item, image: kept.Image) -> Item:
+    told = image.facts.get("image_digest", "")
+    note = f"{image.runtime}; {told} in its registry" if told else image.runtime
+    return replace(item, state="fetched" if image.fresh else "there", path=str(image.path), sha256=image.sha256,
+                   size_bytes=image.size_bytes, note=note)  # fmt: skip
+
+
+def _model_item(item: Item, model: LocalModel, *, here: bool) -> Item:
+    return replace(item, state="there" if here else "fetched", path=str(model.path), sha256=model.sha256,
+                   size_bytes=model.size_bytes, note=model.note)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Ready-made service recipes: small files that users copy and change. Read by `assay recipes`."""

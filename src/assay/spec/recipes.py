@@ -1,0 +1,94 @@
+"""Ready-made service recipes: small files in the package, which a benchmark file may name and change."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+
+from pydantic import JsonValue
+
+from assay.errors import UsageError
+from assay.spec.source import parse
+
+_SUFFIX = ".yaml"
+KEY = "recipe"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One recipe."""
+
+    name: str
+    about: str
+    """Its first line, for a list."""
+    text: str
+    """The whole file, to be copied."""
+
+    @property
+    def services(self) -> dict[str, JsonValue]:
+        """Its section `services`."""
+        found = parse(self.text, _SUFFIX, f"recipe {self.name}").document["services"]
+        return found if isinstance(found, dict) else {}
+
+
+def recipe_names() -> tuple[str, ...]:
+    """The recipes that there are."""
+    folder = files("assay.recipes")
+    return tuple(sorted(one.name.removesuffix(_SUFFIX) for one in folder.iterdir() if one.name.endswith(_SUFFIX)))
+
+
+def find_recipe(name: str, at: str = "") -> Recipe:
+    """A recipe by its name.
+
+    Args:
+        name: as `recipe_names` lists it.
+        at: where somebody asks for it.
+
+    Raises:
+        UsageError: if there is none, with the nearest name.
+    """
+    known = recipe_names()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        raise UsageError(f"there is no recipe {name!r}", code="no-recipe", at=at,
+                         try_=f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}")  # fmt: skip
+    text = (files("assay.recipes") / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
+    about = next((line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#")), "")
+    return Recipe(name, about, text)
+
+
+def with_recipes(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """A benchmark document whose services that name a recipe are written out: the recipe, with their own keys over it.
+
+    Raises:
+        UsageError: for a recipe that does not exist.
+    """
+    services = document.get("services")
+    if not isinstance(services, dict) or not any(isinstance(one, dict) and KEY in one for one in services.values()):
+        return document
+    return {**document, "services": {name: _whole(name, one) for name, one in services.items()}}
+
+
+def _whole(name: str, section: JsonValue) -> JsonValue:
+    if not isinstance(section, dict) or not isinstance(section.get(KEY), str):
+        return section
+    recipe = find_recipe(str(section[KEY]), at=f"services.{name}.{KEY}")
+    (base,) = recipe.services.values()
+    own = {key: value for key, value in section.items() if key != KEY}
+    return _over(base, own) if isinstance(base, dict) else own
+
+
+def _over(base: Mapping[str, JsonValue], own: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """One mapping over another: sections are merged, null takes a key away."""
+    whole = dict(base)
+    for key, value in own.items():
+        below = whole.get(key)
+        if value is None:
+            whole.pop(key, None)
+        elif isinstance(value, dict) and isinstance(below, dict):
+            whole[key] = _over(below, value)
+        else:
+            whole[key] = value
+    return whole
