@@ -25,8 +25,10 @@ from assay.plan.job import Job
 from assay.report.live import View
 from assay.report.wording import job_label
 from assay.run.execute import execute_job
+from assay.run.load.barrier import Meeting
 from assay.run.records import RunOutcome, SingleRunResult
 from assay.run.scratch import held, sweep_abandoned
+from assay.run.services import Running
 from assay.store.artefacts import ArtefactFiles
 from assay.store.location import cache_folder
 from assay.store.samples import SampleFiles, write_whole
@@ -36,7 +38,15 @@ _NOT_KEPT = ("store", "samples", "disk")  # results cannot be kept: a record of 
 
 
 def execute_document(
-    path: Path, out: Path, view: View, *, fresh: bool = False, lock: str | None = None, control: bool = True
+    path: Path,
+    out: Path,
+    view: View,
+    *,
+    fresh: bool = False,
+    lock: str | None = None,
+    control: bool = True,
+    services: Mapping[str, Running] | None = None,
+    meeting: Meeting | None = None,
 ) -> MultiRunJobResult:
     """Measure a job document; `out` gets `result.json`, whole or not at all, `samples/` and `files/` by content hash.
 
@@ -51,17 +61,45 @@ def execute_document(
         lock: what to do about a device on which somebody else measures: `wait`, `try` or `off`; from ASSAY_LOCK, else
             `wait`, when left out.
         control: whether the control workload is timed, where the benchmark has it.
+        services: those of the job's services that already run, on this machine or another; they are not started.
+        meeting: where the machines that share the job's load meet before each run.
     """
     job = _read(path)
     around = Around(mode_from(lock), cache_folder(), view.note, control=control)
     try:
         with _held(out, view):
-            attempt = _Attempt(job, out, view, around)
+            attempt = _Attempt(job, out, view, around, services or {}, meeting)
             result = None if attempt.begin(fresh=fresh) else attempt.result()
             if result is None:
                 result = attempt.measure()
             else:
                 view.note("this job was measured here before; its result stands")
+            view.job_done(result)
+    finally:
+        view.close()
+    return result
+
+
+def refuse_document(path: Path, out: Path, view: View, problem: AssayError) -> MultiRunJobResult:
+    """The result of a job that could not even be begun, because something that it needs elsewhere is not there.
+
+    Runs of the same job that were measured before stay.
+
+    Args:
+        path: a job document.
+        out: folder for the result.
+        view: is told how it went.
+        problem: why it could not.
+    """
+    job = _read(path)
+    around = Around("off", cache_folder(), view.note)
+    try:
+        with _held(out, view):
+            attempt = _Attempt(job, out, view, around)
+            result = None if attempt.begin(fresh=False) else attempt.result()
+            if result is None:
+                with around.refused(job, Look()) as surrounding:
+                    result = attempt.refused(problem, surrounding)
             view.job_done(result)
     finally:
         view.close()
@@ -76,6 +114,8 @@ class _Attempt:
     out: Path
     view: View
     around: Around
+    services: Mapping[str, Running] = field(default_factory=dict)
+    meeting: Meeting | None = None
     outcomes: dict[int, RunOutcome] = field(default_factory=dict)  # by run
 
     @property
@@ -125,6 +165,11 @@ class _Attempt:
         with self.around.refused(job, look) if refused else self.around.job(job, label, look) as surrounding:
             return self._placed(profile, surrounding)
 
+    def refused(self, problem: AssayError, surrounding: Surrounding) -> MultiRunJobResult:
+        """Write the result of a job that cannot be begun."""
+        self._refuse(problem)
+        return self._judged(surrounding.ended())
+
     def _placed(self, profile: Profile, surrounding: Surrounding) -> MultiRunJobResult:
         try:
             LocalEngine(profile, self._execute).place(self.job)
@@ -144,7 +189,8 @@ class _Attempt:
 
     def _execute(self, job: Job) -> None:
         before = tuple(outcome.result for outcome in self.outcomes.values())
-        execute_job(job, cache=cache_folder(), clock=SYSTEM_CLOCK, watch=self.view, keep=self._keep, before=before)
+        execute_job(job, cache=cache_folder(), clock=SYSTEM_CLOCK, watch=self.view, keep=self._keep, before=before,
+                    services=self.services, meeting=self.meeting)  # fmt: skip
 
     def _keep(self, outcome: RunOutcome) -> None:
         files = {name: self.files.take(path) for name, path in outcome.files.items()}

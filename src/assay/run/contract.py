@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from pydantic import JsonValue
 
 from assay.plan.job import Job
+from assay.run.load.barrier import Meeting
 from assay.run.records import DeviceProof, Phase, SampleSet, Window
 from assay.run.services.running import Running
 from assay.spec.benchmark import Definition
@@ -31,6 +32,7 @@ class Order:
     model_sha256: str | None = None
     services: Mapping[str, Running] = field(default_factory=dict)  # those that all runs of the job share
     cache: str = ""  # folder for what may be kept from run to run
+    meeting: Meeting | None = None  # where the machines that share the load meet before it begins
 
 
 @dataclass(frozen=True, slots=True, eq=False)

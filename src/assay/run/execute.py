@@ -22,6 +22,7 @@ from assay.run.derived import derived, labels_of
 from assay.run.handover import ChildReport, take
 from assay.run.kept import FOLDER, gather
 from assay.run.launch import TAIL_LINES, Ended, Watch, launch, log_tail
+from assay.run.load.barrier import Meeting, give_up
 from assay.run.models.sources import LocalModel, resolve
 from assay.run.probes.job import FILE, JobProbe, watching_job
 from assay.run.records import Failure, RunOutcome, SampleSet, Seen, SingleRunResult
@@ -68,6 +69,8 @@ class Prepared:
     services: Mapping[str, Running] = field(default_factory=dict)
     """Those that all runs share."""
     cache: str = ""
+    meeting: Meeting | None = None
+    """Where the machines that share the load meet."""
 
 
 class JobWatch(Watch, Protocol):
@@ -102,6 +105,8 @@ def execute_job(
     watch: JobWatch,
     keep: Callable[[RunOutcome], None],
     before: Iterable[SingleRunResult] = (),
+    services: Mapping[str, Running] | None = None,
+    meeting: Meeting | None = None,
 ) -> None:
     """Measure the runs of a job that are not there yet.
 
@@ -112,6 +117,8 @@ def execute_job(
         watch: is told how far it is.
         keep: takes each run as soon as it has ended, so that a later failure cannot lose it.
         before: runs that an interrupted attempt has finished.
+        services: those of the definition that already run, here or on another machine; they are not started.
+        meeting: where the machines that share the load meet before each run.
     """
     ended = {result.run_id: result for result in before}
     wanted = [run_id for run_id in range(job.definition.measure.runs) if run_id not in ended]
@@ -121,13 +128,13 @@ def execute_job(
         probe = until_done.enter_context(_watched(job))  # it gets ready while the rest is prepared
         try:
             prepared = prepare(job, cache, watch)
-            shared = until_done.enter_context(_shared_services(job, watch))
+            shared = until_done.enter_context(_shared_services(job, watch, services or {}))
         except AssayError as refused:
             outcome = RunOutcome(_refused(job, wanted[0], refused.problem, clock))
             keep(outcome)
             watch.run_done(outcome.result)
             return
-        prepared = replace(prepared, services=shared, cache=str(cache))
+        prepared = replace(prepared, services=shared, cache=str(cache), meeting=meeting)
         if probe is not None:
             probe.ready()
         for run_id in wanted:
@@ -153,18 +160,18 @@ def _watched(job: Job) -> Iterator[JobProbe | None]:
 
 
 @contextmanager
-def _shared_services(job: Job, watch: Watch) -> Iterator[Mapping[str, Running]]:
-    """The services that all runs of the job share, for as long as it is measured."""
-    shared = {name: one for name, one in job.definition.services.items() if one.fresh == "job"}
+def _shared_services(job: Job, watch: Watch, known: Mapping[str, Running]) -> Iterator[Mapping[str, Running]]:
+    """The services that all runs of the job share, for as long as it is measured; those that already run among them."""
+    shared = {name: one for name, one in job.definition.services.items() if one.fresh == "job" and name not in known}
     if not shared:
-        yield {}
+        yield known
         return
     watch.phase("prepare")
     with (
         scratch_folder() as folder,
-        held(shared, Path(job.base), folder, tell=lambda note: watch.progress(0.0, note)) as running,
+        held(shared, Path(job.base), folder, known=known, tell=lambda note: watch.progress(0.0, note)) as running,
     ):
-        yield running
+        yield {**known, **running}
 
 
 def is_hopeless(results: Iterable[SingleRunResult]) -> bool:
@@ -188,7 +195,8 @@ def execute_run(
     """One fresh process, from its start to its record; files that it left stay in the scratch folder."""
     started = clock.utc()
     start_s = clock.monotonic_s()
-    order = Order(job, run_id, str(scratch), *_model_of(prepared), services=prepared.services, cache=prepared.cache)
+    order = Order(job, run_id, str(scratch), *_model_of(prepared), services=prepared.services, cache=prepared.cache,
+                  meeting=prepared.meeting)  # fmt: skip
     beside = [one.pid for one in prepared.services.values() if one.pid is not None]
     begin = partial(probe.begin, beside=beside) if probe is not None else None
     ended = launch(order, timeout_s=job.definition.measure.timeout, clock=clock, watch=watch, started=begin)
@@ -211,6 +219,8 @@ def execute_run(
     )
     if left is None or left[0].refusal is not None or ended.timed_out:
         failure = _failure(job, ended, left[0] if left else None, tail[-TAIL_LINES:])
+        if prepared.meeting is not None:  # those who wait for this machine need not wait longer
+            give_up(prepared.meeting.of_run(run_id), prepared.meeting.who, failure.message)
         return RunOutcome(replace(result, error=failure), files=files)
     report, samples = left
     return RunOutcome(_complete(job, result, report, samples, prepared, ended), samples, files)

@@ -53,7 +53,8 @@ def gather(
     hidden = _pattern(secrets, os.environ if environ is None else environ)
     files: dict[str, Path] = {}
     absent: dict[str, str] = {}
-    outside = {path.name: path for path in shared}
+    # Those of services on other machines lie in a folder of their own, without the word.
+    outside = {path.name if _LOGS.fullmatch(path.name) else f"service-{path.name}": path for path in shared}
     for name, path in {**outside, **_lying(scratch), **{name: Path(one) for name, one in reported.items()}}.items():
         try:
             _check(name, path, path.parent if path in shared else scratch)

@@ -22,6 +22,10 @@ _LAG_FLOOR_MS = 2.0
 _DELAY_SHARE = 0.10
 _DELAY_FLOOR_MS = 5.0
 _DELIVERED = 0.95
+# Of the asked duration, in which all machines that were to begin at one moment must have loaded at once, and how far
+# apart they may have begun. Where each began when it could, a run without half of it in common has no numbers anyway.
+_TOGETHER = 0.8
+_SKEW_S = 0.5
 _SURE = 3.0  # standard deviations of the number of arrivals
 _TIMES = ("itl_ms", "ttft_ms", "latency_ms", "e2e_ms")
 
@@ -89,7 +93,7 @@ def load_delivered(evidence: Evidence) -> Finding:
     """Whether the load that the file asks for is the one that the target got."""
     if not evidence.is_served:
         return None, "calls follow one another inside our process, so nothing can be left unsent"
-    parts = (_stopped(evidence), _skipped(evidence), _delay(evidence), _level(evidence))
+    parts = (_stopped(evidence), _skipped(evidence), _delay(evidence), _level(evidence), _together(evidence))
     found = [part for part in parts if part is not None]
     if not found:
         return None, "how much of the load was delivered was not recorded"
@@ -142,6 +146,31 @@ def _level(evidence: Evidence) -> tuple[bool, str] | None:
         return None  # a user who thinks has no request in flight meanwhile
     told = f"{number(stats.min)} of {number(asked)} requests were in flight on average"
     return stats.min >= _DELIVERED * asked, told
+
+
+def _together(evidence: Evidence) -> tuple[bool, str] | None:
+    """Whether the machines of a shared load began and loaded together, in the run where they did so least."""
+    told = evidence.facts("merged")
+    if not told:
+        return None
+    failed: list[str] = []
+    skews: list[float] = []
+    for run, merged in told.items():
+        starts = merged.get("starts")
+        if not isinstance(starts, dict) or not starts.get("met"):
+            continue  # nobody asked them to begin at one moment
+        length, asked = merged.get("length_s"), merged.get("asked_s")
+        if isinstance(length, float | int) and isinstance(asked, float | int) and length < _TOGETHER * asked:
+            failed.append(f"in run {run} all machines loaded together for {number(length)} s of {number(asked)} s")
+        skew, apart = starts.get("skew_s"), starts.get("clocks_apart_s_at_least")
+        skews += [float(skew)] if isinstance(skew, float | int) else []
+        if skews and skews[-1] > _SKEW_S:
+            failed.append(f"in run {run} the clients began {number(skews[-1])} s apart; at most {_SKEW_S:g} s is fine")
+        if isinstance(apart, float | int) and apart > _SKEW_S:
+            failed.append(f"the clocks of the clients' machines are at least {number(float(apart))} s apart")
+    if failed:
+        return False, "; ".join(failed)
+    return (True, f"the clients began within {number(max(skews))} s of each other") if skews else None
 
 
 def _rate(evidence: Evidence, load: Load, asked: float) -> tuple[bool, str] | None:

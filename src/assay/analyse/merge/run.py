@@ -9,7 +9,9 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.analyse.merge.overlap import Overlap, PartRun, overlap_of
+from assay.analyse.merge.starts import starts_of
 from assay.analyse.merge.totals import COUNTED, Joined, error_facts, join, request_facts, totals
+from assay.analyse.monitored import together
 from assay.plan.job import Job
 from assay.run.records import Failure, RunOutcome, SampleSet, SingleRunResult, Window
 
@@ -104,12 +106,15 @@ def _facts(
     facts: dict[str, JsonValue] = {name: first[name] for name in _SAME if name in first}
     if (tokens := _tokens(parts)) is not None:
         facts["tokens"] = tokens
+    if (seen := together([part.result.facts.get("monitoring") for part in parts])) is not None:
+        facts["monitoring"] = seen
     facts |= {
         "requests": request_facts(joined),
         "errors": error_facts(joined, parts),
         "load": _load(job, parts, overlap, metrics),
         "merged": {
             **overlap.facts(job.definition.load.duration or 0.0),
+            "starts": starts_of(parts),
             "of": [_part(part, overlap) for part in parts],
             "means": "samples of all machines that began, and requests that were due, while all of them were loading",
             "counted_again": [name for name in COUNTED if name in metrics],

@@ -36,7 +36,7 @@ def drive_clients(load: HttpLoad, supply: Supply, asks: Asks | None = None) -> R
     if "fork" not in get_all_start_methods():
         raise MeasureError(f"load.clients is {load.clients}; this system starts one client process only",
                            code="clients", try_="leave load.clients out, or run on Linux or macOS")  # fmt: skip
-    load = replace(load, start_ns=perf_counter_ns() + _START_NS)
+    load = replace(load, start_ns=max(load.start_ns or 0, perf_counter_ns() + _START_NS))
     context = get_context("fork")
     pipes = []
     processes = []

@@ -17,6 +17,7 @@ from assay.run.load.http.origin import Origin
 from assay.run.load.http.recording import Recording
 from assay.run.load.shape import Closed, Shape, shape_of
 from assay.run.records import Phase
+from assay.run.targets.served.together import Together
 from assay.run.workloads.trace import Trace
 from assay.spec.benchmark import Measure
 from assay.spec.driving import Load
@@ -97,7 +98,14 @@ def reading_s(measure: Measure) -> float:
 
 
 def drive_watched(
-    load: HttpLoad, supply: Supply, order: Order, stage: Stage, rules: Rules, began_ns: int, latency_s: float = 0.0
+    load: HttpLoad,
+    supply: Supply,
+    order: Order,
+    stage: Stage,
+    rules: Rules,
+    began_ns: int,
+    latency_s: float = 0.0,
+    together: Together | None = None,
 ) -> Recording:
     """Drive a load, tell how far it is, and put the client's share of its ceiling beside it.
 
@@ -109,10 +117,13 @@ def drive_watched(
         rules: what the loop asks.
         began_ns: when the run began.
         latency_s: about how long one answer takes when nothing else is asked.
+        together: where the machines that share the load meet.
     """
     measure = order.job.definition.measure
     known = ceiling(Path(order.cache or order.scratch), Path(order.scratch))
     deadline_ns = began_ns + int((measure.timeout - reading_s(measure)) * 1e9)
+    if together is not None:
+        load = replace(load, start_ns=together.start_ns(load, stage, deadline_ns))
     phases = Phases(stage)
     warm = load.warmup
     phases.enter("warmup" if warm.detect or warm.seconds or warm.requests else "measure")

@@ -33,6 +33,7 @@ from assay.run.targets.served.rows import Rows, read_rows
 from assay.run.targets.served.searching import search_rate
 from assay.run.targets.served.shared import clock_facts, keep_requests, read_clocks, share_facts
 from assay.run.targets.served.supply import ApiSupply
+from assay.run.targets.served.together import Together
 from assay.run.tokens import Tokenizer
 from assay.run.workloads import Workset, make_workset
 from assay.run.workloads.trace import Trace, read_trace, trace_workset
@@ -71,6 +72,10 @@ class _Run:
     files: dict[str, Path] = field(default_factory=dict)
     samples: list[SampleSet] = field(default_factory=list)
     server_tokenizer: Tokenizer | None = None
+    together: Together = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.together = Together(self.order)
 
     @property
     def definition(self) -> Definition:
@@ -98,6 +103,7 @@ class _Run:
         before = window.read(own_cpu_s=self._cpu_s())
         recording = self._load(supply, api, work, trace, most, local)
         self.facts["clock"] = clock_facts(recording, read_clocks())
+        self.facts |= self.together.facts(self.facts["clock"])
         seen = window.between(before, window.read(own_cpu_s=self._cpu_s()))
         refuse_ended([self.there.service] if self.there.service is not None else [])
         with self.stage.phase("score"):
@@ -157,7 +163,13 @@ class _Run:
         clocks = {"start_to_ready_s": service.start_to_ready_s}
         if first.token_ns:
             clocks["start_to_first_token_s"] = (first.token_ns - service.started_ns) / 1e9
-        self.facts["service"] = {"name": service.name, "how": service.how, **dict(service.facts), "shared": shared}
+        self.facts["service"] = {
+            "name": service.name,
+            "how": service.how,
+            **dict(service.facts),
+            "shared": shared,
+            "host": service.host,
+        }
         if shared:
             self.absent |= dict.fromkeys(clocks, "all runs of the job share the service, so its start is not theirs")
         else:
@@ -184,7 +196,7 @@ class _Run:
         load = replace(load_of(self.order, self.there.origin, trace=trace), most_requests=most)
         if self.definition.load.rate != "search":
             return drive_watched(load, supply, self.order, self.stage, self.rules, began_ns=self.began_ns,
-                                 latency_s=latency_s)  # fmt: skip
+                                 latency_s=latency_s, together=self.together)  # fmt: skip
         found = search_rate(self.order, self.there.origin, supply, api, work.items, self.stage, self.rules,
                             began_ns=self.began_ns, latency_s=latency_s, most=most,
                             counter=lambda: Counter(self.server_tokenizer, local))  # fmt: skip

@@ -56,7 +56,11 @@ def reached(order: Order, stage: Stage) -> Iterator[Reached]:
     """Start the services that belong to this run, and work out where the target is."""
     target = served_target(order)
     definition, base = order.job.definition, Path(order.job.base)
-    own = {name: service for name, service in definition.services.items() if service.fresh == "run"}
+    own = {
+        name: service
+        for name, service in definition.services.items()
+        if service.fresh == "run" and name not in order.services
+    }
     tell: Callable[[str], None] = lambda note: stage.progress(0.0, note)  # noqa: E731
     with started(own, base, Path(order.scratch), known=order.services, tell=tell) as fresh:
         yield _reach(target, {**order.services, **fresh}, base)

@@ -85,7 +85,11 @@ def _called(order: Order, target: EndpointTarget | ServiceTarget, stage: Stage) 
     from assay.run.targets.vector.pgvector import Pgvector
 
     definition = order.job.definition
-    own = {name: service for name, service in definition.services.items() if service.fresh == "run"}
+    own = {
+        name: service
+        for name, service in definition.services.items()
+        if service.fresh == "run" and name not in order.services
+    }
     told: Callable[[str], None] = lambda note: stage.progress(0.0, note)  # noqa: E731
     with started(own, Path(order.job.base), Path(order.scratch), known=order.services, tell=told) as fresh:
         service = None

@@ -1,0 +1,75 @@
+"""Being asked to end: by a signal of the batch system, by the group's `stop` file, or because the parent is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+
+# What a batch system sends before it kills, and what a lost terminal or Ctrl-C in a step sends.
+_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
+_LOOK_S = 0.2
+
+
+class AskedToEnd(BaseException):
+    """Somebody wants this process to end; like KeyboardInterrupt, nothing on the way may take it for a failure."""
+
+
+class Watchman:
+    """Looks out for whoever wants this process to end."""
+
+    def __init__(self, stop: Path | None = None) -> None:
+        """What to look at.
+
+        Args:
+            stop: a file that asks for the end by being there.
+        """
+        self._stop = stop
+        self._parent = os.getppid()
+        self._told = threading.Event()
+        self.why = ""
+
+    def listen(self) -> None:
+        """Take signals from now on; the first raises AskedToEnd wherever the process is, later ones change nothing."""
+        for name in _SIGNALS:
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), self._signalled)
+
+    def look(self) -> None:
+        """Raise if somebody wants the end.
+
+        Raises:
+            AskedToEnd: with the reason in `why`.
+        """
+        if not self.why and self._stop is not None and self._stop.exists():
+            self.why = "stop"
+        if not self.why and os.getppid() != self._parent:
+            self.why = "its parent process is gone"
+        if self.why:
+            raise AskedToEnd(self.why)
+
+    def wait(self) -> None:
+        """Sleep for a moment, and look.
+
+        Raises:
+            AskedToEnd: with the reason in `why`.
+        """
+        self._told.wait(_LOOK_S)
+        self.look()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was the `stop` file that asked: the end in good order."""
+        return self.why == "stop"
+
+    def _signalled(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  (signal's signature)
+        self._told.set()
+        if self.why:  # it is ending already: nothing may disturb that
+            return
+        if self._stop is not None and self._stop.exists():
+            self.why = "stop"  # `stop` was written first, and the signal came with it
+        else:
+            self.why = f"{signal.Signals(number).name}: cancelled, preempted or out of time"
+        raise AskedToEnd(self.why)
