@@ -13,6 +13,7 @@ from assay.report.energy import energy_sentence, energy_sheet, price_sentence, w
 from assay.report.facts import flat
 from assay.report.fitness import fitness_sheet
 from assay.report.grid import Column, lay_out, pad
+from assay.report.monitoring import monitoring_sheet
 from assay.report.numbers import (
     NOTHING,
     decimals_of,
@@ -79,6 +80,7 @@ def render_job(result: MultiRunJobResult, *, width: int | None = None, colour: b
         _titled("not measured", _absent(result)),
         _titled("energy", _energy(result, room)),
         _titled("seen from the side", _seen(result, room)),
+        _titled("nodes and services", _sheet(monitoring_sheet(result), room)),
         _titled("failed requests by kind", [f"  {one.count:>9,}  {one.kind}  {one.first}".rstrip() for one in errors]),
         _titled("why answers ended", [f"  {one.count:>9,}  {one.kind}" for one in finish_reasons_of(result)]),
         _titled("how tokens were counted", [f"  {name}: {told}" for name, told in token_facts_of(result)]),

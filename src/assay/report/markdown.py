@@ -10,6 +10,7 @@ from assay.report.energy import efficiency_sheet, energy_sentence, price_sentenc
 from assay.report.facts import flat
 from assay.report.fitness import fitness_sheet
 from assay.report.headline import headline_of
+from assay.report.monitoring import monitoring_sheet
 from assay.report.numbers import NOTHING, decimals_of, name_with_unit, show, show_count, show_statistics
 from assay.report.served import LOAD_NOTE, errors_of, load_table, search_sentences
 from assay.report.sheet import Sheet
@@ -47,6 +48,7 @@ def render_markdown(record: CampaignRecord) -> str:
         _section("Energy and price", [line for job in record.jobs for line in _energy(job, labels[job.job])]),
         _section("Reasons to doubt", [line for job in record.jobs for line in _doubts(job, labels[job.job])]),
         _section("What the verdicts mean", _meanings(record)),
+        *_monitoring(record, labels),
         *_fitness(record, labels),
         *_environments(record, labels),
     )
@@ -94,6 +96,12 @@ def _energy(job: MultiRunJobResult, label: str) -> list[str]:
     told, price = energy_sentence(job), price_sentence(job)
     sentences = [f"- **{escape(label)}**: {escape(one)}" for one in (told, price) if one]
     return [*sentences, *(f"- **{escape(label)}**: {escape(one)}" for one in throttling_sentences(job))]
+
+
+def _monitoring(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
+    """What Prometheus saw of nodes and services, one table for each job that was watched."""
+    several = len(record.jobs) > 1
+    return [_sheet(monitoring_sheet(job), labels[job.job] if several else "") for job in record.jobs]
 
 
 def _fitness(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:

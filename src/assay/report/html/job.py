@@ -10,6 +10,7 @@ from assay.report.facts import flat, indented
 from assay.report.headline import headline_of
 from assay.report.html.machine import energy_line, hardware_tables
 from assay.report.html.markup import Child, Markup, el, join
+from assay.report.html.monitoring import draw_monitoring
 from assay.report.html.pictures import Samples, draw_job, read_samples
 from assay.report.html.tables import answers_tables, facts_table, metrics_table, runs_table, verdict_mark
 from assay.report.html.telemetry import Files, draw_telemetry
@@ -59,8 +60,8 @@ def job_section(
 
 
 def _pictures(job: MultiRunJobResult, samples: Samples, files: Files) -> list[Markup]:
-    seen = draw_telemetry(job, files)
-    return [*draw_job(job, read_samples(job, samples)), *([seen] if seen is not None else [])]
+    watched = (draw_telemetry(job, files), draw_monitoring(job, files))
+    return [*draw_job(job, read_samples(job, samples)), *(one for one in watched if one is not None)]
 
 
 def _sentence(job: MultiRunJobResult) -> Iterable[Child]:

@@ -8,6 +8,7 @@ from assay.report.energy import efficiency_sheet, energy_sentence, energy_sheet,
 from assay.report.fitness import fitness_sheet
 from assay.report.html.markup import Markup, el, join
 from assay.report.html.tables import DASH, table, verdict_mark
+from assay.report.monitoring import monitoring_sheet
 from assay.report.numbers import NOTHING
 from assay.report.sheet import Sheet
 from assay.report.telemetry import foreign_sentences, seen_sheet, throttling_sentences
@@ -31,10 +32,12 @@ def hardware_tables(job: MultiRunJobResult) -> list[tuple[str, Markup, bool]]:
     seen = seen_sheet(job)
     watched = join((_sentences(told), sheet_table(seen) if seen else None)) if told or seen else None
     device, energy, state = device_sheet(job), energy_sheet(job), fitness_sheet(job)
+    scraped = monitoring_sheet(job)
     found = (
         ("Tests of the device", sheet_table(device) if device else None, True),
         ("Energy", sheet_table(energy) if energy else None, True),
         ("Seen from the side", watched, False),  # the picture says most of it
+        ("Nodes and services", sheet_table(scraped) if scraped else None, True),
         ("The machine before and after", sheet_table(state) if state else None, True),
     )
     return [(title, content, shown) for title, content, shown in found if content is not None]

@@ -1,0 +1,238 @@
+"""What Prometheus saw of nodes and services, in a few quantities: over time, and as mean and highest value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import JsonValue
+
+from assay.analyse.counters import Course, broken, rate, total
+from assay.run.probes.known import KNOWN
+from assay.store.metrics import Metrics, Scraped
+
+Whose = Literal["node", "gpu", "service"]
+HAS_METRICS = "assay_service_has_metrics"
+_BUSY = ("user", "nice", "system", "irq", "softirq", "steal")
+# Not the network of the node, and not disks of their own: what goes through them is counted below them again.
+_NO_NETWORK = re.compile(r"lo")
+_NO_DISK = re.compile(r"(dm-|md|loop|z?ram|sr|fd)\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One thing that is told about a node, a GPU or a service."""
+
+    key: str
+    title: str
+    unit: str
+    whose: Whose
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Watched:
+    """One quantity of one thing over time."""
+
+    quantity: Quantity
+    of: str
+    """Whose it is, in words: `n1`, `n1 GPU 0`, `llm`."""
+    course: Course
+    """Moments are seconds on the clock of the day."""
+
+
+CPU = Quantity("cpu_busy_pct", "Processors busy", "%", "node")
+MEMORY = Quantity("memory_used_bytes", "Memory used", "B", "node")
+NETWORK_IN = Quantity("net_in_bytes_per_s", "Network, in", "B/s", "node")
+NETWORK_OUT = Quantity("net_out_bytes_per_s", "Network, out", "B/s", "node")
+DISK_READ = Quantity("disk_read_bytes_per_s", "Disk, read", "B/s", "node")
+DISK_WRITTEN = Quantity("disk_write_bytes_per_s", "Disk, written", "B/s", "node")
+_GPU = (
+    (Quantity("gpu_util_pct", "GPU utilisation", "%", "gpu"), "DCGM_FI_DEV_GPU_UTIL", 1.0),
+    (Quantity("gpu_mem_bytes", "GPU memory used", "B", "gpu"), "DCGM_FI_DEV_FB_USED", float(2**20)),
+    (Quantity("gpu_power_w", "GPU power", "W", "gpu"), "DCGM_FI_DEV_POWER_USAGE", 1.0),
+    (Quantity("gpu_temperature_c", "GPU temperature", "°C", "gpu"), "DCGM_FI_DEV_GPU_TEMP", 1.0),
+)
+# The server's own numbers, by the names under which `run.probes.known` finds them; the share of a cache is no sum.
+_SERVICE = (
+    (Quantity("requests_per_s", "Requests ended", "1/s", "service"), "throughput_per_s"),
+    (Quantity("running", "Requests running", "", "service"), "concurrency"),
+    (Quantity("waiting", "Requests waiting", "", "service"), "waiting"),
+    (Quantity("output_tokens_per_s", "Tokens out", "1/s", "service"), "output_tokens_per_s"),
+    (Quantity("input_tokens_per_s", "Tokens in", "1/s", "service"), "input_tokens_per_s"),
+    (Quantity("cache_used_pct", "KV cache used", "%", "service"), "cache_used_share"),
+)
+_FALLBACK = {"throughput_per_s": ("http_requests_total", "http_request_duration_seconds_count")}
+_PROCESS_CPU = Quantity("process_cpu_pct", "Processor of the service", "% of a core", "service")
+_PROCESS_MEMORY = Quantity("process_memory_bytes", "Memory of the service", "B", "service")
+
+
+def watched(metrics: Metrics) -> list[Watched]:
+    """Every quantity that there is something of, nodes first, then GPUs, then services."""
+    found = [*_nodes(metrics), *_gpus(metrics), *_services(metrics)]
+    return [one for one in found if one.course.told.size]
+
+
+def summary(metrics: Metrics) -> dict[str, JsonValue]:
+    """The quantities as mean and highest value over what was measured, and how the scrapes went, as facts of a run."""
+    low, high = metrics.measured or (metrics.begin_s, metrics.end_s)
+    figures: list[JsonValue] = []
+    for one in watched(metrics):
+        told = one.course.value[(one.course.at_s >= low) & (one.course.at_s <= high)]
+        told = told[np.isfinite(told)]
+        if told.size:
+            figures.append({"what": one.quantity.key, "title": one.quantity.title, "unit": one.quantity.unit,
+                            "whose": one.quantity.whose, "of": one.of, "mean": float(told.mean()),
+                            "max": float(told.max()), "readings": int(told.size), "gaps": one.course.gaps,
+                            "resets": one.course.resets})  # fmt: skip
+    return {
+        "interval_s": metrics.interval_s,
+        "over": "the measured window" if metrics.measured else "the whole run",
+        "seconds": high - low,
+        "targets": _targets(metrics),
+        "figures": figures,
+        "absent": {**dict(metrics.notes), **_without_metrics(metrics)},
+    }
+
+
+def together(parts: Sequence[JsonValue]) -> dict[str, JsonValue] | None:
+    """What was scraped of several clients of one load: each node and service once; None where nothing was.
+
+    Args:
+        parts: the facts `monitoring` of the same run of each client, as `summary` made them.
+    """
+    told = [part for part in parts if isinstance(part, dict) and isinstance(part.get("figures"), list)]
+    if not told:
+        return None
+    figures: dict[tuple[str, str], JsonValue] = {}
+    targets: dict[str, JsonValue] = {}
+    absent: dict[str, JsonValue] = {}
+    for part in told:
+        rows = part["figures"]
+        for one in rows if isinstance(rows, list) else ():
+            if isinstance(one, dict):
+                figures.setdefault((str(one.get("of")), str(one.get("what"))), one)
+        for found, name in ((targets, "targets"), (absent, "absent")):
+            section = part.get(name)
+            found |= {key: value for key, value in (section.items() if isinstance(section, dict) else ())
+                      if key not in found}  # fmt: skip
+    return {**told[0], "figures": list(figures.values()), "targets": targets, "absent": absent}
+
+
+def _targets(metrics: Metrics) -> dict[str, JsonValue]:
+    """How often each thing was scraped over the run, how often that failed, and how often scrapes are missing."""
+    found: dict[str, list[int]] = {}
+    for one in metrics.named("up"):
+        row = found.setdefault(_target(one.labels), [0, 0, 0])
+        row[0] += int(one.value.size)
+        row[1] += int(np.count_nonzero(one.value == 0))
+        row[2] += broken(one.at_ms / 1e3, one.value, metrics.interval_s).gaps
+    return {name: {"scrapes": row[0], "failed": row[1], "gaps": row[2]} for name, row in found.items()}
+
+
+def _target(labels: Mapping[str, str]) -> str:
+    service = labels.get("service")
+    return f"service {service}" if service else f"node {labels.get('node') or labels.get('instance', '')}"
+
+
+def _without_metrics(metrics: Metrics) -> dict[str, JsonValue]:
+    silent = [one for one in metrics.named(HAS_METRICS) if not one.value.any()]
+    return {_target(one.labels): "the service answers, and has no metrics there" for one in silent}
+
+
+def _nodes(metrics: Metrics) -> Iterator[Watched]:
+    plain = {
+        NETWORK_IN: ("node_network_receive_bytes_total", _NO_NETWORK),
+        NETWORK_OUT: ("node_network_transmit_bytes_total", _NO_NETWORK),
+        DISK_READ: ("node_disk_read_bytes_total", _NO_DISK),
+        DISK_WRITTEN: ("node_disk_written_bytes_total", _NO_DISK),
+    }
+    for node, series in _by(metrics, lambda one: one.labels.get("node", ""), "node_").items():
+        yield from _processors(node, series, metrics.interval_s)
+        yield from _memory(node, series, metrics.interval_s)
+        for quantity, (name, but) in plain.items():
+            rows = [one for one in series if one.name == name and not but.fullmatch(one.labels.get("device", ""))]
+            if rows:
+                yield Watched(quantity, node, total([_rate(one, metrics.interval_s) for one in rows]))
+
+
+def _processors(node: str, series: Sequence[Scraped], interval_s: float) -> Iterator[Watched]:
+    rows = [one for one in series if one.name == "node_cpu_seconds_total" and one.labels.get("mode") in _BUSY]
+    count = len({one.labels.get("cpu") for one in rows})
+    if count:
+        busy = total([_rate(one, interval_s) for one in rows])
+        yield Watched(CPU, node, _scaled(busy, 100 / count))
+
+
+def _memory(node: str, series: Sequence[Scraped], interval_s: float) -> Iterator[Watched]:
+    rows = {one.name: one for one in series}
+    try:
+        whole, free = (rows[f"node_memory_{name}_bytes"] for name in ("MemTotal", "MemAvailable"))
+    except KeyError:
+        return
+    _, left, right = np.intersect1d(whole.at_ms, free.at_ms, return_indices=True)
+    used = whole.value[left] - free.value[right]
+    yield Watched(MEMORY, node, broken(whole.at_ms[left] / 1e3, used, interval_s))
+
+
+def _gpus(metrics: Metrics) -> Iterator[Watched]:
+    for quantity, name, scale in _GPU:
+        rows = {f"{one.labels.get('node', '')} GPU {one.labels.get('gpu', '')}".strip(): one
+                for one in metrics.named(name)}  # fmt: skip
+        for of, one in rows.items():
+            yield Watched(quantity, of, _scaled(_gauge(one, metrics.interval_s), scale))
+
+
+def _services(metrics: Metrics) -> Iterator[Watched]:
+    for service, series in _by(metrics, lambda one: one.labels.get("service", "")).items():
+        if not service:
+            continue
+        names = {one.name for one in series}
+        for quantity, metric in _SERVICE:
+            course = _known(metric, series, names, metrics.interval_s)
+            if course is not None:
+                yield Watched(quantity, service, _scaled(course, 100.0 if quantity.unit == "%" else 1.0))
+        for quantity, name, scale in ((_PROCESS_CPU, "process_cpu_seconds_total", 100.0),
+                                      (_PROCESS_MEMORY, "process_resident_memory_bytes", 1.0)):  # fmt: skip
+            rows = [one for one in series if one.name == name]
+            if rows:
+                yield Watched(quantity, service, _scaled(_summed(rows, metrics.interval_s), scale))
+
+
+def _known(metric: str, series: Sequence[Scraped], names: set[str], interval_s: float) -> Course | None:
+    """One of the server's own numbers, by the first of its known names that the server has."""
+    known = [one.name for one in KNOWN if one.metric == metric and one.how in ("rate", "mean")]
+    name = next((one for one in (*known, *_FALLBACK.get(metric, ())) if one in names), None)
+    if name is None:
+        return None
+    rows = [one for one in series if one.name == name]
+    course = _summed(rows, interval_s)
+    return _scaled(course, 1 / len(rows)) if metric.endswith("_share") else course
+
+
+def _summed(rows: Sequence[Scraped], interval_s: float) -> Course:
+    return total([_rate(one, interval_s) if one.is_counter else _gauge(one, interval_s) for one in rows])
+
+
+def _by(metrics: Metrics, key: Callable[[Scraped], str], prefix: str = "") -> dict[str, list[Scraped]]:
+    """Series by whom they are of; where two exporters tell of the same node, the one that told more counts."""
+    found: dict[str, dict[str, list[Scraped]]] = {}
+    for one in metrics.series:
+        if one.name.startswith(prefix) and key(one):
+            found.setdefault(key(one), {}).setdefault(one.labels.get("instance", ""), []).append(one)
+    return {name: max(parts.values(), key=lambda rows: sum(row.value.size for row in rows))
+            for name, parts in sorted(found.items())}  # fmt: skip
+
+
+def _rate(one: Scraped, interval_s: float) -> Course:
+    return rate(one.at_ms / 1e3, one.value, interval_s)
+
+
+def _gauge(one: Scraped, interval_s: float) -> Course:
+    return broken(one.at_ms / 1e3, one.value, interval_s)
+
+
+def _scaled(course: Course, scale: float) -> Course:
+    return Course(course.at_s, course.value * scale, course.resets, course.gaps)

@@ -1,0 +1,1 @@
+"""Monitoring: Prometheus beside a campaign, and what it scraped kept with the results."""

@@ -1,0 +1,239 @@
+"""The picture of what Prometheus saw of a job: nodes, GPUs and services on the time axis of all its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.analyse.counters import Course
+from assay.analyse.monitored import Quantity, watched
+from assay.analyse.records import MultiRunJobResult
+from assay.errors import AssayError
+from assay.report.html.axis import Axis, axis_for, close_axis
+from assay.report.html.chart import Chart, bar, curve, figure, label, line
+from assay.report.html.markup import Markup, el, join
+from assay.report.html.timeline import thin
+from assay.report.numbers import show
+from assay.report.wording import one_line
+from assay.store.metrics import FILE, Metrics, decode
+from assay.units import show_seconds
+
+Files = Callable[[str, int, str], bytes | None]
+
+MOST_RUNS = 20
+MOST_LINES = 3  # more would not be told apart in a panel of this height
+_MOST_POINTS = 3000  # of the whole picture: some 40 kB
+_PANEL = 56
+_GAP = 30  # between two panels, with the title of the lower one in it
+_STRIP = 18
+_DASHES = ("──", "╌╌", "┈┈")
+_KINDS = ("trace thick", "trace second thick", "trace third thick")
+_NARROWEST_PX, _LETTER_PX = 320.0, 6.4
+_UNITS = {"B": (1e-9, "GB"), "B/s": (1e-6, "MB/s")}
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One quantity, with a line for each node, GPU or service."""
+
+    title: str
+    unit: str
+    lines: tuple[tuple[str, Course], ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """One run on the axis: where it lies, where it measured, and its phases."""
+
+    run: int
+    begin_s: float
+    end_s: float
+    measured: tuple[float, float] | None
+    phases: tuple[tuple[str, float, float], ...] = ()
+
+
+def draw_monitoring(job: MultiRunJobResult, files: Files) -> Markup | None:
+    """One picture of all runs, one after another as they were; None where no metrics were kept."""
+    runs = read_metrics(job, files)
+    if not runs:
+        return None
+    origin = min(one.begin_s for one in runs.values())
+    every = panels_of(list(runs.values()), origin)
+    panels = [panel for panel in every if _moves(panel)]
+    if not panels:
+        return None
+    stretches = [_stretch(run, one, origin) for run, one in runs.items()]
+    across = close_axis(0.0, max(one.end_s for one in stretches), count=6)
+    top = (2 if any(one.phases for one in stretches) else 1) * _STRIP + 8
+    height = top + len(panels) * (_PANEL + _GAP) - 8
+    content = [_backdrop(stretches, across, top, height - top), *(_run(one, across) for one in stretches)]
+    most = max(_MOST_POINTS // max(sum(len(panel.lines) for panel in panels), 1), 24)
+    content += [_panel(panel, across, top + place * (_PANEL + _GAP) + _GAP - 8, most)
+                for place, panel in enumerate(panels)]  # fmt: skip
+    title = "Nodes and services while the job ran"
+    left = 14 + 7 * max(len(tick) for panel in panels for tick in _labels(_up(panel)))
+    chart = Chart(title, _told(panels), across, "seconds since the first run began", height, left=left)
+    return figure(title, chart.draw(*content), _caption(job, runs, panels, every), wide=True)
+
+
+def read_metrics(job: MultiRunJobResult, files: Files) -> dict[int, Metrics]:
+    """Run → what was scraped of it, for the first runs that left something readable."""
+    found: dict[int, Metrics] = {}
+    for run in job.runs:
+        if FILE not in run.files or len(found) == MOST_RUNS:
+            continue
+        try:
+            content = files(job.job, run.run_id, FILE)
+            if content is not None:
+                found[run.run_id] = decode(content)
+        except (AssayError, OSError):
+            continue  # a lost file costs its lines, never the report
+    return found
+
+
+def panels_of(runs: Sequence[Metrics], origin_s: float) -> list[Panel]:
+    """The panels of a job, from what was scraped of its runs; times count from a moment."""
+    found: dict[Quantity, dict[str, list[Course]]] = {}
+    for metrics in runs:
+        for one in watched(metrics):
+            found.setdefault(one.quantity, {}).setdefault(one.of, []).append(one.course)
+    return [_made(quantity, lines, origin_s) for quantity, lines in found.items()]
+
+
+def _made(quantity: Quantity, lines: dict[str, list[Course]], origin_s: float) -> Panel:
+    scale, unit = _UNITS.get(quantity.unit, (1.0, quantity.unit))
+    whole = {of: _after_another(courses, origin_s, scale) for of, courses in lines.items()}
+    # Of many nodes, those that did most are worth their ink.
+    most = sorted(whole, key=lambda of: -float(whole[of].told.mean()))[:MOST_LINES]
+    return Panel(quantity.title, unit, tuple((of, whole[of]) for of in sorted(most)), len(whole) - len(most))
+
+
+def _after_another(courses: Sequence[Course], origin_s: float, scale: float) -> Course:
+    """The same quantity in several runs; nothing is drawn between one and the next."""
+    at: list[NDArray[np.float64]] = []
+    value: list[NDArray[np.float64]] = []
+    for one in courses:
+        if one.at_s.size:
+            at += [one.at_s - origin_s, one.at_s[-1:] - origin_s]
+            value += [one.value * scale, np.array([np.nan])]
+    return Course(np.concatenate(at), np.concatenate(value), sum(one.resets for one in courses),
+                  sum(one.gaps for one in courses))  # fmt: skip
+
+
+def _stretch(run: int, metrics: Metrics, origin_s: float) -> Stretch:
+    measured = metrics.measured
+    ends = None if measured is None else (measured[0] - origin_s, measured[1] - origin_s)
+    phases = tuple((name, begin - origin_s, end - origin_s) for name, begin, end in metrics.phases)
+    return Stretch(run, metrics.begin_s - origin_s, metrics.end_s - origin_s, ends, phases)
+
+
+def _backdrop(runs: Sequence[Stretch], across: Axis, top: float, height: float) -> Markup:
+    """Behind all panels: everything outside the measured windows is shaded, and each run has its edges."""
+    shade, edges, done = [], [], 0.0
+    for one in runs:
+        begin, end = one.measured or (one.begin_s, one.end_s)
+        shade += [bar(across, done, max(begin, done), top, height, "warm")]
+        edges += [line(across.percent(at), across.percent(at), 0, top + height, "edge") for at in (begin, end)]
+        done = max(end, done)
+    shade.append(bar(across, done, max(across.high, done), top, height, "warm"))
+    return el("g", *shade, *edges)
+
+
+def _run(one: Stretch, across: Axis) -> Markup:
+    """A run with its number, and its phases below; pointing at one tells its name where there is no room for it."""
+    boxes = [_box(across, name, begin, end, _STRIP) for name, begin, end in one.phases]
+    return join((_box(across, f"run {one.run}", one.begin_s, one.end_s, 0), *boxes))
+
+
+def _box(across: Axis, name: str, begin: float, end: float, y: float) -> Markup:
+    share = across.share(end) - across.share(begin)
+    told = el("title", f"{name}, {show_seconds(max(end - begin, 0.0))}")
+    box = el("rect", told, x=across.percent(begin), width=f"{max(100 * share, 0.15):.2f}%", y=y, height=_STRIP - 3,
+             class_="phase")  # fmt: skip
+    middle = f"{50 * (across.share(begin) + across.share(end)):.2f}%"
+    fits = share * _NARROWEST_PX >= len(name) * _LETTER_PX
+    return join((box, label(name, middle, y + 11.5, "tick middle") if fits else None))
+
+
+def _moves(panel: Panel) -> bool:
+    """Whether anything is to be seen: a quantity that was zero all the time is told in a sentence."""
+    return any(course.told.any() for _, course in panel.lines)
+
+
+def _up(panel: Panel) -> Axis:
+    values = [float(end) for _, course in panel.lines for end in (course.told.min(), course.told.max())]
+    return axis_for(values, zero=True, count=3)
+
+
+def _labels(axis: Axis) -> list[str]:
+    return [axis.label(tick) for tick in axis.ticks]
+
+
+def _panel(panel: Panel, across: Axis, top: float, most: int) -> Markup:
+    up = _up(panel)
+    parts: list[Markup] = []
+    for tick in up.ticks:
+        y = top + _PANEL * (1 - up.share(tick))
+        parts += [line("0%", "100%", y, y, "level"), el("text", up.label(tick), x=-6, y=y + 4, class_="tick end")]
+    for (_, course), kind in zip(panel.lines, _KINDS, strict=False):
+        parts += [_trace(at, value, across, up, top, kind, most) for at, value in pieces(course)]
+    unit = f", {panel.unit}" if panel.unit else ""
+    name = label(f"{panel.title}{unit}", "0%", top - 7, "tick")
+    legend = label(_legend(panel), "100%", top - 7, "tick end")
+    return el("g", *parts, name, legend)
+
+
+def pieces(course: Course) -> Iterable[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """The stretches of a course between its gaps; a reading that stands alone is drawn as a short line."""
+    whole = np.isfinite(course.value)
+    cuts = np.flatnonzero(np.diff(whole.astype(np.int8))) + 1
+    for rows in np.split(np.arange(whole.size), cuts):
+        if rows.size and whole[rows[0]]:
+            yield course.at_s[rows], course.value[rows]
+
+
+def _trace(
+    at: NDArray[np.float64], value: NDArray[np.float64], across: Axis, up: Axis, top: float, class_: str, most: int
+) -> Markup:
+    kept_at, kept = thin(at, value, most)
+    points = [(across.share(x), up.share(v)) for x, v in zip(kept_at.tolist(), kept.tolist(), strict=True)]
+    if len(points) == 1:
+        points = [(max(points[0][0] - 0.002, 0.0), points[0][1]), (min(points[0][0] + 0.002, 1.0), points[0][1])]
+    return curve(points, top, _PANEL, class_)
+
+
+def _legend(panel: Panel) -> str:
+    names = [one_line(of) for of, _ in panel.lines]
+    return names[0] if len(names) == 1 else "  ".join(map(" ".join, zip(names, _DASHES, strict=False)))
+
+
+def _told(panels: Sequence[Panel]) -> str:
+    """The picture in words, for people who cannot see it."""
+    parts = ["Nodes and services over time, all runs one after another."]
+    for panel in panels:
+        means = [f"{one_line(of)} {show(float(one.told.mean()))} on average, at most {show(float(one.told.max()))}"
+                 for of, one in panel.lines]  # fmt: skip
+        parts.append(f"{panel.title}{f' in {panel.unit}' if panel.unit else ''}: {'; '.join(means)}.")
+    return " ".join(parts)
+
+
+def _caption(job: MultiRunJobResult, runs: dict[int, Metrics], panels: Sequence[Panel], every: Sequence[Panel]) -> str:
+    interval = next(iter(runs.values())).interval_s
+    parts = [f"Scraped by Prometheus every {show_seconds(interval)} and kept with runs; counters are drawn as rates.",
+             "No number of this report is taken in the shaded parts."]  # fmt: skip
+    if any(course.gaps for panel in panels for _, course in panel.lines):
+        parts.append("Where a line is broken, scrapes are missing.")
+    if any(course.resets for panel in panels for _, course in panel.lines):
+        parts.append("A counter that began again has no rate in that step.")
+    if still := [panel.title.lower() for panel in every if panel not in panels]:
+        parts.append(f"Zero all the time: {', '.join(still)}.")
+    kept = sum(FILE in run.files for run in job.runs)
+    if kept > len(runs):
+        parts.append(f"{len(runs)} of {kept} runs are drawn.")
+    if any(panel.left_out for panel in panels):
+        parts.append("Of many nodes, those with the highest values are drawn.")
+    return " ".join(parts)
