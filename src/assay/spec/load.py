@@ -12,8 +12,11 @@ from pydantic import JsonValue, ValidationError
 
 from assay.errors import Problem, SpecError
 from assay.spec.benchmark import Benchmark, Definition, whole_input
+from assay.spec.clusters import with_clients
+from assay.spec.importers import own_source
 from assay.spec.matrix import Matrix, Point, apply, first_point, parse_matrix
 from assay.spec.problems import problems_of, unique
+from assay.spec.recipes import with_recipes
 from assay.spec.source import Source, from_mapping, read
 
 S = TypeVar("S", bound=Definition)
@@ -30,17 +33,17 @@ class Loaded:
 
 
 def load(origin: str | Path | Mapping[str, Any] | Benchmark, *, base: Path | None = None) -> Loaded:
-    """Load a benchmark from a file, a mapping or a `Benchmark`.
+    """Load a benchmark from a file, a mapping or a `Benchmark`; a document of another tool is imported.
 
     Raises:
         SpecError: with every problem found.
     """
     if isinstance(origin, str | Path):
         path = Path(origin)
-        return check(read(path), base or path.resolve().parent)
+        return check(own_source(read(path)), base or path.resolve().parent)
     if isinstance(origin, Benchmark):
         origin = origin.model_dump(mode="json", exclude_defaults=True)
-    return check(from_mapping(origin), base or Path.cwd())
+    return check(own_source(from_mapping(origin)), base or Path.cwd())
 
 
 def check(source: Source, base: Path) -> Loaded:
@@ -68,6 +71,7 @@ def validate(model: type[S], source: Source, point: Point) -> tuple[S | None, li
 
 def _whole(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """The document with short forms written out, before anything is checked."""
+    document = with_recipes(with_clients(document))
     workload = document.get("workload")
     inputs = workload.get("inputs") if isinstance(workload, dict) else None
     if not isinstance(workload, dict) or not isinstance(inputs, dict):

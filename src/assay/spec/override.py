@@ -9,20 +9,37 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from assay.errors import SpecError, UsageError
+from assay.spec.importers import own_source
 from assay.spec.load import Loaded, check
 from assay.spec.matrix import apply
-from assay.spec.source import parse, read
+from assay.spec.source import Source, parse, read
 
 
 def read_with(path: Path, settings: Sequence[str]) -> Loaded:
-    """Load a file with some of its keys set anew; the matrix stays and wins over them."""
-    source = read(path)
+    """Load a file with some of its keys set anew; the matrix stays and wins over them.
+
+    A document of another tool is imported first, so that the keys are those of a benchmark.
+    """
+    return with_settings(own_source(read(path)), settings, path.resolve().parent)
+
+
+def with_settings(source: Source, settings: Sequence[str], base: Path) -> Loaded:
+    """Check a source with some of its keys set anew."""
     matrix = source.document.get("matrix")
     given = dict(_setting(text) for text in settings)
     document = apply(source.document, given)
     if matrix is not None and "matrix" not in given:
         document["matrix"] = matrix
-    return check(replace(source, document=document), path.resolve().parent)
+    return check(replace(source, document=document), base)
+
+
+def settings_of(settings: Sequence[str]) -> dict[str, JsonValue]:
+    """A document made of settings alone: `partition=gpu`, `each.monitor.cpus=1`.
+
+    Raises:
+        UsageError: for one that sets nothing.
+    """
+    return apply({}, dict(_setting(text) for text in settings))
 
 
 def _setting(text: str) -> tuple[str, JsonValue]:

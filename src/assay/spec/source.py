@@ -27,6 +27,8 @@ class Source:
     name: str
     document: dict[str, JsonValue]
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    """What a person should know about how it was read, such as from which tool it was imported."""
 
     def at(self, path: KeyPath) -> str:
         """Where a key stands, as `file:line`; the nearest enclosing key when it is not written itself."""

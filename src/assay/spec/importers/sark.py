@@ -6,11 +6,51 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from pydantic import JsonValue
+
 from assay.errors import UsageError
 from assay.spec.devices import COMPUTE_UNITS, canonical
+from assay.spec.importers.registry import Imported
 
+TITLE = "a SARK campaign"
 DEFAULT_INFERENCES = 10
 MAX_INFERENCES = 1_000_000
+_KEYS = {"": ("model_url", "jobs", "name", "labels"), "job": ("compute_unit", "num_inference_runs", "worker_id")}
+
+
+def recognises(document: Mapping[str, Any]) -> bool:
+    """Whether a document looks like a campaign."""
+    return "model_url" in document and "jobs" in document and "benchmark" not in document
+
+
+def imported(document: Mapping[str, Any]) -> Imported:
+    """A campaign as one benchmark document, whose matrix has a point for each job.
+
+    Raises:
+        UsageError: if it is no such campaign.
+    """
+    made = benchmarks_of(document)
+    remarks = [f"{key}: no field of a campaign that is known; left out" for key in document if key not in _KEYS[""]]
+    for index, job in enumerate(document["jobs"]):
+        remarks += [f"jobs[{index}].{key}: no field of a job that is known; left out"
+                    for key in job if key not in _KEYS["job"]]  # fmt: skip
+    if len(made) == 1:
+        return Imported(made[0], tuple(remarks))
+    points = [_point(one) for one in made]
+    if len({repr(point) for point in points}) < len(points):
+        remarks.append("jobs that are equal are measured once: raise measure.runs to measure more often")
+    shared: dict[str, JsonValue] = {key: made[0][key] for key in ("benchmark", "labels")}
+    target: dict[str, JsonValue] = {"model": made[0]["target"]["model"]}
+    return Imported({**shared, "target": target, "matrix": {"include": points}}, tuple(remarks))
+
+
+def _point(made: Mapping[str, Any]) -> JsonValue:
+    agent = made.get("needs", {}).get("agent")
+    return {
+        "target.device": made["target"]["device"],
+        "measure.until.samples": made["measure"]["until"]["samples"],
+        **({"needs.agent": agent} if agent else {}),
+    }
 
 
 def benchmarks_of(body: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
