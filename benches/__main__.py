@@ -1,7 +1,7 @@
 """Run the benches, print their pages and write them to benches/results.
 
 python -m benches [overhead truth startup samples queue fleet ingest idle load_speed load_truth load_cost probe_cost
-    series ab calibration] [--quick] [--rounds 10000]
+    series ab slurm calibration] [--quick] [--rounds 10000]
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from benches.page import RESULTS
 
 NAMES = (
     "overhead", "truth", "startup", "samples", "queue", "fleet", "ingest", "idle", "load_speed", "load_truth",
-    "load_cost", "probe_cost", "series", "ab", "calibration",
+    "load_cost", "probe_cost", "series", "ab", "slurm", "calibration",
 )  # fmt: skip
+# Benches whose module would hide a name that it needs.
+_MODULES = {"slurm": "slurm_overhead"}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,7 +58,7 @@ def _bench(name: str, quick: bool, rounds: int) -> tuple[str, bool]:
     if name == "calibration":
         return _captured(lambda: calibration.main(200 if quick else rounds))
     load_before = os.getloadavg()[0]
-    page = import_module(f"benches.{name}").bench(quick=quick)
+    page = import_module(f"benches.{_MODULES.get(name, name)}").bench(quick=quick)
     return page.markdown(load_before), page.failed
 
 

@@ -1,4 +1,4 @@
-"""The whole path on one machine: spec → plan → place → run → store → analyse. The one place that knows all stages."""
+"""The whole path: spec → plan → place → run → store → analyse. The one place that knows all stages."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from assay.hardware.fitness.around import Around, Surrounding
 from assay.hardware.fitness.lock import mode_from
 from assay.hardware.machine import machine_id
 from assay.hardware.profile import profile_for
+from assay.monitoring.local import Monitor, Nobody, monitored
 from assay.place.engines.local import LocalEngine
 from assay.place.needs import missing
 from assay.plan.digest import content_hash
@@ -40,9 +41,19 @@ from assay.store.store import Store
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from assay.cluster.attach import Manner
     from assay.store.telemetry import Recording
 
-__all__ = ["CampaignResult", "plan_of", "read_campaign", "refusal", "run", "surroundings"]
+__all__ = [
+    "CampaignResult",
+    "kept_result",
+    "note_findings",
+    "plan_of",
+    "read_campaign",
+    "refusal",
+    "run",
+    "surroundings",
+]
 
 
 def _no_file(_job: str, _run: int, _name: str) -> bytes | None:
@@ -125,8 +136,9 @@ def run(
     server: str | None = None,
     lock: str | None = None,
     control: bool = True,
+    manner: Manner | None = None,
 ) -> CampaignResult:
-    """Run a benchmark on this machine, or on a server's fleet, and return its results.
+    """Run a benchmark on this machine, on a server's fleet or on a cluster, and return its results.
 
     Args:
         benchmark: a file, a mapping of the same shape, a `Benchmark`, or one that was loaded before.
@@ -138,6 +150,7 @@ def run(
         lock: what to do about a device on which somebody else measures: `wait`, `try` (go on beside it; a check then
             fails) or `off`; from ASSAY_LOCK, else `wait`, when left out.
         control: whether the control workload is timed, where the benchmark has it.
+        manner: on a cluster, whether to stay until the end and what Ctrl-C means.
 
     Raises:
         SpecError: if the benchmark is wrong, with all its problems.
@@ -152,10 +165,32 @@ def run(
     mode, place = mode_from(lock), store_folder(store)
     kept = Store(place)
     try:
+        if loaded.benchmark.place.engine == "slurm":
+            return _on_cluster(loaded, kept, told, clock, fresh=fresh, lock=lock, control=control, manner=manner)
         around = Around(mode, cache_folder(), told.note, control=control)
         record = _Campaign(loaded, kept, told, clock, around).run(fresh=fresh)
     finally:
         kept.close()
+    return kept_result(place, record)
+
+
+def _on_cluster(
+    loaded: Loaded, store: Store, view: View, clock: Clock, *, fresh: bool, lock: str | None, control: bool,
+    manner: Manner | None,
+) -> CampaignResult:  # fmt: skip
+    from assay.cluster.campaign import run_on_cluster
+
+    record = run_on_cluster(loaded, store, view, clock, fresh=fresh, lock=lock, control=control, manner=manner)
+    return kept_result(store.folder, record)
+
+
+def kept_result(place: Path, record: CampaignRecord) -> CampaignResult:
+    """Results with a way back to every sample and file in a store.
+
+    Args:
+        place: folder of the store.
+        record: the results.
+    """
     return CampaignResult(
         record,
         str(place),
@@ -201,6 +236,7 @@ class _Campaign:
         self.clock = clock
         self.around = around
         self.look = Look()
+        self.monitor: Monitor = Nobody()
 
     def run(self, *, fresh: bool) -> CampaignRecord:
         refuse_unsupported(self.loaded.benchmark)
@@ -212,8 +248,9 @@ class _Campaign:
         engine = LocalEngine(profile_for(plan.jobs), self._execute)
         campaign = plan.jobs[0].campaign
         try:
-            for job in plan.jobs:
-                self._job(job, len(plan.jobs), engine)
+            with monitored(self.loaded.benchmark, plan.jobs, self.view.note) as self.monitor:
+                for job in plan.jobs:
+                    self._job(job, len(plan.jobs), engine)
         except BaseException:
             self._interrupted(campaign)
             raise
@@ -222,22 +259,8 @@ class _Campaign:
         record = read_campaign(self.store, campaign)
         state = "done" if any(job.state == "done" for job in record.jobs) else "failed"
         self.store.end_campaign(campaign, state, self.clock)
-        self._watch(record)
+        note_findings(self.store, record, self.view, self.clock)
         return replace(record, state=state)
-
-    def _watch(self, record: CampaignRecord) -> None:
-        """Take the results into their series, and say what changed; the results are kept, whatever comes of it."""
-        from assay.report.series import finding_sentence
-        from assay.watching import observe
-
-        try:
-            found = observe(self.store, record, self.clock)
-        except AssayError as problem:
-            self.view.note(f"the series were not updated: {problem.problem.message}; try `assay series collect`")
-            return
-        for one in found:
-            if one.state == "open" and one.finding.answer != "cannot tell":
-                self.view.note(finding_sentence(one))
 
     def _note_unused(self) -> None:
         """Say which keys of the file a run on this machine does not act on."""
@@ -301,17 +324,18 @@ class _Campaign:
         return ()
 
     def _execute(self, job: Job) -> None:
-        execute_job(
-            job,
-            cache=cache_folder(),
-            clock=self.clock,
-            watch=self.view,
-            keep=lambda outcome: self._keep(job, outcome),
-            before=self.store.runs(job.id),
-        )
+        with self.monitor.job(job):
+            execute_job(
+                job,
+                cache=cache_folder(),
+                clock=self.clock,
+                watch=self.view,
+                keep=lambda outcome: self._keep(job, outcome),
+                before=self.store.runs(job.id),
+            )
 
     def _keep(self, job: Job, outcome: RunOutcome) -> None:
-        self.store.keep_run(job.id, outcome)
+        self.store.keep_run(job.id, self.monitor.joined(job, outcome))
 
     def _interrupted(self, campaign: str) -> None:
         """Say that the campaign can go on later; the store may be the very thing that failed, then nobody can."""
@@ -320,6 +344,21 @@ class _Campaign:
         except AssayError:
             return
         self.view.note(f"campaign {campaign} is interrupted; the same command continues it")
+
+
+def note_findings(store: Store, record: CampaignRecord, view: View, clock: Clock) -> None:
+    """Take results into their series, and say what changed; the results are kept, whatever comes of it."""
+    from assay.report.series import finding_sentence
+    from assay.watching import observe
+
+    try:
+        found = observe(store, record, clock)
+    except AssayError as problem:
+        view.note(f"the series were not updated: {problem.problem.message}; try `assay series collect`")
+        return
+    for one in found:
+        if one.state == "open" and one.finding.answer != "cannot tell":
+            view.note(finding_sentence(one))
 
 
 def refusal(problem: AssayError, now: datetime) -> RunOutcome:

@@ -1,13 +1,14 @@
-"""`assay campaigns`: what was submitted to a server."""
+"""`assay campaigns`: what was submitted to a server, or from here to a cluster."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import FailOn, Format, FormatOption, rendered, say
-from assay.cli.run import end
+from assay.cli.options import FailOn, Format, FormatOption, StoreOption, open_store, rendered, say
+from assay.cli.run import CancelOption, end
 from assay.cli.server_options import (
     CaOption,
     JsonOption,
@@ -18,7 +19,12 @@ from assay.cli.server_options import (
     say_table,
 )
 
-app = typer.Typer(help="List, follow, cancel and repeat campaigns of a server.", no_args_is_help=True,
+if TYPE_CHECKING:
+    from assay.analyse.records import CampaignRecord
+    from assay.campaign import CampaignResult
+    from assay.store.store import Store
+
+app = typer.Typer(help="List, follow, cancel and repeat campaigns of a server or cluster.", no_args_is_help=True,
                   rich_markup_mode=None)  # fmt: skip
 
 Campaign = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Id of the campaign.")]
@@ -73,13 +79,29 @@ def attach(
     token_file: TokenFileOption = None,
     ca: CaOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    store: StoreOption = None,
+    cancel_on_interrupt: CancelOption = False,
 ) -> None:
-    """Follow a campaign to its end, as if it had been started here."""
-    from assay.remote import follow
+    """Follow a campaign to its end, as if it had been started here.
+
+    A campaign on a cluster that this store knows is found without a server; what was not submitted yet is submitted.
+    """
     from assay.report.live import view_for
 
-    client = connect(server, token_file, ca)
-    end(follow(client, campaign, view_for(text=form is Format.text, quiet=quiet)), form, fail_on)
+    view = view_for(text=form is Format.text, quiet=quiet)
+    if (kept := _on_cluster(campaign, store)) is not None:
+        from assay.clock import SYSTEM_CLOCK
+        from assay.cluster import attach as cluster
+
+        try:
+            manner = cluster.Manner(cancel_on_interrupt=cancel_on_interrupt)
+            record = cluster.attach(kept, kept.find(campaign), view, SYSTEM_CLOCK, manner)
+        finally:
+            kept.close()
+        end(_result(kept, record), form, fail_on)
+    from assay.remote import follow
+
+    end(follow(connect(server, token_file, ca), campaign, view), form, fail_on)
 
 
 @app.command("placement")
@@ -108,11 +130,48 @@ def cancel(
     server: ServerOption = None,
     token_file: TokenFileOption = None,
     ca: CaOption = None,
+    store: StoreOption = None,
 ) -> None:
-    """Cancel every job of a campaign that has not ended."""
-    client = connect(server, token_file, ca)
+    """Cancel every job of a campaign that has not ended; on a cluster, its batch jobs and services too."""
+    client = None
     for one in campaigns:
+        if (kept := _on_cluster(one, store)) is not None:
+            say(f"{one}: {_cancelled_on_cluster(kept, one)}")
+            continue
+        client = client or connect(server, token_file, ca)
         say(f"{one}: {client.post(f'/campaigns/{one}/cancel')['state']}")
+
+
+def _cancelled_on_cluster(kept: Store, campaign: str) -> str:
+    from assay.clock import SYSTEM_CLOCK
+    from assay.cluster import attach as cluster
+    from assay.report.live import PlainView
+
+    try:
+        return cluster.cancel(kept, kept.find(campaign), PlainView(), SYSTEM_CLOCK).state
+    finally:
+        kept.close()
+
+
+def _on_cluster(campaign: str, store: Path | None) -> Store | None:
+    """The store here, where a campaign of it was submitted to a cluster; None where a server must know it."""
+    from assay.cluster.document import is_on_cluster
+    from assay.errors import UsageError
+
+    kept = open_store(store)
+    try:
+        if is_on_cluster(kept.folder, kept.find(campaign)):
+            return kept
+    except UsageError:  # no such campaign here
+        pass
+    kept.close()
+    return None
+
+
+def _result(kept: Store, record: CampaignRecord) -> CampaignResult:
+    from assay.campaign import kept_result
+
+    return kept_result(kept.folder, record)
 
 
 @app.command("retry")

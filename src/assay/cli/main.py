@@ -19,6 +19,7 @@ from assay.cli import (
     alerts,
     bisect,
     campaigns,
+    clusters,
     compare,
     completion,
     db,
@@ -27,13 +28,18 @@ from assay.cli import (
     exec_,
     explain,
     gate,
+    import_,
     info,
     init,
     jobs,
+    logs,
     merge,
     models,
+    monitoring,
     noise,
     plan,
+    prepare,
+    recipes,
     report,
     results,
     run,
@@ -66,6 +72,9 @@ app.command("run")(run.run)
 app.command("plan")(plan.plan)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)
+app.command("import")(import_.import_)
+app.command("prepare")(prepare.prepare)
+app.add_typer(recipes.app, name="recipes")
 app.command("schema")(schema.schema)
 app.command("models")(models.models)
 app.command("info")(info.info)
@@ -86,11 +95,14 @@ app.add_typer(campaigns.app, name="campaigns")
 app.add_typer(schedule.app, name="schedule")
 app.add_typer(alerts.app, name="alerts")
 app.add_typer(jobs.app, name="jobs")
+app.command("logs")(logs.logs)
+app.add_typer(clusters.app, name="clusters")
 app.add_typer(agents.app, name="agents")
 app.add_typer(agent.app, name="agent")
 app.command("serve")(serve.serve)
 app.add_typer(sim.app, name="sim")
 app.add_typer(tokens.app, name="tokens")
+app.add_typer(monitoring.app, name="monitoring")
 app.add_typer(db.app, name="db")
 app.command("exec")(exec_.exec_)
 app.command("completion")(completion.completion)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 from assay.cli.options import BenchmarkFile, Format, FormatOption, SetOption, StoreOption, open_store, say
@@ -23,7 +24,9 @@ def plan(
     from assay.plan.estimate import estimate
     from assay.spec.override import read_with
 
-    made = plan_of(read_with(file, settings or ()))
+    loaded = read_with(file, settings or ())
+    sys.stderr.writelines(f"note    {note}\n" for note in loaded.source.notes)
+    made = plan_of(loaded)
     kept = open_store(store)
     profile = local_profile()
     rows = [(job, missing(job, profile), estimate(job.definition, kept.known_seconds(job.digest))) for job in made.jobs]

@@ -1,4 +1,4 @@
-"""`assay run`: measure a benchmark on this machine, or on the fleet of a server."""
+"""`assay run`: measure a benchmark on this machine, on the fleet of a server, or on a cluster."""
 
 from __future__ import annotations
 
@@ -22,8 +22,13 @@ from assay.cli.options import (
 from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, connect
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from assay.campaign import CampaignResult
+    from assay.cluster.attach import Manner
     from assay.remote import Wishes
+    from assay.report.live import View
+    from assay.spec.load import Loaded
 
 
 class Spread(StrEnum):
@@ -56,6 +61,14 @@ NoControlOption = Annotated[
 ]
 
 
+CancelOption = Annotated[
+    bool,
+    typer.Option(
+        "--cancel-on-interrupt", help="On a cluster: Ctrl-C ends the campaign, instead of leaving it to Slurm."
+    ),
+]
+
+
 class Unplaceable(StrEnum):
     """What happens to jobs that no agent can take."""
 
@@ -76,7 +89,9 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     server: ServerOption = None,
     local: Annotated[bool, typer.Option("--local", help="Measure here, even if ASSAY_SERVER is set.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Submit to the server, print the campaign, leave.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Submit to the server or cluster, print the campaign, leave.")
+    ] = False,
     priority: Annotated[
         int | None, typer.Option("--priority", min=-100, max=100, help="Higher is served first.")
     ] = None,
@@ -90,13 +105,13 @@ def run(
     ca: CaOption = None,
     lock: LockOption = None,
     no_control: NoControlOption = False,
+    cancel_on_interrupt: CancelOption = False,
 ) -> None:
-    """Measure a benchmark here or on a server's fleet; an interrupted one continues where it stopped."""
-    from assay.report.live import view_for
-    from assay.spec.override import read_with
+    """Measure a benchmark here, on a server's fleet or on a cluster; an interrupted one continues where it stopped.
 
-    loaded = read_with(file, settings or ())
-    view = view_for(text=form is Format.text, quiet=quiet)
+    On a cluster (place.engine: slurm) Ctrl-C leaves the campaign to Slurm: `assay campaigns attach` comes back to it.
+    """
+    loaded, view = _opened(file, settings or (), text=form is Format.text, quiet=quiet)
     if server and not local:
         from assay.remote import follow, submit
 
@@ -110,8 +125,32 @@ def run(
     from assay import campaign
 
     mode = lock.value if lock else None
-    result = campaign.run(loaded, store=store, fresh=fresh, view=view, lock=mode, control=not no_control)
+    manner = _manner(detach=detach, cancel=cancel_on_interrupt, cluster=loaded.benchmark.place.engine == "slurm")
+    result = campaign.run(loaded, store=store, fresh=fresh, view=view, lock=mode, control=not no_control, manner=manner)
+    if manner is not None and detach:
+        say(result.record.campaign)
+        return
     end(result, form, fail_on, out)
+
+
+def _opened(file: Path, settings: Sequence[str], *, text: bool, quiet: bool) -> tuple[Loaded, View]:
+    """The benchmark and who is told how it goes, beginning with how the file was read."""
+    from assay.report.live import view_for
+    from assay.spec.override import read_with
+
+    loaded = read_with(file, settings)
+    view = view_for(text=text, quiet=quiet)
+    for note in loaded.source.notes:
+        view.note(note)
+    return loaded, view
+
+
+def _manner(*, detach: bool, cancel: bool, cluster: bool) -> Manner | None:
+    if not cluster:
+        return None
+    from assay.cluster.attach import Manner
+
+    return Manner(detach=detach, cancel_on_interrupt=cancel)
 
 
 def _wishes(

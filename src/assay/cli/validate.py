@@ -27,6 +27,8 @@ def validate(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help
             continue
         names = sorted(set(references(loaded.source.document)))
         secrets = f", secrets from {', '.join(names)}" if names else ""
+        for note in loaded.source.notes:
+            say(f"note    {note}")
         say(f"{file}: valid, {len(made.jobs)} {'job' if len(made.jobs) == 1 else 'jobs'}{secrets}")
     if problems:
         raise SpecError.of(problems)

@@ -59,6 +59,14 @@ def held(folder: Path, on_wait: Callable[[], None] | None = None) -> Iterator[No
         yield  # closing the file frees the lock
 
 
+def is_held(folder: Path) -> bool:
+    """Whether a process holds a folder now."""
+    if not (folder / ".lock").is_file():
+        return False
+    with (folder / ".lock").open("a+b") as file:
+        return not _lock(file.fileno(), wait=False)
+
+
 def _lock(handle: int, *, wait: bool) -> bool:
     if sys.platform == "win32":
         return _lock_on_windows(handle, wait=wait)

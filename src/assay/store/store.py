@@ -59,14 +59,14 @@ class Store:
     # Submitting and resuming
 
     def create_campaign(self, plan: Plan, document: Mapping[str, Any], labels: Mapping[str, str],
-                        surroundings: str, clock: Clock) -> Plan:  # fmt: skip
-        """Keep a plan as a new campaign; return it under its new name."""
+                        surroundings: str, clock: Clock, engine: str = "local") -> Plan:  # fmt: skip
+        """Keep a plan as a new campaign of an engine; return it under its new name."""
         with self._writing() as session:
             campaign = new_id(session)
             submitted = plan.submitted_as(campaign)
             session.add(
                 CampaignRow(
-                    id=campaign, benchmark=plan.benchmark, digest=plan.digest, state="running",
+                    id=campaign, benchmark=plan.benchmark, digest=plan.digest, state="running", engine=engine,
                     created_at=iso(clock.utc()), labels=dict(labels), document=dict(document),
                     surroundings=surroundings, owner_pid=os.getpid(), owner_started=own_start(),
                 )
@@ -122,13 +122,21 @@ class Store:
         with self._writing() as session:
             rows = session.scalars(
                 select(CampaignRow).where(
-                    CampaignRow.digest == digest, CampaignRow.state.in_(("running", "interrupted"))
+                    CampaignRow.digest == digest, CampaignRow.state.in_(("running", "interrupted")),
+                    CampaignRow.engine == "local",  # others go on without a process here
                 )
-            )
+            )  # fmt: skip
             left = [row for row in rows if row.state == "interrupted" or not has_owner(row)]
             for row in left:
                 row.state = "cancelled"
             return len(left)
+
+    def unfinished(self, digest: str, engine: str) -> tuple[str, ...]:
+        """The campaigns of a plan that an engine has not finished, newest first."""
+        with self._reading() as session:
+            found = select(CampaignRow.id).where(CampaignRow.digest == digest, CampaignRow.engine == engine)
+            found = found.where(CampaignRow.state == "running").order_by(CampaignRow.created_at.desc())
+            return tuple(session.scalars(found))
 
     def end_campaign(self, campaign: str, state: str, clock: Clock) -> None:
         """Record that a campaign is over, or that it was interrupted."""
@@ -152,6 +160,12 @@ class Store:
             row = session.get_one(JobRow, job_id)
             row.state = after(cast("State", row.state), event)
             row.verdict, row.result, row.seconds = verdict, result, seconds
+
+    def replace_result(self, job_id: str, *, verdict: str | None, result: str) -> None:
+        """Keep more of what is known about a job that has ended, such as metrics that came later."""
+        with self._writing() as session:
+            row = session.get_one(JobRow, job_id)
+            row.verdict, row.result = verdict, result
 
     def keep_run(self, job_id: str, outcome: RunOutcome) -> SingleRunResult:
         """Keep a run the moment it ended: samples and files first, then the record that points to them."""
@@ -246,7 +260,7 @@ class Store:
             row = session.get(CampaignRow, campaign)
             if row is None:
                 raise _unknown(campaign, self.folder)
-            if row.engine == "fleet" and row.state == "running":
+            if row.engine != "local" and row.state == "running":
                 raise UsageError(f"campaign {campaign} is running", code="busy", try_="cancel it first")
             if row.state == "running" and has_owner(row):
                 raise UsageError(f"campaign {campaign} is running in process {row.owner_pid}", code="busy",

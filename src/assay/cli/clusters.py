@@ -1,0 +1,114 @@
+"""`assay clusters`: batch clusters by name, and whether they answer."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assay.cli.options import SetOption, StoreOption, say
+from assay.cli.server_options import JsonOption, say_json, say_table
+
+if TYPE_CHECKING:
+    from assay.cluster.checking import Checked
+
+app = typer.Typer(help="Name Slurm clusters, and check that they answer.", no_args_is_help=True, rich_markup_mode=None)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the cluster.")]
+
+
+@app.command("add")
+def add(name: Name, settings: SetOption = None) -> None:
+    """Write a cluster down: `--set partition=gpu --set account=p200 --set folder=/project/assay`.
+
+    The keys are those of place.slurm; a benchmark file takes them by `place: {slurm: {cluster: NAME}}`.
+    """
+    from assay.cluster.registry import add as keep
+    from assay.cluster.registry import registry_file
+    from assay.spec.override import settings_of
+
+    keep(name, settings_of(settings or ()))
+    say(f"{name} is written to {registry_file()}\nnext    assay clusters check {name}")
+
+
+@app.command("list")
+def list_(json_: JsonOption = False) -> None:
+    """List the clusters that are known by name."""
+    from assay.cluster.registry import clusters, registry_file
+
+    known = clusters()
+    plain = {name: one.model_dump(mode="json", exclude_unset=True) for name, one in known.items()}
+    if json_:
+        say_json(plain)
+        return
+    rows = [
+        (name, one.partition or "", one.account or "", one.rest or "commands of Slurm", one.folder or "",
+         " ".join(key for key in plain[name] if key not in ("partition", "account", "rest", "folder")))
+        for name, one in known.items()
+    ]  # fmt: skip
+    say_table(("cluster", "partition", "account", "reached by", "folder", "also set"), rows,
+              f"no clusters in {registry_file()}; `assay clusters add NAME --set partition=P` names one",
+              flexible="also set")  # fmt: skip
+
+
+@app.command("rm")
+def rm(names: Annotated[list[str], typer.Argument(metavar="NAME...")]) -> None:
+    """Forget clusters; nothing of theirs is removed."""
+    from assay.cluster.registry import remove
+
+    for name in names:
+        remove(name)
+        say(f"forgot {name}")
+
+
+@app.command("check")
+def check(
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="A cluster by name; the one here when left out.")] = "",
+    on_node: Annotated[bool, typer.Option("--node", help="Also run a small batch job on a compute node.")] = False,
+    json_: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Ask Slurm what it is: version, partitions, GPUs, accounting, shared folder, container runtimes."""
+    from assay.cluster.checking import check as look
+    from assay.cluster.registry import cluster
+    from assay.spec.clusters import Slurm
+    from assay.store.location import store_folder
+
+    found = look(cluster(name) if name else Slurm(), store_folder(store), on_node=on_node)
+    if json_:
+        say_json(asdict(found))
+    else:
+        _say(found)
+    if found.problems:
+        raise typer.Exit(1)
+
+
+def _say(found: Checked) -> None:
+    from assay.units import show_bytes, show_seconds
+
+    facts = found.facts
+    say(f"Slurm {facts.version}, cluster {facts.name or 'without a name'}, reached by {found.reached_by}")
+    rows = [
+        (
+            f"{one.name}{' (default)' if one.default else ''}",
+            "up" if one.up else "down",
+            "none" if one.time_limit_s is None else show_seconds(one.time_limit_s),
+            f"{one.idle}/{one.nodes}",
+            "not told" if one.cpus_per_node is None else str(one.cpus_per_node),
+            "not told" if one.memory_per_node_bytes is None else show_bytes(one.memory_per_node_bytes),
+            ", ".join(one.gres) or "none",
+        )
+        for one in facts.partitions
+    ]
+    say_table(("partition", "state", "limit", "idle/nodes", "cpus", "memory", "gres"), rows, "no partitions")
+    kept = "not told" if facts.kept_s is None else f"{facts.kept_s:g} s"
+    accounting = facts.accounting or f"nothing ({facts.why_no_accounting})"
+    say(f"{'ended jobs':<13} {accounting}; the controller itself remembers them for {kept}")
+    say(f"{'arrays':<13} {'not told' if facts.max_array is None else f'up to {facts.max_array - 1} tasks'}")
+    for what, told in found.here.items():
+        say(f"{what:<13} {told}")
+    for what, told in found.node.items():
+        say(f"{f'node: {what}':<13} {told}")
+    for problem in found.problems:
+        say(f"problem       {problem}")

@@ -1,0 +1,175 @@
+"""`assay logs`: what a job, or a service that it used, wrote."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assay.cli.options import StoreOption, open_store, say
+from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, connect
+
+if TYPE_CHECKING:
+    from assay.place.engines.fleet.client import FleetClient
+    from assay.plan.job import Job
+    from assay.store.store import Store
+
+_JOB = re.compile(r"^(?P<campaign>.+)-job-(?P<index>\d+)$")
+_STREAMS = ("out", "err")
+_FOLLOW_S = 1.0
+
+
+def logs(
+    job: Annotated[
+        str, typer.Argument(metavar="JOB", help="Id of the job; or a campaign, whose first job is meant.")
+    ] = "latest",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    service: Annotated[str, typer.Option("--service", help="Of this service, or of `monitor`.")] = "",
+    store: StoreOption = None,
+    server: ServerOption = None,
+    token_file: TokenFileOption = None,
+    ca: CaOption = None,
+) -> None:
+    """Print what a job wrote, on a cluster, on a server's agent or here; `--service` for one of its services."""
+    if server:
+        _from_server(connect(server, token_file, ca), job, follow=follow, service=service)
+        return
+    kept = open_store(store)
+    try:
+        _from_store(kept, _job(kept, job), follow=follow, service=service)
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+    finally:
+        kept.close()
+
+
+def _job(kept: Store, name: str) -> Job:
+    """The job that a person means.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    from assay.errors import UsageError
+
+    match = _JOB.match(name)
+    campaign = kept.find(match["campaign"] if match else name)
+    index = int(match["index"]) if match else 0
+    _, stored = kept.campaign(campaign)
+    found = next((one.job for one in stored if one.job.index == index), None)
+    if found is None:
+        raise UsageError(f"campaign {campaign} has no job {index}", code="unknown-job",
+                         try_=f"it has the jobs 0 to {len(stored) - 1}")  # fmt: skip
+    return found
+
+
+def _from_store(kept: Store, job: Job, *, follow: bool, service: str) -> None:
+    from assay.cluster.document import is_on_cluster
+    from assay.errors import UsageError
+
+    if is_on_cluster(kept.folder, job.campaign):
+        try:
+            if _of_cluster(kept, job, follow=follow, service=service):
+                return
+        except UsageError as problem:
+            # The shared folder may be gone, or the node may have started the service: then its runs have the log.
+            if problem.problem.code not in ("no-service", "no-campaign") or not _of_runs(kept, job, service):
+                raise
+            return
+    if not _of_runs(kept, job, service):
+        what = f"the service {service!r} of job {job.id}" if service else f"job {job.id}"
+        raise UsageError(
+            f"nothing is kept of what {what} wrote", code="no-log", at=str(kept.folder), try_=_known(kept, job)
+        )
+
+
+def _of_cluster(kept: Store, job: Job, *, follow: bool, service: str) -> bool:
+    """Print what lies in the shared folder; False where there is nothing."""
+    from assay.cluster.logs import follow_logs, has_ended, logs_of, read_logs
+
+    lying = logs_of(kept, job, service)
+    if follow:
+        came = follow_logs(lambda: logs_of(kept, job, service), lambda: has_ended(kept, job))
+    else:
+        came = read_logs(lying)
+    last, shown = None, False
+    for log, text in came:
+        if log != last:
+            say(f"==> {log.title} <==")
+        last, shown = log, True
+        say(text)
+    if not shown and any(one.path.is_file() for one in lying):
+        say("nothing was written")
+        return True
+    return shown
+
+
+def _of_runs(kept: Store, job: Job, service: str) -> bool:
+    """Print what is kept with the runs of a job; False where there is nothing."""
+    wanted = [f"service-{service}.{one}" for one in _STREAMS] if service else [f"slurm.{one}" for one in _STREAMS]
+    shown = False
+    for run in kept.runs(job.id):
+        for name in wanted:
+            path = kept.file_of(job.id, run.run_id, name)
+            if path is not None:
+                shown = True
+                say(f"==> run {run.run_id} {name} <==")
+                say(path.read_text(encoding="utf-8", errors="replace"))
+    if not shown and not service:
+        shown = _of_attempts(kept, job)
+    return shown
+
+
+def _of_attempts(kept: Store, job: Job) -> bool:
+    """Print the lines that an agent sent, or the last lines of failed runs."""
+    from assay.store.logs import read_logs
+
+    after, shown = 0, False
+    while (found := read_logs(kept.engine, job.id, after)).lines:
+        for line in found.lines:
+            shown = True
+            say(line.text)
+        after = found.next
+    for run in kept.runs(job.id):
+        if run.error is not None and run.error.log_tail and not shown:
+            say(f"==> run {run.run_id}, its last lines <==")
+            say("\n".join(run.error.log_tail))
+            shown = True
+    return shown
+
+
+def _known(kept: Store, job: Job) -> str:
+    names = sorted({name for run in kept.runs(job.id) for name in run.files if name.startswith("service-")})
+    services = sorted({Path(name.removeprefix("service-")).stem for name in names})
+    return f"--service {services[0]} (there is {', '.join(services)})" if services else "run it again with services"
+
+
+def _from_server(client: FleetClient, job: str, *, follow: bool, service: str) -> None:
+    import time
+
+    from assay.errors import UsageError
+    from assay.plan.lifecycle import FINAL
+    from assay.remote import read_file
+
+    if service:
+        found = client.get(f"/jobs/{job}")
+        runs = range(int(found.get("runs", 0) or 64))
+        texts = [(run, name, content) for run in runs for name in (f"service-{service}.{one}" for one in _STREAMS)
+                 if (content := read_file(client, job, run, name)) is not None]  # fmt: skip
+        if not texts:
+            raise UsageError(f"nothing is kept of the service {service!r} of job {job}", code="no-log")
+        for run, name, content in texts:
+            say(f"==> run {run} {name} <==\n{content.decode(errors='replace')}")
+        return
+    after = 0
+    while True:
+        over = not follow or client.get(f"/jobs/{job}")["state"] in FINAL
+        found = client.get(f"/jobs/{job}/logs", {"after": after})
+        for line in found["lines"]:
+            say(line["text"])
+        after = found["next"]
+        if over and not found["lines"]:
+            return
+        if not found["lines"]:
+            time.sleep(_FOLLOW_S)

@@ -1,0 +1,133 @@
+"""Submission that can be cut off anywhere: nothing is submitted twice, nothing is left out."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from assay.cluster.document import After, ClusterCampaign, Planned
+from assay.cluster.submit import SETTLE_S, note_cancelled, read_submitted, submit_all
+from assay.errors import MeasureError
+from assay.place.engines.slurm.folder import Folder
+from assay.place.engines.slurm.scheduler import BatchState
+from assay.spec.clusters import Batch, Slurm
+
+
+class Died(BaseException):
+    """The process was killed here."""
+
+
+class FakeSlurm:
+    """Takes scripts, and can kill its caller before or after it took one."""
+
+    def __init__(self):
+        self.jobs: dict[str, str] = {}  # number → comment
+        self.after: dict[str, list[str]] = {}
+        self.cancelled: list[str] = []
+        self.numbers = count(1)
+        self.die_before = self.die_after = -1
+        self.calls = 0
+
+    def submit(self, script, *, after=(), comment):
+        self.calls += 1
+        if self.calls == self.die_before:
+            raise Died
+        number = str(next(self.numbers))
+        self.jobs[number] = comment
+        self.after[comment.rpartition(":")[2]] = [str(one) for one in after]
+        if self.calls == self.die_after:
+            raise Died
+        return number
+
+    def find(self, comment_prefix, *, work_dir=None):
+        return tuple(
+            BatchState(number, None, "n", "PENDING", comment=comment)
+            for number, comment in self.jobs.items()
+            if comment.startswith(comment_prefix)
+        )
+
+    def cancel(self, ids):
+        self.cancelled += list(ids)
+
+
+BATCHES = (
+    Planned("p-llm", "service", "p", Batch(), "llm"),
+    Planned("p", "jobs", "p", Batch(), tasks=2, after=(After("after", ("p-llm",)),)),
+    Planned("p-end", "end", "p", Batch(), after=(After("afterany", ("p",)),)),
+)
+DOCUMENT = ClusterCampaign("c1", "b", "", Slurm(), (), BATCHES)
+
+
+@pytest.fixture
+def folder(tmp_path) -> Folder:
+    made = Folder(tmp_path / "c1")
+    made.make()
+    return made
+
+
+def quiet(_: object) -> None:
+    pass
+
+
+def test_all_is_submitted_in_order_and_written_down(folder):
+    slurm = FakeSlurm()
+    assert submit_all(folder, DOCUMENT, slurm, quiet) == {"p-llm": "1", "p": "2", "p-end": "3"}
+    assert slurm.after == {"p-llm": [], "p": ["after:1"], "p-end": ["afterany:2"]}
+    assert read_submitted(folder).complete
+    assert submit_all(folder, DOCUMENT, slurm, quiet) == {"p-llm": "1", "p": "2", "p-end": "3"}
+    assert len(slurm.jobs) == 3
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.parametrize("when", ["die_before", "die_after"])
+def test_killed_anywhere_it_goes_on_and_submits_nothing_twice(folder, at, when):
+    slurm, slept = FakeSlurm(), []
+    setattr(slurm, when, at)
+    with pytest.raises(Died):
+        submit_all(folder, DOCUMENT, slurm, quiet)
+    ids = submit_all(folder, DOCUMENT, slurm, quiet, sleep=slept.append)
+    assert sorted(slurm.jobs.values()) == ["assay:c1:p", "assay:c1:p-end", "assay:c1:p-llm"]
+    assert {slurm.jobs[number].rpartition(":")[2] for number in ids.values()} == set(ids)
+    assert slept, "an sbatch on its way is waited for"
+    assert 0 < slept[0] <= SETTLE_S
+
+
+def test_a_job_that_slurm_took_twice_is_kept_once(folder):
+    slurm = FakeSlurm()
+    slurm.die_after = 1
+    with pytest.raises(Died):
+        submit_all(folder, DOCUMENT, slurm, quiet)
+    slurm.jobs["99"] = "assay:c1:p-llm"
+    ids = submit_all(folder, DOCUMENT, slurm, quiet, sleep=quiet)
+    assert (ids["p-llm"], slurm.cancelled) == ("1", ["99"])
+
+
+def test_a_line_that_was_cut_off_counts_for_nothing(folder):
+    slurm = FakeSlurm()
+    slurm.die_after = 2
+    with pytest.raises(Died):
+        submit_all(folder, DOCUMENT, slurm, quiet)
+    with Path(folder.submitted).open("a") as file:
+        file.write('{"name":"p","id":"7')
+    assert submit_all(folder, DOCUMENT, slurm, quiet, sleep=quiet)["p"] == "2"
+    assert len(slurm.jobs) == 3
+
+
+def test_nothing_more_is_submitted_once_somebody_cancelled(folder):
+    slurm = FakeSlurm()
+    note_cancelled(folder)
+    with pytest.raises(MeasureError) as caught:
+        submit_all(folder, DOCUMENT, slurm, quiet)
+    assert caught.value.problem.code == "cancelled"
+    assert slurm.jobs == {}
+
+
+def test_jobs_of_other_campaigns_are_left_alone(folder):
+    slurm = FakeSlurm()
+    slurm.jobs["50"] = "assay:c11:p-llm"
+    slurm.die_before = 1
+    with pytest.raises(Died):
+        submit_all(folder, DOCUMENT, slurm, quiet)
+    assert submit_all(folder, DOCUMENT, slurm, quiet, sleep=quiet)["p-llm"] != "50"
