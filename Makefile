@@ -1,6 +1,7 @@
 # Five verbs: setup, demo, test, check, docs. Everything lives in .venv; nothing is installed outside it
-# except what `make test` tests with: a browser for the reports, PostgreSQL and Redis for the server. The model servers
-# and vector databases that it measures live in .venv-servers, PyTorch (`make test-torch`) in .venv-torch.
+# except what `make test` tests with: a browser for the reports, PostgreSQL and Redis for the server, Slurm, Prometheus,
+# Podman and Charliecloud for clusters. The model servers and vector databases that it measures live in .venv-servers,
+# PyTorch (`make test-torch`) in .venv-torch.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,6 +26,9 @@ test: setup
 	@scripts/browser.sh
 	@scripts/postgresql.sh
 	@scripts/redis.sh
+	@scripts/slurm.sh
+	@scripts/prometheus.sh
+	@scripts/containers.sh
 	@scripts/servers.sh
 	$(BIN)/python -m pytest
 

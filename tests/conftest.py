@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ("tests.postgresql_server", "tests.redis_server", "tests.running_server", "tests.model_server")
+pytest_plugins = (
+    "tests.postgresql_server",
+    "tests.redis_server",
+    "tests.running_server",
+    "tests.model_server",
+    "tests.slurm_cluster",
+)
 
 
 @pytest.fixture(autouse=True)

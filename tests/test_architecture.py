@@ -12,9 +12,9 @@ import assay
 SRC = Path(assay.__file__).parent
 ORDER = {"sim": 1, "spec": 1, "plan": 2, "place": 3, "hardware": 3, "run": 4, "store": 5, "analyse": 6, "report": 7,
          "alert": 7, "serve": 8, "agent": 8, "cli": 9}  # fmt: skip
-LEAVES = {"clock", "emit", "errors", "files", "metrics", "units"}
+LEAVES = {"clock", "emit", "errors", "files", "folders", "metrics", "units"}
 # These put stages together; nothing but the command line and each other imports them.
-ROOTS = {"campaign", "execution", "child"}
+ROOTS = {"campaign", "execution", "child", "cluster", "node", "monitoring", "preparing"}
 MODULES = sorted(path for path in SRC.rglob("*.py") if "migrations" not in path.parts)
 
 

@@ -19,6 +19,7 @@ from tests.model_server import servers_python
 from tests.simulated import llm_server
 
 from assay.campaign import plan_of
+from assay.place.engines.slurm.plan import group
 from assay.spec.load import load
 
 pytestmark = pytest.mark.live
@@ -42,7 +43,9 @@ LESS = {
 }
 # Need PyTorch, which has an environment of its own (tests_torch runs the first), or a GPU (scripts/device_check.sh).
 ELSEWHERE = {"transformers.yaml", "device-gpu.yaml"}
-HERE = [path for path in FILES if path.name not in ELSEWHERE]
+# Go to a Slurm cluster; the last needs Ollama and a GPU, and is only planned.
+CLUSTER = {"slurm-array.yaml", "slurm-service.yaml", "slurm-ollama.yaml"}
+HERE = [path for path in FILES if path.name not in ELSEWHERE | CLUSTER]
 # Their services are programs of `.venv-servers`.
 SERVERS = {"smollm2.yaml", "vector-service.yaml"}
 
@@ -160,6 +163,35 @@ SAYS = {
     "vector-search.yaml": _vector_search,
     "vector-service.yaml": _vector_service,
 }
+
+
+@pytest.mark.parametrize("name", sorted(CLUSTER))
+def test_an_example_for_a_cluster_can_be_submitted(name: str) -> None:
+    loaded = load(EXAMPLES / name)
+    made = group(plan_of(loaded).jobs, loaded.benchmark)
+    kinds = {"slurm-array.yaml": ["array"], "slurm-service.yaml": ["services"], "slurm-ollama.yaml": ["services"] * 4}
+    assert [one.kind for one in made] == kinds[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "less"),
+    [
+        ("slurm-array.yaml", (*SHORT, "--set", "matrix={workload.batch: [1, 8]}")),
+        ("slurm-service.yaml", (*BRIEF, "--set", "monitoring=false")),
+    ],
+)
+@pytest.mark.usefixtures("slurm", "folder")
+def test_an_example_for_a_cluster_runs_on_one(name: str, less: tuple[str, ...], folder: Path) -> None:
+    jobs = {"slurm-array.yaml": 2, "slurm-service.yaml": 4}[name]
+    done = assay(folder, "run", f"examples/{name}", "--quiet", "--out", "out", *less)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (document,) = (folder / "out").glob("*.json")
+    record = json.loads(document.read_text())
+    measured = [job for job in record["jobs"] if "slurm" in job["environment"]]
+    assert len(measured) == jobs
+    assert {job["state"] for job in record["jobs"]} == {"done"}
+    nodes = {job["environment"]["slurm"]["node"] for job in measured}
+    assert nodes <= {"n1", "n2", "n3", "n4", "n5", "n6"}
 
 
 def test_the_training_runs_without_assay_watching(folder: Path) -> None:
