@@ -34,7 +34,7 @@ PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 CONF = """\
 ClusterName=assay-test
-SlurmctldHost=localhost(127.0.0.1)
+SlurmctldHost={controller}
 SlurmctldPort={port}
 SlurmUser=root
 AuthType=auth/munge
@@ -71,6 +71,9 @@ JobRequeue=1
 JobCompType=jobcomp/filetxt
 JobCompLoc={folder}/jobcomp.log
 {nodes}
+{partitions}
+"""
+PARTITIONS = """\
 PartitionName=debug Nodes=ALL Default=YES MaxTime=60 DefMemPerNode=200 PriorityTier=5 PreemptMode=OFF State=UP
 PartitionName=low Nodes=n5 MaxTime=60 DefMemPerNode=200 PriorityTier=1 PreemptMode=REQUEUE State=UP
 PartitionName=lowest Nodes=n5 MaxTime=60 DefMemPerNode=200 PriorityTier=1 PreemptMode=CANCEL State=UP
@@ -81,9 +84,12 @@ PartitionName=high Nodes=n5 MaxTime=60 DefMemPerNode=200 PriorityTier=9 PreemptM
 class SlurmCluster:
     """One controller with its nodes; nodes can be killed and started again."""
 
+    nodes = NODES
+    controller = "localhost(127.0.0.1)"
+    partitions = PARTITIONS
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.nodes = NODES
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -108,10 +114,18 @@ class SlurmCluster:
         self._spawn("munge", "munged", "--foreground", "--force", f"--key-file={munge}/key", f"--socket={munge}/socket",
                     f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed")  # fmt: skip
         self._until("munge answers", (munge / "socket").exists)
-        self._spawn("slurmctld", "slurmctld", "-D", "-i")
+        self.start_controller()
         for node in self.nodes:
             self.start_node(node)
         self._until("all nodes are idle", lambda: self._states() == dict.fromkeys(self.nodes, "idle"))
+
+    def start_controller(self) -> None:
+        """Start the controller, which knows of no job before."""
+        self._spawn("slurmctld", "slurmctld", "-D", "-i")
+
+    def address(self, _node: str) -> str:
+        """Where the daemon of a node listens."""
+        return "127.0.0.1"
 
     def start_node(self, node: str) -> None:
         """Start the daemon of one node."""
@@ -217,10 +231,13 @@ class SlurmCluster:
             os.mknod(self.folder / "dev" / f"gpu{index}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         port, *ports = free_ports(len(self.nodes) + 1)
         lines = [
-            f"NodeName={node} NodeAddr=127.0.0.1 Port={own} CPUs=4 RealMemory=4000 Gres=gpu:h200:2"
+            f"NodeName={node} NodeAddr={self.address(node)} Port={own} CPUs=4 RealMemory=4000 Gres=gpu:h200:2"
             for node, own in zip(self.nodes, ports, strict=True)
         ]
-        self.conf.write_text(CONF.format(folder=self.folder, port=port, nodes="\n".join(lines)))
+        self.conf.write_text(
+            CONF.format(folder=self.folder, port=port, nodes="\n".join(lines), controller=self.controller,
+                        partitions=self.partitions)
+        )  # fmt: skip
         (self.folder / "gres.conf").write_text(f"Name=gpu Type=h200 File={self.folder}/dev/gpu[0-1]\n")
 
     def _spawn(self, name: str, *words: str, more: dict[str, str] | None = None) -> None:

@@ -14,7 +14,7 @@ from assay.cluster.reaching import scheduler_for
 from assay.cluster.registry import resolved
 from assay.cluster.scripts import Making, planned, variables, write_scripts
 from assay.errors import UsageError
-from assay.monitoring.hold import Order, write_order
+from assay.monitoring.hold import order_for, write_order
 from assay.place.engines.slurm.folder import Folder, locate
 from assay.place.engines.slurm.plan import USUAL_ARRAY, group
 from assay.place.engines.slurm.scheduler import ClusterFacts
@@ -101,10 +101,15 @@ def _unfollowed(store: Store, digest: str) -> str | None:
 def _making(
     benchmark: Benchmark, plan: Plan, slurm: Slurm, facts: ClusterFacts, base: Path, env: dict[str, str]
 ) -> Making:
-    asked = benchmark.model_copy(update={"place": benchmark.place.model_copy(update={"slurm": slurm})})
+    asked = _asked(benchmark, slurm)
     most = min(USUAL_ARRAY, facts.max_array - 1) if facts.max_array else USUAL_ARRAY
     groups = group(plan.jobs, asked, most=max(1, most))
     return Making("", Folder(Path()), slurm, groups, monitoring_of(benchmark.monitoring) is not None, base, facts, env)
+
+
+def _asked(benchmark: Benchmark, slurm: Slurm) -> Benchmark:
+    """The benchmark with what the cluster's own settings add to its section."""
+    return benchmark.model_copy(update={"place": benchmark.place.model_copy(update={"slurm": slurm})})
 
 
 def _write(
@@ -116,13 +121,13 @@ def _write(
     remember_folder(store.folder, making.campaign, folder)
     for job in plan.jobs:
         folder.write_job(job)
-    settings = monitoring_of(benchmark.monitoring)
-    if settings is not None:
-        write_order(folder.metrics, Order(making.campaign, settings))
+    order = order_for(making.campaign, _asked(benchmark, making.slurm))
+    if order is not None:
+        write_order(folder.metrics, order)
     write_scripts(making, batches)
     folder.write_campaign(
         ClusterCampaign(making.campaign, plan.benchmark, iso(clock.utc()), making.slurm, making.groups, batches,
-                        settings is not None)
+                        order is not None)
     )  # fmt: skip
 
 
