@@ -241,3 +241,42 @@ def test_a_job_that_lost_its_node_and_was_put_back_runs_again(begun):
     again.site.slurm.run("scontrol", "update", f"jobid={number}", "starttime=now")  # Slurm itself waits two minutes
     assert again.follow().wait(60) == 0, again.site.said()
     assert (again.job().state, again.job().environment["slurm"]["requeues"]) == ("done", 1)
+
+
+def test_ctrl_c_while_it_is_submitted_takes_everything_back(site):
+    slow = site.folder / "bin" / "sbatch"
+    slow.parent.mkdir()
+    slow.write_text(f'#!/bin/sh\n{shutil.which("sbatch")} "$@"\nsleep 3\n')
+    slow.chmod(0o755)
+    document = {
+        **waiting(site),
+        "services": {"llm": {"command": LLM, "ready": {"http": "/health", "within": "30s"}}},
+    }
+    process = site.start(document, path=slow.parent)
+    campaign = site.newest()
+    site.until("Slurm has the first", lambda: site.queue(campaign))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130, site.said()
+    assert "taking it back" in site.said()
+    assert site.queue(campaign) == []
+    assert only(site.jobs(campaign)).state in ("cancelled", "failed")
+
+
+def test_ctrl_c_ends_it_where_that_was_asked_for(site):
+    process = site.start(waiting(site), "--cancel-on-interrupt")
+    campaign = site.newest()
+    site.until("it runs", lambda: site.running(campaign, "jobs-0"))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130, site.said()
+    assert site.queue(campaign) == []
+    assert only(site.jobs(campaign)).state == "cancelled"
+
+
+def test_slurm_is_reached_by_its_own_server_as_well(site):
+    document = waiting(site, points=2, slurm={"rest": site.slurm.rest()})
+    process = site.start(document)
+    campaign = site.newest()
+    go(site)
+    assert process.wait(60) == 0, site.said()
+    assert [job.metrics["x"].median for job in site.jobs(campaign)] == [3, 3]
+    assert site.queue(campaign) == []
