@@ -9,6 +9,7 @@ from datetime import datetime
 from assay.cluster.document import ClusterCampaign, Planned
 from assay.cluster.told import Seen
 from assay.errors import AssayError
+from assay.node.progress import read_progress
 from assay.node.published import read_published
 from assay.place.engines.slurm.folder import Folder
 from assay.place.engines.slurm.scheduler import BatchState
@@ -16,6 +17,9 @@ from assay.place.engines.slurm.states import WAITING, is_final, waiting_words
 from assay.plan.job import Job
 from assay.report.live import View
 from assay.spec.clusters import MONITOR
+
+# Jobs whose progress is told beside how the campaign stands.
+_SHOWN = 4
 
 
 class Shown:
@@ -35,11 +39,13 @@ class Shown:
     def look(self, seen: Seen, open_jobs: Collection[Job], total: int, now: datetime) -> None:
         """Tell how it stands now."""
         self._now = now
-        states = [state for job in open_jobs if (state := seen.state_of(job)) is not None]
-        waiting = [state for state in states if state.state in WAITING]
-        running = [state for state in states if state.state not in WAITING and not is_final(state.state)]
+        states = [(job, state) for job in open_jobs if (state := seen.state_of(job)) is not None]
+        waiting = [state for _, state in states if state.state in WAITING]
+        at_work = [(job, state) for job, state in states if state.state not in WAITING and not is_final(state.state)]
+        running = [state for _, state in at_work]
         line = self._line(waiting, running, total - len(open_jobs), total)
-        self._view.phase(line)
+        far = [found for job, _ in at_work[:_SHOWN] if (found := read_progress(self._folder.progress(job.index)))]
+        self._view.phase(" · ".join([line, *([", ".join(map(str, far))] if far else [])]))
         # The reasons and whether anything runs: counts alone change with every job, and those have lines of their own.
         key = (frozenset(state.reason.partition(",")[0] for state in waiting), bool(running))
         if key != self._key and (waiting or running):

@@ -17,11 +17,12 @@ from assay.node.asked import AskedToEnd, Watchman
 from assay.node.barrier import Meeting, begin_anew, begin_together, give_up_all, meeting_of
 from assay.node.group import job_at, read_known
 from assay.node.monitor import watched
+from assay.node.progress import ProgressView
 from assay.node.published import await_services
 from assay.place.engines.slurm.folder import Folder
 from assay.place.engines.slurm.plan import Group
 from assay.plan.job import Job
-from assay.report.live import PlainView, View
+from assay.report.live import View
 from assay.run.services import Running
 from assay.spec.target import ServiceTarget
 
@@ -54,7 +55,7 @@ def main(arguments: list[str]) -> int:
 def _measured(folder: Folder, group: Group, job: Job, watchman: Watchman) -> int:
     meeting = meeting_of(folder, group.name, job)
     why = "its job was ended"
-    view = PlainView(sys.stdout)
+    view = ProgressView(folder.progress(job.index))
     try:
         if meeting is not None:
             begin_anew(meeting, job.definition.measure.runs)

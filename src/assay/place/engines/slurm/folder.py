@@ -60,6 +60,10 @@ class Folder:
         """What the measurement of one job leaves: result.json, runs/, samples/, files/."""
         return self.path / "out" / f"{index:04}"
 
+    def progress(self, index: int) -> Path:
+        """How far the measurement of one job is."""
+        return self.out(index) / "progress.json"
+
     @property
     def scripts(self) -> Path:
         """The batch scripts."""
