@@ -184,9 +184,10 @@ class Alerts:
 
 
 def _known(session: Session, which: ColumnElement[bool], *, hold: bool = False) -> Known:
+    # The rules first, by everybody: who waits for an alert while another waits for the rules would wait in a circle.
+    rules = {one.id: one for one in rules_in(session, hold=hold)}
     query = select(AlertRow).where(which)
     row = session.scalars(query.with_for_update() if hold else query).one_or_none()
-    rules = {one.id: one for one in rules_in(session, hold=hold)}
     return Known(None if row is None else _kept(row), rules)
 
 
