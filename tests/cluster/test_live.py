@@ -179,7 +179,7 @@ def test_ctrl_c_leaves_it_to_slurm_and_cancel_ends_it(site):
     campaign = site.newest()
     site.until("both run", lambda: len(site.running(campaign, "jobs-0")) == 2)
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 130
+    assert process.wait(60) == 130, site.said()
     assert f"assay campaigns attach {campaign}" in site.said()
     assert len(site.running(campaign, "jobs-0")) == 2
     assert site.assay("campaigns", "cancel", campaign).wait(60) == 0, site.said()
