@@ -201,7 +201,16 @@ def test_a_held_job_says_so_and_a_waiting_one_has_an_estimate(slurm: SlurmCluste
     second = scheduler.submit(write(tmp_path, "true", batch=whole), comment="x")
     held = scheduler.submit(write(tmp_path, "true", batch=Batch(options=("--begin=now+1hour",))), comment="x")
     slurm.run("scontrol", "uhold", held)
-    states = until(scheduler, [first, second, held], lambda found: found[second].estimated_start is not None)
+    # Slurm gives a reason at once and thinks again in its next round; held jobs likewise.
+    states = until(
+        scheduler,
+        [first, second, held],
+        lambda found: (
+            found[second].estimated_start is not None
+            and found[second].reason == "Resources"
+            and found[held].reason.startswith("JobHeld")
+        ),
+    )
     told = failure_of(states[held], Batch())
     assert told is not None
     assert (told.code, told.try_) == ("slurm-held", f"scontrol release {held}")

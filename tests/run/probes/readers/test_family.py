@@ -150,7 +150,7 @@ def test_other_systems_are_asked_through_psutil():
         family.read()
         root.stdout.readline()
         told = family.read()
-        assert told.totals["cpu_s"] >= 0.2
+        assert told.totals["cpu_s"] >= 0.18  # told in steps of 10 ms, of each kind of time
         assert told.states["processes"] == 1
         machine = elsewhere.Machine()
         first = machine.read(slow=True)
