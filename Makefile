@@ -30,7 +30,7 @@ test: setup
 	@scripts/prometheus.sh
 	@scripts/containers.sh
 	@scripts/servers.sh
-	$(BIN)/python -m pytest
+	$(BIN)/python scripts/tests.py
 
 test-vllm: setup
 	@scripts/vllm.sh
