@@ -201,21 +201,17 @@ def test_a_held_job_says_so_and_a_waiting_one_has_an_estimate(slurm: SlurmCluste
     second = scheduler.submit(write(tmp_path, "true", batch=whole), comment="x")
     held = scheduler.submit(write(tmp_path, "true", batch=Batch(options=("--begin=now+1hour",))), comment="x")
     slurm.run("scontrol", "uhold", held)
-    # Slurm gives a reason at once and thinks again in its next round; held jobs likewise.
     states = until(
         scheduler,
         [first, second, held],
-        lambda found: (
-            found[second].estimated_start is not None
-            and found[second].reason == "Resources"
-            and found[held].reason.startswith("JobHeld")
-        ),
+        lambda found: found[second].estimated_start is not None and found[held].reason.startswith("JobHeld"),
     )
     told = failure_of(states[held], Batch())
     assert told is not None
     assert (told.code, told.try_) == ("slurm-held", f"scontrol release {held}")
-    assert (states[second].reason, states[second].started_at) == ("Resources", None)
-    assert "its resources are busy (Resources); Slurm means to start it at" in waiting_words(states[second])
+    assert states[second].reason in ("Resources", "Priority"), "which of the two depends on Slurm's round"
+    assert states[second].started_at is None
+    assert f"({states[second].reason}); Slurm means to start it at" in waiting_words(states[second])
 
 
 def test_cancel_reaches_waiting_and_running_jobs_and_forgives_ended_ones(slurm: SlurmCluster, tmp_path):

@@ -155,7 +155,7 @@ def test_other_systems_are_asked_through_psutil():
         machine = elsewhere.Machine()
         first = machine.read(slow=True)
         time.sleep(0.05)
-        assert machine.read(slow=False).totals["busy_s"] >= first.totals["busy_s"]
+        assert machine.read(slow=False).totals["busy_s"] >= first.totals["busy_s"] - 1e-6  # sums of many numbers
         assert first.states["memory_available_bytes"] > 0
         assert machine.throttled((0, 1)) is None
     finally:
