@@ -215,6 +215,19 @@ def test_asked_twice_it_is_given_back_although_it_could_finish(server, run_agent
     assert [said["crashed"] for *_, said in server.releases] == [False]
 
 
+def test_asked_twice_in_one_breath_counts_as_twice(server, run_agent, make_job, fast):
+    """Both may come before the agent has woken up for the first."""
+    executor = fast(threading.Event())
+    server.add(make_job())
+    running = run_agent(server, executor, finish=True, **ALL)
+    server.wait(lambda: executor.started, what="a start")
+    running.agent._asked = 1  # as if the first had been heard, and the agent not yet woken
+    running.agent.ask_to_stop(interrupted=True)
+    running.thread.join(20)
+    assert running.codes == [130]
+    assert [said["crashed"] for *_, said in server.releases] == [False]
+
+
 def test_with_finish_a_running_attempt_ends_and_is_delivered(server, run_agent, make_job, fast):
     gate = threading.Event()
     executor = fast(gate)

@@ -245,14 +245,13 @@ class Agent:
 
     def _end(self) -> int:
         """Let the running attempts end, or give them back; then deliver what can be delivered."""
-        asked = self._asked
         if not self.board.is_idle():
             _log.info("stopping: the running attempt may %s", "end" if self.settings.finish
                       else f"go on for {self.settings.grace_s:.0f} s; ask again to give it back at once")  # fmt: skip
         left_s = self.settings.grace_s
         while not self.board.wait_idle(0.2):
             left_s -= 0.2
-            if self._asked > max(asked, 1) or (left_s <= 0 and not self.settings.finish):
+            if self._asked > 1 or (left_s <= 0 and not self.settings.finish):
                 self.board.stop_all()
                 self.board.wait_idle(10.0)
                 break
