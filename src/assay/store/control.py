@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from assay.store.fleet.agents import Agents
 from assay.store.fleet.beats import Beats
-from assay.store.fleet.endings import Endings
+from assay.store.fleet.elsewhere import Told
 from assay.store.fleet.leases import Leases
 from assay.store.fleet.story import Story
 
 
-class Control(Agents, Beats, Leases, Endings, Story):
+class Control(Agents, Beats, Leases, Told, Story):
     """Who may measure what, and what came of it."""

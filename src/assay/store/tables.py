@@ -16,6 +16,10 @@ NAMES = {
 }
 
 
+# Origin of a campaign that is measured elsewhere, and of which a server is only told.
+TOLD = "told"
+
+
 class Table(DeclarativeBase):
     """Base of all tables."""
 
@@ -53,7 +57,7 @@ class CampaignRow(Table):
     unplaceable: Mapped[str] = mapped_column(String(8), default="wait", server_default="wait")  # wait | fail
     spread: Mapped[str] = mapped_column(String(8), default="any", server_default="any")  # any | spread | pack
     submitted_by: Mapped[str] = mapped_column(String(200), default="", server_default="")  # name of the token
-    origin: Mapped[str] = mapped_column(String(16), default="", server_default="")  # "sark": came in by its surface
+    origin: Mapped[str] = mapped_column(String(16), default="", server_default="")  # "sark": by its surface; or TOLD
 
 
 class JobRow(Table):

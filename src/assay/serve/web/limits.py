@@ -11,7 +11,7 @@ from assay.serve.settings import MB, ServerSettings
 from assay.serve.web.problems import RequestProblem, answer
 
 _ARTEFACT = re.compile(r"/artefacts/[^/]+$")
-_RESULT = re.compile(r"/attempts/[^/]+/result$")
+_RESULT = re.compile(r"/(attempts|elsewhere/[^/]+/jobs)/[^/]+/result$")
 
 
 @dataclass(frozen=True, slots=True)

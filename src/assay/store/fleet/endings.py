@@ -17,7 +17,7 @@ from assay.store.fleet.agents import full_profile
 from assay.store.fleet.matching import Matching
 from assay.store.fleet.transactions import CHUNK, LOCK, unknown_campaign, unknown_job
 from assay.store.records import Outcome
-from assay.store.tables import AgentRow, AttemptRow, CampaignRow, EvidenceRow, JobRow, RunRow
+from assay.store.tables import TOLD, AgentRow, AttemptRow, CampaignRow, EvidenceRow, JobRow, RunRow
 
 OPEN: tuple[State, ...] = ("pending", "running")
 AGAIN: tuple[State, ...] = tuple(state for state, event in TABLE if event == "retry")
@@ -192,7 +192,7 @@ class Endings(Matching):
     def _settle(self, session: Session, campaign: str) -> str | None:
         """End a campaign if all its jobs have ended; the row is locked, so that a retry comes before or after."""
         row = session.get(CampaignRow, campaign, with_for_update=LOCK)
-        if row is None or row.state != "running" or row.engine != "fleet":
+        if row is None or row.state != "running" or (row.engine != "fleet" and row.origin != TOLD):
             return None
         query = select(JobRow.state, func.count()).where(JobRow.campaign_id == campaign).group_by(JobRow.state)
         counts: dict[str, int] = dict(session.execute(query).all())
@@ -248,7 +248,8 @@ def _know(session: Session, campaign: str) -> None:
     if engine is None:
         raise unknown_campaign(campaign)
     if engine != "fleet":
-        raise UsageError(f"no server runs the campaign {campaign}", code="not-fleet")
+        raise UsageError(f"no server runs the campaign {campaign}", code="not-fleet",
+                         try_="it is measured elsewhere: use `assay campaigns` there")  # fmt: skip
 
 
 def _keep_replaced(session: Session, ids: Sequence[str], now: float) -> None:

@@ -17,14 +17,17 @@ from assay.errors import MeasureError, UsageError
 from assay.place.engines.fleet.protocol import (
     Claim,
     Delivered,
+    Elsewhere,
     Enrolled,
     Enrolment,
     Heartbeat,
     HeartbeatAnswer,
+    Known,
     LeaseGiven,
     LeaseRequest,
     Progress,
     Release,
+    Standings,
     Submission,
 )
 from assay.place.engines.fleet.transport import AWAY, AwayError, RefusedError, Transport, is_loopback, server_url
@@ -115,6 +118,23 @@ class FleetClient(Transport):
         """Keep an uploaded file with an attempt, under a name."""
         params = {"agent": agent, "sha256": sha256}
         self.send("PUT", f"{_attempt(job, fence)}/artefacts/{quote(name, safe='')}", params=params)
+
+    # What is measured elsewhere: sent once each, because whoever tells it comes again by itself
+
+    def know(self, campaign: str, elsewhere: Elsewhere) -> Known:
+        """Make a campaign known that is measured elsewhere; one that is known stays as it is."""
+        return self._tell("PUT", f"{_elsewhere(campaign)}", elsewhere, Known, patience_s=0,
+                          timeout_s=max(self._timeout_s, 60.0))  # fmt: skip
+
+    def stand(self, campaign: str, standings: Standings) -> None:
+        """Say how jobs stand that are measured elsewhere."""
+        self._post(f"{_elsewhere(campaign)}/standings", standings, patience_s=0)
+
+    def tell_result(self, campaign: str, index: int, result: str) -> Delivered:
+        """Hand over the result of a job that was measured elsewhere; its samples and files must be there before."""
+        path = f"{_elsewhere(campaign)}/jobs/{index}/result"
+        answer = self.send("PUT", path, content=result, headers=_JSON, patience_s=0)
+        return from_json(Delivered, answer.content, source=self.url)
 
     # Files by content
 
@@ -239,6 +259,10 @@ def _agent(agent: str) -> str:
 
 def _attempt(job: str, fence: int) -> str:
     return f"/jobs/{quote(job, safe='')}/attempts/{fence}"
+
+
+def _elsewhere(campaign: str) -> str:
+    return f"/elsewhere/{quote(campaign, safe='')}"
 
 
 def _content(response: httpx.Response) -> Any:  # noqa: ANN401

@@ -129,14 +129,63 @@ class Release:
     """The attempt took its agent down or was lost with it: counts against the job."""
 
 
-DeliveryWord = Literal["accepted", "repeated", "late", "unknown"]
+DeliveryWord = Literal["accepted", "repeated", "late", "unknown", "replaced"]
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What became of a result: accepted counts, the others are kept as evidence; either way the agent may forget it."""
+    """What became of a result: accepted counts, the others are kept as evidence; either way the agent may forget it.
+
+    A result that was told from elsewhere may be told again with more in it: then it was `replaced`.
+    """
 
     delivery: DeliveryWord
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A campaign that is measured elsewhere, such as on a cluster: the server gives out none of its jobs."""
+
+    engine: str
+    """What measures it, as `place.engine` names it."""
+    benchmark: str
+    created_at: str
+    document: Mapping[str, JsonValue]
+    """The benchmark file as it was read."""
+    jobs: tuple[Job, ...]
+    """All of them, in their order, under the ids that they have there."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one job stands that is measured elsewhere."""
+
+    index: int
+    state: Literal["waiting", "running"]
+    note: str = ""
+    """What it waits for, or where it runs."""
+    run: int = 0
+    """Counts from 0."""
+    runs: int = 0
+    phase: str = ""
+    share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """How jobs of one campaign stand; those that are left out have not changed."""
+
+    jobs: tuple[Standing, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The answer to a campaign that is measured elsewhere."""
+
+    campaign: str
+    new: bool
+    """False where the server knew it already."""
 
 
 @dataclass(frozen=True, slots=True)

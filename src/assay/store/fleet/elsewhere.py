@@ -1,0 +1,159 @@
+"""Campaigns that are measured elsewhere: kept as they are told, under the ids that they have there.
+
+The server gives out none of their jobs and ends none of them. Whatever is told may be told again: it changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from pydantic import JsonValue
+from sqlalchemy import delete, insert, select
+from sqlalchemy.orm import Session
+
+from assay.documents import to_json
+from assay.errors import UsageError
+from assay.place.engines.fleet.protocol import DeliveryWord, Elsewhere, Standing
+from assay.plan.digest import content_hash
+from assay.plan.job import Job
+from assay.plan.lifecycle import FINAL, Event, State, after
+from assay.run.records import SingleRunResult
+from assay.store.database import insert_into
+from assay.store.fleet.endings import Endings
+from assay.store.fleet.leases import run_values
+from assay.store.fleet.transactions import CHUNK, LOCK, WITHOUT_DOCUMENTS, unknown_campaign, unknown_job
+from assay.store.tables import TOLD, CampaignRow, JobRow, RunRow
+
+_LONGEST_LABEL = 500
+Change = tuple[str, Mapping[str, JsonValue]]  # job, what is known of it now
+
+
+class Told(Endings):
+    """What others say about campaigns of their own."""
+
+    def know(
+        self, campaign: str, told: Elsewhere, *, by: str = "", label_of: Callable[[Job], str] | None = None
+    ) -> bool:
+        """Keep a campaign that is measured elsewhere; False where it was known already.
+
+        Raises:
+            UsageError: `conflict` if another campaign has its id.
+        """
+        now, digest = self._now(), content_hash([told.benchmark, *(job.digest for job in told.jobs)])
+        with self._writing() as session:
+            added = session.execute(
+                insert_into(session, CampaignRow).values(_campaign(campaign, told, digest, by))
+                .on_conflict_do_nothing().returning(CampaignRow.id)
+            ).scalar_one_or_none()  # fmt: skip
+            if added is None:
+                _refuse_another(session, campaign, digest)
+                return False
+            rows = [_job_values(job, label_of, now) for job in told.jobs]
+            for start in range(0, len(rows), CHUNK):
+                session.execute(insert(JobRow), rows[start : start + CHUNK])
+            self._tell(session, campaign, None, "submitted", {"jobs": len(rows), "by": by, "engine": told.engine})
+            return True
+
+    def stand(self, campaign: str, standings: Sequence[Standing]) -> tuple[Change, ...]:
+        """Note how jobs stand; one that has ended stays as it ended. Return those that were noted.
+
+        Raises:
+            UsageError: `unknown-campaign` if nobody told of it.
+        """
+        wanted = {one.index: one for one in standings}
+        with self._writing() as session:
+            _know_told(session, campaign)
+            rows = session.scalars(
+                select(JobRow).where(JobRow.campaign_id == campaign, JobRow.position.in_(wanted))
+                .where(JobRow.state.not_in(FINAL)).order_by(JobRow.id).options(*WITHOUT_DOCUMENTS)
+                .with_for_update(key_share=True)
+            ).all()  # fmt: skip
+            return tuple((row.id, self._stands(session, row, wanted[row.position])) for row in rows)
+
+    def keep_told(
+        self, job_id: str, *, event: Event, verdict: str | None, result: str, runs: Sequence[SingleRunResult],
+        reason: str = "",
+    ) -> DeliveryWord:  # fmt: skip
+        """Take the result of a job that was measured elsewhere; the same once more changes nothing.
+
+        Args:
+            job_id: the job.
+            event: `finish`, `fail` or `cancel`.
+            verdict: what the result says of itself.
+            result: the result document; one that has more in it takes the place of the one before.
+            runs: its runs; their samples must be there.
+            reason: why it failed, if it did.
+
+        Raises:
+            UsageError: `unknown-job` if nobody told of it.
+        """
+        now = self._now()
+        with self._writing() as session:
+            row = session.get(JobRow, job_id, with_for_update=LOCK)
+            if row is None or not _is_told(session, row.campaign_id):
+                raise unknown_job(job_id)
+            if row.result == result:
+                return "repeated"
+            word: DeliveryWord = "replaced" if row.state in FINAL else "accepted"
+            row.state, row.verdict, row.result, row.reason = after("running", event), verdict, result, reason
+            row.seconds, row.progress = sum(run.duration_seconds for run in runs), None
+            row.started_at, row.ended_at = row.started_at or now, row.ended_at or now
+            session.execute(delete(RunRow).where(RunRow.job_id == job_id))
+            if runs:
+                session.execute(insert(RunRow), [run_values(job_id, run) for run in runs])
+            self._tell(session, row.campaign_id, row.id, f"result {'told' if word == 'accepted' else word}",
+                       {"state": row.state, "verdict": verdict, "reason": reason})  # fmt: skip
+            session.flush()
+            self._settle(session, row.campaign_id)
+            return word
+
+    def _stands(self, session: Session, row: JobRow, one: Standing) -> dict[str, JsonValue]:
+        before, state = row.progress or {}, cast("State", row.state)
+        if one.state == "running" and state == "pending":
+            row.state, row.started_at = after(state, "start"), row.started_at or self._now()
+            self._tell(session, row.campaign_id, row.id, "began", {"note": one.note})
+        elif one.state == "waiting" and state == "running":
+            row.state, before = after(state, "release"), {}
+            self._tell(session, row.campaign_id, row.id, "waits again", {"note": one.note})
+        if one.phase and one.runs and (before.get("phase") in (None, "") or before.get("run") != one.run):
+            self._tell(session, row.campaign_id, row.id, "run began", {"run": one.run + 1, "of": one.runs})
+        detail: dict[str, JsonValue] = {"run": one.run, "runs": one.runs, "phase": one.phase, "share": one.share,
+                                        "note": one.note}  # fmt: skip
+        row.progress = {**detail, "at": self._now()}
+        return {**detail, "state": row.state}
+
+
+def _campaign(campaign: str, told: Elsewhere, digest: str, by: str) -> dict[str, Any]:
+    return {
+        "id": campaign, "benchmark": told.benchmark, "digest": digest, "state": "running", "engine": told.engine,
+        "created_at": told.created_at, "labels": dict(told.labels), "document": dict(told.document),
+        "surroundings": "", "submitted_by": by, "origin": TOLD,
+    }  # fmt: skip
+
+
+def _job_values(job: Job, label_of: Callable[[Job], str] | None, now: float) -> dict[str, Any]:
+    # Without needs it is never on offer.
+    return {
+        "id": job.id, "campaign_id": job.campaign, "position": job.index, "digest": job.digest, "state": "pending",
+        "document": to_json(job), "needs": "", "submitted_at": now,
+        "label": label_of(job)[:_LONGEST_LABEL] if label_of else "",
+    }  # fmt: skip
+
+
+def _refuse_another(session: Session, campaign: str, digest: str) -> None:
+    row = session.get_one(CampaignRow, campaign)
+    if row.origin != TOLD:
+        raise UsageError(f"campaign {campaign} is this server's own", code="conflict",
+                         try_="a server that works on this very store shows it by itself")  # fmt: skip
+    if row.digest != digest:
+        raise UsageError(f"another campaign is called {campaign} here", code="conflict", try_="run it again")
+
+
+def _is_told(session: Session, campaign: str) -> bool:
+    return session.scalar(select(CampaignRow.origin).where(CampaignRow.id == campaign)) == TOLD
+
+
+def _know_told(session: Session, campaign: str) -> None:
+    if not _is_told(session, campaign):
+        raise unknown_campaign(campaign)
