@@ -174,6 +174,32 @@ def test_a_shell_killed_in_the_middle_of_submission_submits_nothing_twice(site):
     assert site.queue(campaign) == []
 
 
+def test_a_service_of_a_campaign_that_nobody_submits_whole_ends_by_itself_and_may_come_again(site, monkeypatch):
+    document = {
+        **waiting(site),
+        "services": {"llm": {"command": LLM, "ready": {"http": "/health", "within": "30s"}}},
+    }
+    slow = site.folder / "bin" / "sbatch"
+    slow.parent.mkdir()
+    slow.write_text(f'#!/bin/sh\n{shutil.which("sbatch")} "$@" >/dev/null && exec sleep 60\n')
+    slow.chmod(0o755)
+    monkeypatch.setenv("ASSAY_SUBMISSION_WITHIN", "2")
+    process = site.start(document, "--detach", path=slow.parent)
+    campaign = site.newest()
+    site.until("Slurm has the first", lambda: site.queue(campaign))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    failed = site.shared(campaign) / "services" / "point-0000" / "llm.failed.json"
+    site.until("it ended by itself", lambda: failed.is_file() and not site.queue(campaign))
+    assert json.loads(failed.read_text())["code"] == "submission-abandoned"
+    go(site)
+    monkeypatch.delenv("ASSAY_SUBMISSION_WITHIN")  # on a slow machine one sbatch takes longer than that
+    assert site.assay("campaigns", "attach", campaign).wait(120) == 0, site.said()
+    assert "submitting it again" in site.said()
+    assert only(site.jobs(campaign)).metrics["x"].median == 3
+    assert site.queue(campaign) == []
+
+
 def test_ctrl_c_leaves_it_to_slurm_and_cancel_ends_it(site):
     process = site.start(waiting(site, points=2))
     campaign = site.newest()

@@ -119,3 +119,10 @@ def test_a_value_with_a_line_break_never_gets_into_a_script():
     evil = Making(made.campaign, made.folder, made.slurm, made.groups, False, made.base, FACTS, {"X": "a\nrm -rf /"})
     with pytest.raises(UsageError):
         script_of(one, evil).text()
+
+
+def test_a_service_may_have_a_time_of_its_own():
+    made = making({"time": "10m", "each": {"llm": {"time": "2h"}}}, **SERVED)
+    assert "#SBATCH --time=02:00:00" in text(made, "point-0000-llm")
+    assert "#SBATCH --time=00:10:00" in text(made, "point-0000-db")
+    assert "#SBATCH --time=00:10:00" in text(made, "point-0000")

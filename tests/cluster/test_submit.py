@@ -9,7 +9,9 @@ import pytest
 
 from assay.cluster.document import After, ClusterCampaign, Planned
 from assay.cluster.submit import SETTLE_S, note_cancelled, read_submitted, submit_all
-from assay.errors import MeasureError
+from assay.errors import MeasureError, Problem
+from assay.node.abandoned import CODE
+from assay.node.published import publish_failure
 from assay.place.engines.slurm.folder import Folder
 from assay.place.engines.slurm.scheduler import BatchState
 from assay.spec.clusters import Batch, Slurm
@@ -122,6 +124,26 @@ def test_nothing_more_is_submitted_once_somebody_cancelled(folder):
         submit_all(folder, DOCUMENT, slurm, quiet)
     assert caught.value.problem.code == "cancelled"
     assert slurm.jobs == {}
+
+
+def test_a_service_that_did_not_wait_for_the_rest_is_submitted_again(folder):
+    slurm = FakeSlurm()
+    slurm.die_before = 2
+    with pytest.raises(Died):
+        submit_all(folder, DOCUMENT, slurm, quiet)
+    publish_failure(folder, "p", "llm", Problem("service-ended", "scancel"))
+    told: list[str] = []
+    slurm.die_before = 3
+    with pytest.raises(Died):
+        submit_all(folder, DOCUMENT, slurm, told.append, sleep=quiet)
+    assert list(slurm.jobs.values()).count("assay:c1:p-llm") == 1, "one that was ended by somebody stays ended"
+    publish_failure(folder, "p", "llm", Problem(CODE, "nobody went on"))
+    ids = submit_all(folder, DOCUMENT, slurm, told.append, sleep=quiet)
+    assert list(slurm.jobs.values()).count("assay:c1:p-llm") == 2
+    assert ids["p-llm"] != "1"
+    assert slurm.after["p"] == [f"after:{ids['p-llm']}"]
+    assert not folder.failed_service("p", "llm").exists()
+    assert any("submitting it again" in line for line in told)
 
 
 def test_jobs_of_other_campaigns_are_left_alone(folder):

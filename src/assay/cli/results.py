@@ -96,19 +96,27 @@ def export(
         for run in one.runs:
             if run.samples:
                 path = folder / "samples" / f"job-{one.index}-run-{run.run_id}.parquet"
-                write_whole(path, kept.samples.path(run.samples).read_bytes())
+                write_whole(path, kept.samples.at_hand(run.samples).read_bytes())
             for name, digest in run.files.items():
                 path = folder / "files" / f"job-{one.index}-run-{run.run_id}-{plain_name(name)}"
-                write_whole(path, kept.artefacts.path(digest).read_bytes())
+                write_whole(path, kept.artefacts.at_hand(digest).read_bytes())
     kept.close()
     say(str(folder))
 
 
 @app.command("rm")
 def rm(campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")], store: StoreOption = None) -> None:
-    """Remove campaigns with their samples."""
+    """Remove campaigns with their samples; of those on a cluster also the shared folder."""
+    from assay.cluster.removing import refuse_followed, remove_folder
+    from assay.pods.folder import folder_of
+    from assay.pods.folder import remove_folder as remove_pods_folder
+
     kept = open_store(store)
     for reference in [kept.find(one) for one in campaigns]:
+        refuse_followed(kept.folder, reference, folder_of(kept.folder, reference).path)
         kept.remove(reference)
         say(f"removed {reference}")
+        remove_pods_folder(kept.folder, reference)
+        if said := remove_folder(kept.folder, reference):
+            say(said)
     kept.close()

@@ -20,16 +20,19 @@ from assay.cluster.reaching import scheduler_for
 from assay.cluster.submit import note_cancelled, read_submitted, submit_all
 from assay.cluster.teardown import tear_down
 from assay.errors import MeasureError
+from assay.place.engines.fleet.client import FleetClient
 from assay.place.engines.slurm.folder import Folder
 from assay.place.engines.slurm.scheduler import Scheduler
 from assay.place.engines.slurm.states import Told
 from assay.plan.lifecycle import FINAL
+from assay.relay import Nobody, Telling, relaying
 from assay.report.live import View
 from assay.report.reading import read_campaign
 from assay.run.scratch import held
 from assay.store.store import Store
 
 _CANCELLED = "cancelled"
+_LEFT = "left to Slurm: nobody follows it for now"
 _SILENT = ("slurm-silent", "slurm-missing")
 
 
@@ -41,6 +44,8 @@ class Manner:
     """Leave once everything is submitted."""
     cancel_on_interrupt: bool = False
     """End the campaign on Ctrl-C, instead of leaving it to Slurm."""
+    server: FleetClient | None = None
+    """A server that is told how it goes; it ends nothing, and nothing waits for it."""
 
 
 def attach(store: Store, campaign: str, view: View, clock: Clock, manner: Manner | None = None) -> CampaignRecord:
@@ -58,7 +63,7 @@ def attach(store: Store, campaign: str, view: View, clock: Clock, manner: Manner
     return Attached(store, folder, view, clock, scheduler_for(document.slurm), manner or Manner()).run()
 
 
-def cancel(store: Store, campaign: str, view: View, clock: Clock) -> CampaignRecord:
+def cancel(store: Store, campaign: str, view: View, clock: Clock, server: FleetClient | None = None) -> CampaignRecord:
     """End every batch job of a campaign, keep what was measured, and return it.
 
     Raises:
@@ -72,7 +77,7 @@ def cancel(store: Store, campaign: str, view: View, clock: Clock) -> CampaignRec
     if summary.state == "running":
         note_cancelled(folder)
         tear_down(folder, document, read_submitted(folder).ids, scheduler, view.note)
-    return Attached(store, folder, view, clock, scheduler, Manner()).run()
+    return Attached(store, folder, view, clock, scheduler, Manner(server=server)).run()
 
 
 @dataclass(slots=True)
@@ -85,19 +90,22 @@ class Attached:
     clock: Clock
     scheduler: Scheduler
     manner: Manner = field(default_factory=Manner)
+    _relay: Telling = field(default_factory=Nobody)
 
     def run(self) -> CampaignRecord:
         """Submit what is missing, follow, collect, tear down."""
         document = read_document(self.folder)
         campaign = document.campaign
         try:
-            with held(
-                self.folder.path, lambda: self.view.note("another process follows this campaign; waiting for it")
+            with (
+                held(self.folder.path, lambda: self.view.note("another process follows this campaign; waiting for it")),
+                relaying(self.manner.server, self.store, campaign, self.folder.path, self.view.note) as self._relay,
             ):
                 if self.store.campaign(campaign)[0].state != "running":
                     return read_campaign(self.store, campaign)
                 ids = self._submitted(document)
                 if self.manner.detach:
+                    self._relay.left(_LEFT)
                     self.view.note(_how_to_come_back(campaign))
                     return read_campaign(self.store, campaign)
                 return self._followed(document, ids)
@@ -139,11 +147,13 @@ class Attached:
                 ended = Ended(None, why, {}, {}, by_us=why.code == _CANCELLED)
                 collect(self.store, self.folder, one.job, ended, self.clock.utc())
         self.store.end_campaign(document.campaign, _CANCELLED if why.code == _CANCELLED else "failed", self.clock)
+        self._relay.all_ended()
 
     def _followed(self, document: ClusterCampaign, ids: dict[str, str]) -> CampaignRecord:
         _, stored = self.store.campaign(document.campaign)
         jobs = tuple(one.job for one in stored)
-        follower = Follower(self.store, self.folder, document, ids, self.scheduler, self.view, self.clock, jobs)
+        follower = Follower(self.store, self.folder, document, ids, self.scheduler, self.view, self.clock, jobs,
+                            self._relay)  # fmt: skip
         try:
             follower.follow()
             follower.wait_for_monitor()
@@ -154,6 +164,7 @@ class Attached:
 
     def _interrupted(self, document: ClusterCampaign, follower: Follower) -> None:
         if not self.manner.cancel_on_interrupt:
+            self._relay.left(_LEFT)
             self.view.note(_how_to_come_back(document.campaign))
             return
         self.view.note(f"cancelling campaign {document.campaign}; what was measured is kept")
@@ -173,6 +184,7 @@ class Attached:
         self.store.end_campaign(campaign, state, self.clock)
         record = replace(record, state=state)
         note_findings(self.store, record, self.view, self.clock)
+        self._relay.all_ended()  # what the monitor saw was put in
         return record
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.analyse.records import CampaignRecord
-from assay.campaign import plan_of, surroundings
+from assay.campaign import note_unused, plan_of, surroundings
 from assay.clock import Clock, iso
 from assay.cluster.attach import Attached, Manner, attach
 from assay.cluster.document import ClusterCampaign, Planned, folder_of, is_on_cluster, remember_folder
@@ -85,6 +85,7 @@ def run_on_cluster(
     runs = sum(job.definition.measure.runs for job in plan.jobs)
     note = f"on {facts.name or 'Slurm'} (Slurm {facts.version}), shared folder {making.folder.path}"
     view.campaign(campaign, len(plan.jobs), runs, note)
+    note_unused(benchmark, view, "a run on Slurm")
     return Attached(store, making.folder, view, clock, scheduler, manner or Manner()).run()
 
 

@@ -1,31 +1,30 @@
-"""What the nodes left in the shared folder, taken into the store: runs, samples, files, logs, the judged result.
+"""What the nodes left in the folder of a campaign, taken into the store: runs, samples, files, logs, the judged result.
 
-A job without a result is one too: what was measured of it stays, and how Slurm says that it ended is its failure.
+A job without a result is one too: what was measured of it stays, and how Slurm or Kubernetes says that it ended is its
+failure.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from pydantic import JsonValue
 
 from assay.analyse.records import MultiRunJobResult
 from assay.clock import iso
 from assay.documents import from_json, to_json
-from assay.errors import AssayError
+from assay.errors import AssayError, StoreError
 from assay.execution import RESULT
-from assay.place.engines.slurm.folder import Folder
-from assay.place.engines.slurm.scheduler import BatchState
-from assay.place.engines.slurm.states import Told
+from assay.place.engines import Told
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL
 from assay.run.kept import FOLDER, gather
-from assay.run.records import Failure, RunOutcome, SingleRunResult
+from assay.run.records import Failure, RunOutcome, SampleSet, SingleRunResult
 from assay.run.scratch import scratch_folder
 from assay.spec.secrets import references
 from assay.store.artefacts import ArtefactFiles
@@ -34,30 +33,65 @@ from assay.store.store import Store
 
 _TAIL_LINES = 20
 _TAIL_BYTES = 16_384
+_GONE = "its file is damaged, or did not come from where it was measured"
+
+
+class Outs(Protocol):
+    """Where the nodes left what they measured."""
+
+    def out(self, index: int) -> Path:
+        """The folder of one job."""
+        ...
+
+
+class Lasted(Protocol):
+    """What whoever ran a job tells about its time; None stands for "not told"."""
+
+    @property
+    def started_at(self) -> datetime | None: ...  # noqa: D102
+
+    @property
+    def ended_at(self) -> datetime | None: ...  # noqa: D102
+
+    @property
+    def exit_code(self) -> int | None: ...  # noqa: D102
+
+    @property
+    def signal(self) -> int | None: ...  # noqa: D102
+
+    @property
+    def elapsed_s(self) -> float | None: ...  # noqa: D102
+
+    @property
+    def memory_max_bytes(self) -> int | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the batch job of a job ended."""
+    """How the batch job or the pod of a job ended."""
 
-    state: BatchState | None
-    """What Slurm tells; None where it does not remember."""
+    state: Lasted | None
+    """What Slurm or Kubernetes tells; None where it does not remember."""
     told: Told | None
     """Why there is no result; None where nothing went wrong."""
     logs: Mapping[str, Path]
-    """`slurm.out` and `slurm.err` → the files that Slurm wrote."""
+    """What the job wrote around its runs: `slurm.out` and `slurm.err`, or `pod.log` → the file."""
     environment: Mapping[str, JsonValue]
-    """What Slurm tells about the job and the services that it used."""
+    """What is told about the job and the services that it used."""
     by_us: bool = False
     """The campaign was cancelled on purpose."""
+    final: bool = False
+    """Nothing more can come from where it was measured: samples that are missing are told, and not waited for."""
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    """File below the folder of the job → why it did not come, where that is known."""
 
 
-def has_result(folder: Folder, job: Job) -> bool:
+def has_result(folder: Outs, job: Job) -> bool:
     """Whether the job left a result."""
     return (folder.out(job.index) / RESULT).is_file()
 
 
-def read_result(folder: Folder, job: Job) -> MultiRunJobResult | None:
+def read_result(folder: Outs, job: Job) -> MultiRunJobResult | None:
     """The result that a job left; None where there is none, or only that of another job."""
     path = folder.out(job.index) / RESULT
     try:
@@ -67,7 +101,7 @@ def read_result(folder: Folder, job: Job) -> MultiRunJobResult | None:
     return found if found.job == job.id and found.digest == job.digest else None
 
 
-def collect(store: Store, folder: Folder, job: Job, ended: Ended, now: datetime) -> MultiRunJobResult:
+def collect(store: Store, folder: Outs, job: Job, ended: Ended, now: datetime) -> MultiRunJobResult:
     """Take what a job left into the store, and end it there.
 
     Raises:
@@ -77,7 +111,7 @@ def collect(store: Store, folder: Folder, job: Job, ended: Ended, now: datetime)
     runs = found.runs if found is not None else _runs_left(folder, job)
     with scratch_folder() as scratch:
         files, absent = _logs(job, ended.logs, scratch)
-        outcomes = _outcomes(folder, job, runs, files, absent)
+        outcomes = _outcomes(folder.out(job.index), runs, files, absent, ended)
         if found is None:
             outcomes = [*outcomes, RunOutcome(_lost(outcomes, ended, now), files=files)]
         kept = tuple(store.keep_run(job.id, one) for one in outcomes)
@@ -86,7 +120,7 @@ def collect(store: Store, folder: Folder, job: Job, ended: Ended, now: datetime)
     return result
 
 
-def _runs_left(folder: Folder, job: Job) -> tuple[SingleRunResult, ...]:
+def _runs_left(folder: Outs, job: Job) -> tuple[SingleRunResult, ...]:
     """The runs that a job finished before it was ended."""
     found = []
     for run_id in range(job.definition.measure.runs):
@@ -99,24 +133,41 @@ def _runs_left(folder: Folder, job: Job) -> tuple[SingleRunResult, ...]:
 
 
 def _outcomes(
-    folder: Folder,
-    job: Job,
+    out: Path,
     runs: tuple[SingleRunResult, ...],
     logs: Mapping[str, Path],
     absent: Mapping[str, str],
+    ended: Ended,
 ) -> list[RunOutcome]:
-    out = folder.out(job.index)
     files, samples = ArtefactFiles(out / "files"), SampleFiles(out / "samples")
     outcomes = []
     for place, run in enumerate(runs):
         there = {name: files.path(digest) for name, digest in run.files.items() if files.is_whole(digest)}
-        gone = {name: "its file is damaged or missing in the shared folder" for name in run.files if name not in there}
+        gone = {
+            name: ended.lacking.get(files.path(digest).relative_to(out).as_posix(), _GONE)
+            for name, digest in run.files.items()
+            if name not in there
+        }
         own = {**dict(run.absent), **gone, **(absent if place == 0 else {})}
-        # What Slurm's job wrote belongs to all runs alike; it is kept with the first.
+        # What was written around the runs belongs to all of them alike; it is kept with the first.
         more = dict(logs) if place == 0 else {}
-        kept = samples.read(run.samples) if run.samples else ()
+        kept, why = _samples(samples, run, out, ended)
+        own |= {"samples": why} if why else {}
         outcomes.append(RunOutcome(replace(run, absent=own), kept, {**more, **there}))
     return outcomes
+
+
+def _samples(files: SampleFiles, run: SingleRunResult, out: Path, ended: Ended) -> tuple[tuple[SampleSet, ...], str]:
+    """The samples of a run, or why they are not here; its figures stand without them."""
+    if not run.samples:
+        return (), ""
+    try:
+        return files.read(run.samples), ""
+    except StoreError as problem:
+        if not ended.final:
+            raise
+        known = ended.lacking.get(files.path(run.samples).relative_to(out).as_posix())
+        return (), known or f"they did not come from where they were measured: {problem.problem.message}"
 
 
 def _lost(outcomes: list[RunOutcome], ended: Ended, now: datetime) -> SingleRunResult:
@@ -174,14 +225,14 @@ def _end(store: Store, job: Job, result: MultiRunJobResult, ended: Ended) -> Non
 
 
 def _logs(job: Job, logs: Mapping[str, Path], scratch: Path) -> tuple[dict[str, Path], dict[str, str]]:
-    """What Slurm's job wrote, without secrets and not without bound."""
+    """What the job wrote around its runs, without secrets and not without bound."""
     (scratch / FOLDER).mkdir()
     missing: dict[str, str] = {}
     for name, path in logs.items():
         try:
             shutil.copyfile(path, scratch / FOLDER / name)
         except FileNotFoundError:
-            missing[name] = "Slurm wrote no such file"
+            missing[name] = "there is no such file"
         except OSError as problem:
             missing[name] = f"it cannot be read: {problem.strerror}"
     files, absent = gather(scratch, {}, tuple(references(job.definition.model_dump())))
@@ -190,9 +241,10 @@ def _logs(job: Job, logs: Mapping[str, Path], scratch: Path) -> tuple[dict[str, 
 
 
 def _tail(logs: Mapping[str, Path]) -> tuple[str, ...]:
-    """The last lines that the batch job wrote, errors first of all."""
-    for name in ("slurm.err", "slurm.out"):
-        text = tail_of(logs[name]) if name in logs else ""
+    """The last lines that the job wrote, errors first of all; those of its services are another story."""
+    own = [name for name in logs if not name.startswith("service-")]
+    for name in sorted(own, key=lambda one: not one.endswith(".err")):
+        text = tail_of(logs[name])
         if text.strip():
             return tuple(text.splitlines()[-_TAIL_LINES:])
     return ()

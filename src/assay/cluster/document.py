@@ -91,6 +91,11 @@ def remember_folder(store: Path, campaign: str, folder: Folder) -> None:
     write_whole(store / _POINTERS / f"{campaign}.json", text.encode())
 
 
+def forget_folder(store: Path, campaign: str) -> None:
+    """Forget where the shared folder of a campaign lay."""
+    (store / _POINTERS / f"{campaign}.json").unlink(missing_ok=True)
+
+
 def folder_of(store: Path, campaign: str) -> Folder:
     """The shared folder of a campaign of a store.
 

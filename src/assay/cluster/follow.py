@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from assay.analyse.records import MultiRunJobResult
 from assay.clock import Clock
 from assay.cluster.collect import Ended, collect, has_result
 from assay.cluster.document import ClusterCampaign
 from assay.cluster.shown import Shown
 from assay.cluster.submit import read_submitted
+from assay.cluster.telling import standings
 from assay.cluster.told import Seen
 from assay.errors import MeasureError, Problem
 from assay.node.end import ask_to_end
@@ -21,6 +21,7 @@ from assay.place.engines.slurm.scheduler import BatchState, Scheduler
 from assay.place.engines.slurm.states import WAITING, Told, failure_of, is_final
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL
+from assay.relay import Nobody, Telling
 from assay.report.live import View
 from assay.spec.clusters import MONITOR
 from assay.store.store import Store
@@ -34,6 +35,8 @@ _LEAVING_S = 20.0
 _WRITTEN, _BY_ITSELF = (0, 3), ("COMPLETED", "FAILED")
 # How long the monitor may take to write out what it scraped.
 _MONITOR_S = 120.0
+# How often a server is told how the jobs stand.
+_RELAY_S = 2.0
 _PATIENT = "slurm-missing"
 
 
@@ -49,6 +52,7 @@ class Follower:
     view: View
     clock: Clock
     jobs: tuple[Job, ...]
+    relay: Telling = field(default_factory=Nobody)
     sleep: Callable[[float], None] = time.sleep
     _open: dict[int, Job] = field(default_factory=dict)
     _running: set[int] = field(default_factory=set)
@@ -60,6 +64,7 @@ class Follower:
     _ending: set[str] = field(default_factory=set)
     """Groups whose services were asked to end."""
     _last: Seen | None = None
+    _relayed_s: float = -_RELAY_S
     _shown: Shown | None = None
 
     def follow(self) -> None:
@@ -92,6 +97,7 @@ class Follower:
             self._care_for_services(seen)
             self._dismiss(seen)
             self._told().look(seen, list(self._open.values()), len(self.jobs), self.clock.utc())
+            self._relay_standings(seen)
         self._end_groups()
         return before != (len(self._open), len(self._running))
 
@@ -108,6 +114,13 @@ class Follower:
                 return
             self.sleep(_LOOK_S)
         self.view.note(f"the monitor has not ended within {_MONITOR_S:g} s; what it wrote out until now is kept")
+
+    def _relay_standings(self, seen: Seen) -> None:
+        """Tell a server how the jobs stand; seldom, since how far each one is stands in a file of its own."""
+        now_s = time.monotonic()
+        if not isinstance(self.relay, Nobody) and now_s - self._relayed_s >= _RELAY_S:
+            self._relayed_s = now_s
+            self.relay.stands(standings(seen, self._open.values(), self.clock.utc()))
 
     def _told(self) -> Shown:
         if self._shown is None:
@@ -178,10 +191,8 @@ class Follower:
         result = collect(self.store, self.folder, job, ended, self.clock.utc())
         self._open.pop(job.index, None)
         self._running.discard(job.index)
-        self._show(result)
-
-    def _show(self, result: MultiRunJobResult) -> None:
         self.view.job_done(result)
+        self.relay.ended(job.index)
 
     # Services
 

@@ -78,7 +78,7 @@ def _join(
     found = {}
     for run in bare:
         outcome = RunOutcome(run, store.samples.read(run.samples) if run.samples else (),
-                             {name: store.artefacts.path(digest) for name, digest in run.files.items()})  # fmt: skip
+                             {name: store.artefacts.at_hand(digest) for name, digest in run.files.items()})  # fmt: skip
         whole = without(outcome, why) if metrics is None else joined(outcome, metrics, whose, own, lives=there)
         found[run.run_id] = store.keep_run(job.id, whole)
     runs = tuple(found.get(run.run_id, run) for run in result.runs)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from assay.cluster.contained import contained
 from assay.cluster.document import After, Planned
+from assay.node.monitor import END
 from assay.place.engines.slurm.folder import Folder
 from assay.place.engines.slurm.options import directives, merged, modest
 from assay.place.engines.slurm.plan import Group
@@ -18,7 +19,6 @@ from assay.place.engines.slurm.script import Command, Script, Variable, Word
 from assay.spec.benchmark import Needs
 from assay.spec.clusters import MONITOR, Batch, Slurm
 
-MONITOR_END = f"{MONITOR}-end"
 # Enough to write a file and to ask Slurm a few questions.
 _END_TIME_S = 600.0
 # The monitor outlives what it watches by this much, to write out what it scraped.
@@ -57,7 +57,7 @@ def planned(making: Making) -> tuple[Planned, ...]:
     return (
         monitor,
         *watched,
-        Planned(MONITOR_END, "end", MONITOR, _end_batch(making), after=(After("afterany", last),)),
+        Planned(END, "end", MONITOR, _end_batch(making), after=(After("afterany", last),)),
     )
 
 

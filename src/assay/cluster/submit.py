@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from assay.cluster.document import ClusterCampaign, Planned
 from assay.errors import MeasureError
+from assay.node.abandoned import CODE
+from assay.node.published import read_published
 from assay.place.engines.slurm.folder import Folder
 from assay.place.engines.slurm.scheduler import BatchState, Dependency, Scheduler, comment_of, named_in
 
@@ -74,6 +76,7 @@ def submit_all(
     if known.complete:
         return known.ids
     ids = {**known.ids, **_found_again(folder, document, scheduler, known, tell, sleep)}
+    _forget_abandoned(folder, document, ids, tell)
     for one in document.batches:
         if one.name not in ids:
             if read_submitted(folder).cancelled:
@@ -82,6 +85,30 @@ def submit_all(
             ids[one.name] = _submit(folder, document, one, ids, scheduler)
     folder.note_submission({"event": _ALL, "at": time.time()})
     return ids
+
+
+def _forget_abandoned(
+    folder: Folder, document: ClusterCampaign, ids: dict[str, str], tell: Callable[[str], None]
+) -> None:
+    """Let what ended because nobody went on with the submission be submitted again."""
+    for one in document.batches:
+        named = (one.group, one.service or one.name)
+        may = one.role == "monitor" or (one.role == "service" and one.group not in ids)
+        if one.name in ids and may and _is_abandoned(folder, *named):
+            tell(f"{one.name} did not wait for the rest of the submission: submitting it again")
+            folder.failed_service(*named).unlink(missing_ok=True)
+            folder.service(*named).unlink(missing_ok=True)
+            del ids[one.name]
+
+
+def _is_abandoned(folder: Folder, group: str, name: str) -> bool:
+    if not folder.failed_service(group, name).is_file():
+        return False
+    try:
+        read_published(folder, group, name)
+    except MeasureError as failure:
+        return failure.problem.code == CODE
+    return False
 
 
 def _submit(folder: Folder, document: ClusterCampaign, one: Planned, ids: dict[str, str], scheduler: Scheduler) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -20,16 +21,23 @@ class AskedToEnd(BaseException):
 class Watchman:
     """Looks out for whoever wants this process to end."""
 
-    def __init__(self, stop: Path | None = None) -> None:
+    def __init__(self, stop: Path | None = None, abandoned: Callable[[], str] = lambda: "") -> None:
         """What to look at.
 
         Args:
             stop: a file that asks for the end by being there.
+            abandoned: says why nobody else will ask for it; empty as long as somebody may.
         """
         self._stop = stop
+        self._abandoned = abandoned
+        self.left_alone = False
         self._parent = os.getppid()
         self._told = threading.Event()
         self.why = ""
+
+    def in_good_hands(self) -> None:
+        """Somebody will ask for the end in any case."""
+        self._abandoned = lambda: ""
 
     def listen(self) -> None:
         """Take signals from now on; the first raises AskedToEnd wherever the process is, later ones change nothing."""
@@ -47,6 +55,8 @@ class Watchman:
             self.why = "stop"
         if not self.why and os.getppid() != self._parent:
             self.why = "its parent process is gone"
+        if not self.why and (why := self._abandoned()):
+            self.why, self.left_alone = why, True
         if self.why:
             raise AskedToEnd(self.why)
 

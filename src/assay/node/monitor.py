@@ -18,12 +18,14 @@ from assay.files import write_whole
 from assay.monitoring.hold import failure_document, hold, read_order
 from assay.monitoring.nodes import announcing, watched_node
 from assay.monitoring.scraping import Scraping
+from assay.node.abandoned import CODE, Submission
 from assay.node.address import node_address, node_name
 from assay.place.engines.slurm.folder import Folder
 from assay.run.scratch import scratch_folder
 from assay.spec.clusters import MONITOR
 
 GROUP = NAME = MONITOR
+END = f"{MONITOR}-end"
 _LOOK_EVERY_S = 0.2
 _MODE = 0o644
 
@@ -38,8 +40,20 @@ def main(words: Sequence[str] | None = None) -> int:
     ended = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: ended.set())
+    submission = Submission(folder, END)
+    alone: list[str] = []
+    folder.failed_service(GROUP, NAME).unlink(missing_ok=True)  # of one that was submitted before
+
+    def stopped() -> bool:
+        if why := submission.abandoned():
+            alone.append(why)
+        return bool(alone) or ended.is_set() or folder.stop(GROUP).exists()
+
     try:
-        watch(folder, lambda: ended.is_set() or folder.stop(GROUP).exists())
+        watch(folder, stopped)
+        if alone:
+            folder.service(GROUP, NAME).unlink(missing_ok=True)
+            raise MeasureError(f"the monitor ended by itself: {alone[0]}", code=CODE)
     except AssayError as problem:
         write_whole(folder.failed_service(GROUP, NAME), failure_document(problem), mode=_MODE)
         sys.stderr.write(f"{problem}\n")

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay.errors import AssayError, MeasureError, Problem
+from assay.folders import cache_folder
+from assay.node.abandoned import CODE, Submission
 from assay.node.address import node_address, node_name
 from assay.node.asked import AskedToEnd, Watchman
 from assay.node.group import Known, job_at, read_known
@@ -22,6 +24,7 @@ from assay.node.monitor import watched
 from assay.node.published import await_services, publish, publish_failure
 from assay.place.engines.slurm.folder import Folder
 from assay.plan.job import Job
+from assay.run.fetching import service_at_hand
 from assay.run.scratch import scratch_folder
 from assay.run.services import Running, ended, held, refuse_ended
 from assay.run.services.holding import wanted
@@ -41,10 +44,12 @@ def main(arguments: list[str]) -> int:
         arguments: shared folder, group, name of the service.
     """
     folder, group, name = Folder(Path(arguments[0])), arguments[1], arguments[2]
-    watchman = Watchman(folder.stop(group))
+    watchman = Watchman(folder.stop(group), Submission(folder, f"{group}-end").abandoned)
     watchman.listen()
     try:
         known = read_known(folder)
+        if known.group(group).kind == "steps":  # one batch job holds all of it, and ends with its clients
+            watchman.in_good_hands()
         _Holding(folder, group, name, _job(folder, known, group, name), watchman).hold()
     except AskedToEnd:
         return _ended(folder, group, name, watchman)
@@ -89,7 +94,8 @@ class _Holding:
             watched(self.folder, {"group": self.group}, who=f"{self.group}-{self.name}", services=[self.name],
                     paths=self._paths(), host=host, tell=_say),
             scratch_folder() as scratch,
-            held({self.name: self.section}, Path(self.job.base), scratch, known=known, tell=self._tell,
+            service_at_hand(self.name, self.section, Path(self.job.base), cache_folder()) as section,
+            held({self.name: section}, Path(self.job.base), scratch, known=known, tell=self._tell,
                  host=host, logs=logs) as running,
         ):  # fmt: skip
             self._publish(running[self.name])
@@ -155,10 +161,14 @@ def _ended(folder: Folder, group: str, name: str, watchman: Watchman) -> int:
     _say(f"{name} was ended: {watchman.why}")
     if watchman.stopped:
         return 0
-    message = f"the service {name} was ended from outside ({watchman.why})"
-    problem = Problem(
-        "service-ended", message, f"services.{name}", "raise the time limit of its batch job, or run again"
-    )
+    if watchman.left_alone:
+        message = f"the service {name} ended by itself: {watchman.why}"
+        problem = Problem(CODE, message, f"services.{name}", "attach to the campaign, which submits it again")
+    else:
+        message = f"the service {name} was ended from outside ({watchman.why})"
+        problem = Problem(
+            "service-ended", message, f"services.{name}", "raise the time limit of its batch job, or run again"
+        )
     publish_failure(folder, group, name, problem)
     return ENDED_BY_SIGNAL
 

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 
 from assay.documents import from_json, to_json
 from assay.errors import StoreError, UsageError
-from assay.files import write_whole
+from assay.files import append_line, write_whole
 from assay.plan.job import Job
 
 VARIABLE = "ASSAY_SHARED"
@@ -192,16 +192,8 @@ class Folder:
 
     def note_submission(self, line: dict[str, JsonValue]) -> None:
         """Append one line about a submission; it is on disk when this returns."""
-        text = json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n"
         try:
-            fd = os.open(self.submitted, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _MODE)
-            try:
-                if not self._ends_a_line():  # a writer died in the middle of one: it must not swallow this one
-                    text = "\n" + text
-                os.write(fd, text.encode())
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            append_line(self.submitted, json.dumps(line, separators=(",", ":"), ensure_ascii=False), mode=_MODE)
         except OSError as problem:
             raise _unusable(self.submitted, problem) from None
 
@@ -220,11 +212,6 @@ class Folder:
                 continue
             if isinstance(found, dict):
                 yield found
-
-    def _ends_a_line(self) -> bool:
-        with self.submitted.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            return size == 0 or (file.seek(size - 1) >= 0 and file.read(1) == b"\n")
 
     @staticmethod
     def _write(path: Path, text: str, mode: int = _MODE) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime
 
+from assay.place.engines import Told as Told
 from assay.place.engines.slurm.scheduler import BatchState
 from assay.spec.clusters import Batch
 from assay.units import show_bytes, show_seconds
@@ -21,15 +21,6 @@ _MEMORY = re.compile(r"oom[-_]kill|exceeded (job |step )?memory limit|out of mem
 _HELD = frozenset(("JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue"))
 # Exit status that Slurm itself gives a job that the kernel ended for its memory.
 _MEMORY_SIGNAL = 125
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """Why a batch job gave no result, as Slurm tells it."""
-
-    code: str
-    message: str
-    try_: str
 
 
 # Reason of a waiting job → what it means, and whether it can ever go away by itself.
