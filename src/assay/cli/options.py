@@ -35,6 +35,11 @@ BenchmarkFile = Annotated[Path, typer.Argument(metavar="FILE", help="Benchmark f
 StoreOption = Annotated[
     Path | None, typer.Option("--store", help="Folder of the results.", envvar="ASSAY_STORE", show_default=False)
 ]
+ObjectsOption = Annotated[
+    str | None,
+    typer.Option("--objects", metavar="URL", help="Object store that the files of the results also go to.",
+                 envvar="ASSAY_OBJECTS", show_default=False),
+]  # fmt: skip
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print the results.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a key of the file, such as measure.runs=3.")

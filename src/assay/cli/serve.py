@@ -51,6 +51,12 @@ def serve(
     port: Annotated[int | None, _option("--port", "Port to listen on (8080); 0 takes a free one.")] = None,
     database_url: DatabaseOption = None,
     folder: FolderOption = None,
+    objects: Annotated[
+        str | None, _option("--objects", "s3://bucket/prefix: samples and artefacts are kept there too.")
+    ] = None,
+    objects_cache_mb: Annotated[
+        float | None, _option("--objects-cache-mb", "How much the folder may hold of what the object store has.")
+    ] = None,
     redis_url: Annotated[str | None, _option("--redis-url", "redis://host:6379/0 turns the Redis queue on.")] = None,
     config: ConfigOption = None,
     tls_cert: Annotated[Path | None, _option("--tls-cert", "Certificate chain (PEM).")] = None,
@@ -90,6 +96,7 @@ def serve(
     run, read_settings = _parts()
     settings = read_settings(
         config, host=host, port=port, database_url=database_url, folder=folder, redis_url=redis_url,
+        objects=objects, objects_cache_mb=objects_cache_mb,
         tls_cert=tls_cert, tls_key=tls_key, log_format=log_format and log_format.value,
         log_level=log_level and log_level.value, lease_s=lease_s, heartbeat_s=heartbeat_s,
         silent_after_s=silent_after_s, tries=tries, backoff_s=backoff_s, max_body_mb=max_body_mb,

@@ -15,6 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.serve.live.notifying import Notifying
 from assay.serve.live.schedules import Scheduler
+from assay.serve.live.sending import Sending
 from assay.serve.live.ticker import Ticker
 from assay.serve.logs import tell_failure
 from assay.serve.routes import (
@@ -24,6 +25,7 @@ from assay.serve.routes import (
     attempts,
     benchmarks,
     campaigns,
+    elsewhere,
     events,
     health,
     jobs,
@@ -48,6 +50,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     benchmarks.router,
     campaigns.router,
     jobs.router,
+    elsewhere.router,
     schedules.router,
     alerts.router,
     alerts.rules_router,
@@ -68,6 +71,7 @@ _TAGS = [
     {"name": "benchmarks", "description": "What to measure: stored, with a history."},
     {"name": "campaigns", "description": "One submission of a benchmark: a set of jobs."},
     {"name": "jobs", "description": "One point of a benchmark's matrix, for one machine."},
+    {"name": "elsewhere", "description": "Campaigns that a cluster measures, as whoever follows them there tells."},
     {"name": "schedules", "description": "Benchmarks that run by themselves, and what became of each due time."},
     {"name": "attempts", "description": "What an agent says about a job that it holds."},
     {"name": "agents", "description": "The programs on devices that take jobs."},
@@ -129,7 +133,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     ticker = Ticker(state)
     await anyio.to_thread.run_sync(ticker.tick)  # opens the store; if it is away, the server starts all the same
     tasks = [asyncio.create_task(work) for work in (ticker.run(), state.dispatcher.run(), Scheduler(state).run(),
-                                                   app.state.notifying.run())]  # fmt: skip
+                                                   app.state.notifying.run(), Sending(state).run())]  # fmt: skip
     for task in tasks:
         task.add_done_callback(_ended)
     try:

@@ -43,6 +43,9 @@ class ServerMetrics:
         self.waiting = Gauge("assay_waiting_polls", "Agents that wait for a job.", registry=self.registry)
         self.listeners = Gauge("assay_event_listeners", "Open streams of server-sent events.", registry=self.registry)
         self.database_up = Gauge("assay_database_up", "1 while the database answers.", registry=self.registry)
+        self.objects_waiting = Gauge(
+            "assay_objects_waiting", "Files that the object store does not have yet.", registry=self.registry
+        )
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Note an answered request."""

@@ -116,6 +116,7 @@ def welcome(settings: ServerSettings, port: int, *, open_: bool) -> list[str]:
     return [
         f"listening on {scheme}://{host}:{port}{settings.root_path}",
         f"database  {settings.database_shown}, queue {queue}",
+        *([f"files     {settings.objects}"] if settings.objects else []),
         f"access    {who}",
         f"agent     assay agent start --host {url}",
         f"measure   assay run bench.yaml --server {url}",

@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError
 from assay.errors import Problem, SpecError, UsageError
 from assay.place.leasing import LeasePolicy
 from assay.spec.source import read
+from assay.store.objects.places import parse_place
 
 MB = 10**6
 
@@ -35,6 +36,10 @@ class ServerSettings(BaseSettings):
     """`postgresql://user@host/name`; a SQLite file in the folder when left out."""
     folder: Path | None = None
     """Folder of samples, artefacts and the SQLite file; the user's own store when left out."""
+    objects: str | None = None
+    """`s3://bucket/prefix`: samples and artefacts are kept there, and the folder holds what is new or was used."""
+    objects_cache_mb: float | None = Field(default=None, ge=0)
+    """How much the folder may hold of what the object store has; as much as there is when left out."""
     redis_url: SecretStr | None = None
     """`redis://host:6379/0` turns the Redis broker on."""
     tls_cert: Path | None = None
@@ -108,6 +113,14 @@ class ServerSettings(BaseSettings):
         if value and (parts.scheme not in ("http", "https") or not parts.hostname):
             raise ValueError("not an address that begins with https:// or http:// and names a host")
         return value.rstrip("/")
+
+    @field_validator("objects")
+    @classmethod
+    def _is_an_object_store(cls, value: str | None) -> str | None:
+        try:
+            return value and parse_place(value).url
+        except UsageError as problem:
+            raise ValueError(f"{problem.problem.message}; {problem.problem.try_}") from None
 
     @field_validator("database_url")
     @classmethod

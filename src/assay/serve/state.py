@@ -23,7 +23,7 @@ from assay.serve.live.feed import Feed, LiveEvent
 from assay.serve.live.queueing import RedisQueue, SqlQueue
 from assay.serve.logs import tell
 from assay.serve.metrics import Counts, ServerMetrics, count_states
-from assay.serve.settings import ServerSettings
+from assay.serve.settings import MB, ServerSettings
 from assay.serve.web.problems import Unavailable, is_away
 from assay.store.artefacts import Artefacts
 from assay.store.catalogue import Catalogue
@@ -200,7 +200,8 @@ async def state_of(request: Request) -> ServerState:
 
 def _open(settings: ServerSettings, folder: Path, clock: Clock) -> Kept:
     url = settings.database_url.get_secret_value() if settings.database_url else None
-    store = Store(folder, url)
+    room = None if settings.objects_cache_mb is None else int(settings.objects_cache_mb * MB)
+    store = Store(folder, url, objects=settings.objects, cache_bytes=room, prompt=False)
     control = Control(store.engine, clock, settings.policy)
     queue: SqlQueue | RedisQueue = SqlQueue(control)
     if settings.redis_url is not None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, ClassVar, TypeVar
 
 from sqlalchemy import Engine, delete, select
 from sqlalchemy.orm import Session
@@ -21,10 +21,11 @@ from sqlalchemy.orm import Session
 from assay.clock import Clock
 from assay.errors import StoreError, UsageError
 from assay.run.records import SingleRunResult
+from assay.store.contents import ContentFiles, checked_digest
 from assay.store.database import insert_into, reading, writing
+from assay.store.objects.outbox import Kind
 from assay.store.tables import ArtefactRow, AttemptRow, JobArtefactRow, JobRow
 
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _LONGEST_NAME = 255
 _BLOCK = 1 << 20
 # How the names of files begin that a run left, beside those that an agent attached.
@@ -98,6 +99,7 @@ class Upload:
         if path.exists():
             self.drop()
             return found, False
+        self._files.expect(found)
         _told(path, lambda: self._move_to(path))
         return found, True
 
@@ -120,20 +122,18 @@ class Upload:
         self._partial.replace(path)
 
 
-class ArtefactFiles:
-    """A folder of files by content hash."""
+class ArtefactFiles(ContentFiles):
+    """Files of every kind by content hash."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    kind: ClassVar[Kind] = "artefacts"
 
     def path(self, digest: str) -> Path:
-        """Where the file with a content hash lies, if it is there.
+        """Where the file with a content hash lies, if it is on this machine.
 
         Raises:
             UsageError: `digest` if it is not a SHA-256.
         """
-        checked_digest(digest)
-        return self.folder / digest[:2] / digest
+        return super().path(checked_digest(digest))
 
     def begin(self, at_most: int | None = None) -> Upload:
         """Begin to take a file in, of at most so many bytes; used in a `with`, it leaves nothing half-written."""
@@ -153,20 +153,12 @@ class ArtefactFiles:
             return upload.keep()[0]
 
     def is_whole(self, digest: str) -> bool:
-        """Whether a file is here with the content that its name says."""
-        try:
-            with self.path(digest).open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest() == digest
-        except OSError:
-            return False
+        """Whether a file is here with the content that its name says; the object store's copy replaces a damaged one.
 
-    def missing(self, digests: Iterable[str]) -> tuple[str, ...]:
-        """Those of some files that are not here."""
-        return tuple(digest for digest in dict.fromkeys(digests) if not self.path(digest).is_file())
-
-    def remove(self, digest: str) -> None:
-        """Delete a file."""
-        self.path(digest).unlink(missing_ok=True)
+        Raises:
+            StoreError: if it is not whole here, and the object store cannot be asked.
+        """
+        return self.find(digest) is not None and (self.is_whole_here(digest) or self.fetch(digest))
 
     def sweep(self, older_than_s: float = 86_400) -> int:
         """Delete uploads that broke off long ago; return how many."""
@@ -249,8 +241,11 @@ def note_left(session: Session, files: ArtefactFiles, job_id: str, fence: int, l
         left: as `left_by` gives them.
     """
     for name, digest in left.items():
-        facts = files.path(digest).stat()
-        known = {"sha256": digest, "name": plain_name(name), "size_bytes": facts.st_size, "created_at": facts.st_mtime}
+        facts = files.facts(digest)
+        if facts is None:
+            raise StoreError(f"the file {digest} is not here", code="missing-artefact", at=name, try_="send it again")
+        known = {"sha256": digest, "name": plain_name(name), "size_bytes": facts.size_bytes,
+                 "created_at": facts.modified_at}  # fmt: skip
         session.execute(insert_into(session, ArtefactRow).values(**known).on_conflict_do_nothing())
         _attach(session, job_id, fence, name, digest)
 
@@ -272,19 +267,6 @@ def forget_left(session: Session, campaign: str) -> Callable[[], set[str]]:
         return gone
 
     return forget
-
-
-def checked_digest(digest: str) -> str:
-    """A content hash as it came, if it is one.
-
-    Raises:
-        UsageError: `digest` if it is not a SHA-256.
-    """
-    if not _DIGEST.fullmatch(digest):
-        raise UsageError(
-            f"{digest[:80]!r} is not a SHA-256: 64 hexadecimal digits in lower case are needed", code="digest"
-        )
-    return digest
 
 
 def plain_name(name: str) -> str:

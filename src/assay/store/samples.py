@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from assay import files
 from assay.errors import StoreError, UsageError
 from assay.run.records import SamplePhase, SampleSet
-from assay.store.artefacts import checked_digest
+from assay.store.contents import ContentFiles, checked_digest
+from assay.store.objects.outbox import Kind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,15 +26,11 @@ _PAGE_BYTES = 64 * 2**10
 _POOL = "ARROW_DEFAULT_MEMORY_POOL"
 
 
-class SampleFiles:
-    """A folder of sample files by content hash."""
+class SampleFiles(ContentFiles):
+    """Sample files by content hash."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def path(self, digest: str) -> Path:
-        """Where the file with a content hash lies."""
-        return self.folder / digest[:2] / f"{digest}.parquet"
+    kind: ClassVar[Kind] = "samples"
+    suffix: ClassVar[str] = ".parquet"
 
     def write(self, samples: Iterable[SampleSet]) -> str | None:
         """Keep samples; return their content hash, or None when there are none."""
@@ -43,6 +41,7 @@ class SampleFiles:
         digest = hashlib.sha256(content).hexdigest()
         path = self.path(digest)
         if not path.exists():
+            self.expect(digest)
             write_whole(path, content)
         return digest
 
@@ -67,23 +66,41 @@ class SampleFiles:
         ends = (content[:4], content[-4:]) if content is not None else _ends(cast("Path", source))
         if ends != (_MAGIC, _MAGIC):
             raise UsageError(f"the samples {digest} are not a Parquet file", code="samples", at="samples")
+        self.expect(digest)
         if isinstance(source, Path):
             _share(source, path)
         else:
             write_whole(path, source)
         return path
 
+    def adopt(self, digest: str, upload: Path) -> None:
+        """Take an uploaded file as samples: moved where it can be, else copied whole."""
+        place = self.path(digest)
+        self.expect(digest)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            upload.replace(place)
+        except OSError:  # another file system: copied whole, then named
+            partial = place.with_name(f".{digest}.part")
+            shutil.copyfile(upload, partial)
+            partial.replace(place)
+            upload.unlink(missing_ok=True)
+
     def read(self, digest: str) -> tuple[SampleSet, ...]:
-        """Read samples back.
+        """Read samples back; a copy here that is damaged is replaced by the one of the object store.
 
         Raises:
             StoreError: if the file is missing or its content is not what its name says.
         """
+        if self.backing is not None:
+            self.find(digest)
         path = self.path(digest)
         content = _content(path)
         if hashlib.sha256(content).hexdigest() != digest:
-            raise StoreError("the sample file is damaged: its content does not match its name", code="samples",
-                             at=str(path), try_="restore it from a copy, or measure again")  # fmt: skip
+            if not self.fetch(digest):
+                raise StoreError("the sample file is damaged: its content does not match its name", code="samples",
+                                 at=str(path), try_="restore it from a copy, or measure again")  # fmt: skip
+            content = _content(path)
         return decode(content)
 
 

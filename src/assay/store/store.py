@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -15,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from assay.clock import Clock, iso
 from assay.documents import from_json, to_json
-from assay.errors import UsageError
+from assay.errors import AssayError, UsageError
 from assay.plan.job import Job
 from assay.plan.lifecycle import Event, State, after
 from assay.plan.plan import Plan
@@ -25,36 +27,89 @@ from assay.store.artefacts import ArtefactFiles, forget_left, left_by, note_left
 from assay.store.database import open_database, reading, writing
 from assay.store.fleet.submit import Also, new_id, submit
 from assay.store.listing import Listing, campaign_summary, has_owner
+from assay.store.objects.backing import Backing, chosen
+from assay.store.objects.named import wanted
+from assay.store.objects.outbox import Kind
+from assay.store.objects.sending import Sent, Shelves, join, tried, trim, work_off
 from assay.store.records import CampaignSummary, FleetSettings, StoredJob
 from assay.store.samples import SampleFiles
-from assay.store.tables import CampaignRow, JobRow, RunRow
+from assay.store.tables import TOLD, CampaignRow, JobRow, RunRow
 
 __all__ = ["DATABASE", "CampaignSummary", "FleetSettings", "Store", "StoredJob"]
 
 DATABASE = "assay.db"
+_log = logging.getLogger("assay.store")
 
 
 class Store:
-    """Results: records in a SQLite file or another database, beside a folder of samples."""
+    """Results: records in a SQLite file or another database; samples and files in a folder or an object store."""
 
     def __init__(
-        self, folder: Path, url: str | None = None, *, migrate: Literal["auto", "check"] | None = None
-    ) -> None:
+        self, folder: Path, url: str | None = None, *, migrate: Literal["auto", "check"] | None = None,
+        objects: str | None = None, cache_bytes: int | None = None, prompt: bool = True,
+    ) -> None:  # fmt: skip
         """Open a store.
 
         Args:
             folder: where samples and artefacts lie, and the database when no URL is given.
             url: another database.
             migrate: as `open_database` takes it.
+            objects: the object store that samples and artefacts also go to, such as `s3://bucket/prefix`; from
+                ASSAY_OBJECTS, else as the folder remembers it, when None.
+            cache_bytes: how much the folder may hold of what the object store has.
+            prompt: send files when a campaign ends, and delete objects when one goes; a server does both by itself.
         """
         self.folder = folder
-        self.samples = SampleFiles(folder / "samples")
-        self.artefacts = ArtefactFiles(folder / "artefacts")
+        settings, is_new = chosen(folder, objects, cache_bytes)
+        self.backing = None if settings is None else Backing(folder, settings)
+        self.samples = SampleFiles(folder / "samples", self.backing)
+        self.artefacts = ArtefactFiles(folder / "artefacts", self.backing)
+        if self.backing is not None and is_new:
+            if prompt:  # told before anything is measured; a server has to start while its bucket is away
+                tried(self.backing, folder)
+            join(folder, self.backing, self.shelves)
         self.engine = open_database(url or folder / DATABASE, migrate)
+        self._prompt = prompt
 
     def close(self) -> None:
         """Let the database go."""
         self.engine.dispose()
+
+    # The object store
+
+    @property
+    def shelves(self) -> Shelves:
+        """The files of each kind."""
+        return {"samples": self.samples, "artefacts": self.artefacts}
+
+    def work_off(
+        self, *, sends: bool = True, settled_s: float = 0.0, stop: threading.Event | None = None
+    ) -> Sent | None:
+        """Do what waits for the object store, as `sending.work_off` says; None when there is no object store."""
+        if self.backing is None:
+            return None
+        return work_off(self.backing, self.shelves, self._wanted, sends=sends, settled_s=settled_s, stop=stop)
+
+    def trim(self) -> int:
+        """Take copies away that the object store has, where they take too much room; return how many."""
+        return 0 if self.backing is None else trim(self.backing, self.shelves, self._wanted)
+
+    def _wanted(self, kind: Kind, digests: Collection[str]) -> set[str]:
+        with self._reading() as session:
+            return wanted(session, self.samples, kind, digests)
+
+    def _promptly(self, *, sends: bool) -> None:
+        """Do what waits, where nobody else does; what cannot be done now waits on disk, and that is told."""
+        if self.backing is None or not self._prompt:
+            return
+        done = self.work_off(sends=sends)
+        with suppress(AssayError):  # room is made the next time
+            self.trim()
+        if done is not None and done.problems:
+            count = "1 file is" if done.waiting == 1 else f"{done.waiting} files are"
+            _log.warning("%s: %s; it is tried again with the next campaign, or now by `assay objects send`",
+                         f"{count} on this disk alone" if sends else f"objects are still in {self.backing.url}",
+                         done.problems[0].message)  # fmt: skip
 
     # Submitting and resuming
 
@@ -144,6 +199,8 @@ class Store:
             row = session.get_one(CampaignRow, campaign)
             row.state, row.owner_pid, row.owner_started = state, None, None
             row.completed_at = None if state == "interrupted" else iso(clock.utc())
+        if state != "interrupted":  # whoever interrupts does not want to wait
+            self._promptly(sends=True)
 
     # Jobs and runs
 
@@ -196,8 +253,7 @@ class Store:
         """A file that a run left, by its name; None when there is none."""
         run = next((one for one in self.runs(job_id) if one.run_id == run_id), None)
         digest = run.files.get(name) if run else None
-        path = self.artefacts.path(digest) if digest else None
-        return path if path is not None and path.is_file() else None
+        return self.artefacts.find(digest) if digest else None
 
     def outcomes(self, job_id: str) -> tuple[RunOutcome, ...]:
         """The runs of a job with their samples."""
@@ -260,7 +316,7 @@ class Store:
             row = session.get(CampaignRow, campaign)
             if row is None:
                 raise _unknown(campaign, self.folder)
-            if row.engine != "local" and row.state == "running":
+            if row.engine != "local" and row.state == "running" and row.origin != TOLD:
                 raise UsageError(f"campaign {campaign} is running", code="busy", try_="cancel it first")
             if row.state == "running" and has_owner(row):
                 raise UsageError(f"campaign {campaign} is running in process {row.owner_pid}", code="busy",
@@ -276,9 +332,10 @@ class Store:
             files = forget()
             shared = set(session.scalars(select(RunRow.samples).where(RunRow.samples.in_(digests))))
         for digest in digests - shared:
-            self.samples.path(digest).unlink(missing_ok=True)
+            self.samples.remove(digest)
         for digest in files:
             self.artefacts.remove(digest)
+        self._promptly(sends=False)
 
     def _writing(self) -> AbstractContextManager[Session]:
         return writing(self.engine)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from pydantic import ValidationError
@@ -11,8 +11,9 @@ from assay.analyse.records import MultiRunJobResult
 from assay.documents import adapter, to_json
 from assay.place.engines.fleet.protocol import Delivered
 from assay.plan.job import Job
+from assay.plan.lifecycle import Event
 from assay.report.wording import failure_of, failure_sentence
-from assay.serve.intake.files import missing, take_as_samples
+from assay.serve.intake.files import missing, take_as_files, take_as_samples
 from assay.serve.logs import tell, tell_failure
 from assay.serve.state import Kept, ServerState
 from assay.serve.web.problems import RequestProblem
@@ -21,6 +22,7 @@ from assay.store.database import writing
 from assay.watching import observe_job
 
 _LONGEST_REASON = 1000
+_ENDED = ("done", "failed")
 
 
 def deliver(state: ServerState, job_id: str, fence: int, agent: str, body: bytes) -> Delivered:
@@ -34,14 +36,7 @@ def deliver(state: ServerState, job_id: str, fence: int, agent: str, body: bytes
     kept = state.kept
     job = kept.listing.job(job_id).job
     result = restored(parsed(body), job)
-    samples = [run.samples for run in result.runs if run.samples]
-    _refuse_missing(kept, samples, f"samples of {job_id}")
-    left = left_by(result.runs)
-    _refuse_missing(kept, left.values(), f"a file that {job_id} left")
-    take_as_samples(kept.store, samples)
-    for digest in kept.store.artefacts.missing(left.values()):
-        kept.store.artefacts.take(kept.store.samples.path(digest))  # the same content is a sample file too
-    failure = failure_of(result) if result.state == "failed" else None
+    left = _files_of(kept, job_id, result)
     word = kept.control.deliver(
         job_id,
         fence,
@@ -50,17 +45,66 @@ def deliver(state: ServerState, job_id: str, fence: int, agent: str, body: bytes
         verdict=result.verdict,
         result=to_json(result),
         runs=result.runs,
-        reason=failure_sentence(failure)[:_LONGEST_REASON] if failure else "",
+        reason=_reason(result),
     )
-    if word != "unknown" and left:
-        with writing(kept.store.engine) as session:
-            note_left(session, kept.store.artefacts, job_id, fence, left)
+    if word != "unknown":
+        _note_files(kept, job_id, fence, left)
     state.metrics.deliveries.labels(word).inc()
     tell("result delivered", job=job_id, fence=fence, agent=agent, word=word, state=result.state)
     if word == "accepted":
         _watch(state, job, result)
     state.changed(jobs=False)
     return Delivered(word)
+
+
+def deliver_told(state: ServerState, job_id: str, body: bytes) -> Delivered:
+    """Take the result of a job that was measured elsewhere, once.
+
+    Raises:
+        RequestProblem: 422 if it is no result document, 409 if samples or files that it names are not here.
+        UsageError: `unknown-job` if nobody told of such a job.
+    """
+    kept = state.kept
+    job = kept.listing.job(job_id).job
+    result = restored(parsed(body, (*_ENDED, "cancelled")), job)
+    left = _files_of(kept, job_id, result)
+    events: dict[str, Event] = {"done": "finish", "cancelled": "cancel"}
+    word = kept.control.keep_told(
+        job_id,
+        event=events.get(result.state, "fail"),
+        verdict=result.verdict,
+        result=to_json(result),
+        runs=result.runs,
+        reason=_reason(result),
+    )
+    _note_files(kept, job_id, 0, left)
+    tell("result told", job=job_id, word=word, state=result.state)
+    if word == "accepted":
+        _watch(state, job, result)
+    state.changed(jobs=False)
+    return Delivered(word)
+
+
+def _files_of(kept: Kept, job_id: str, result: MultiRunJobResult) -> dict[str, str]:
+    """The files that the runs of a result left, which must be here, as its samples must."""
+    samples = [run.samples for run in result.runs if run.samples]
+    _refuse_missing(kept, samples, f"samples of {job_id}")
+    left = left_by(result.runs)
+    _refuse_missing(kept, left.values(), f"a file that {job_id} left")
+    take_as_samples(kept.store, samples)
+    take_as_files(kept.store, left.values())
+    return left
+
+
+def _note_files(kept: Kept, job_id: str, fence: int, left: dict[str, str]) -> None:
+    if left:
+        with writing(kept.store.engine) as session:
+            note_left(session, kept.store.artefacts, job_id, fence, left)
+
+
+def _reason(result: MultiRunJobResult) -> str:
+    failure = failure_of(result) if result.state == "failed" else None
+    return failure_sentence(failure)[:_LONGEST_REASON] if failure else ""
 
 
 def _watch(state: ServerState, job: Job, result: MultiRunJobResult) -> None:
@@ -76,8 +120,12 @@ def _refuse_missing(kept: Kept, digests: Iterable[str], what: str) -> None:
         raise missing_artefacts(dict.fromkeys(lacking, what))
 
 
-def parsed(body: bytes) -> MultiRunJobResult:
+def parsed(body: bytes, states: Collection[str] = _ENDED) -> MultiRunJobResult:
     """Read a result document that has ended.
+
+    Args:
+        body: the document.
+        states: in which it may be.
 
     Raises:
         RequestProblem: if it is none.
@@ -90,8 +138,9 @@ def parsed(body: bytes) -> MultiRunJobResult:
             for one in invalid.errors(include_url=False, include_input=False, include_context=False)[:20]
         ]
         raise RequestProblem(422, "this is not a result document", code="result", errors=errors) from None
-    if result.state not in ("done", "failed"):
-        raise RequestProblem(422, f"a result is done or failed, this one is {result.state}", code="result", at="state")
+    if result.state not in states:
+        raise RequestProblem(422, f"a result is {' or '.join(states)}, this one is {result.state}", code="result",
+                             at="state")  # fmt: skip
     numbers = [run.run_id for run in result.runs]
     if len(set(numbers)) < len(numbers) or any(not 0 <= number < 2**31 for number in numbers):
         raise RequestProblem(422, "runs are numbered from 0, each once", code="result", at="runs.run_id")

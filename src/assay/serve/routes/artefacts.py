@@ -11,7 +11,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
 
-from assay.serve.intake.files import held
+from assay.serve.intake.files import held, known_size
 from assay.serve.settings import MB
 from assay.serve.state import ServerState
 from assay.serve.web.access import agents, everybody_known
@@ -30,8 +30,10 @@ _PART = 1 << 20
 @router.head("/{sha256}", dependencies=[everybody_known], operation_id="has_artefact", response_class=Response)
 def has_artefact(sha256: Digest, state: State) -> Response:
     """Say whether a file is here."""
-    path = _here(state, sha256)
-    return Response(headers={"Content-Length": str(path.stat().st_size), "ETag": f'"{sha256}"'})
+    size = known_size(state.kept.store, sha256)
+    if size is None:
+        raise _unknown(sha256)
+    return Response(headers={"Content-Length": str(size), "ETag": f'"{sha256}"'})
 
 
 @router.get("/{sha256}", dependencies=[everybody_known], response_class=FileResponse, responses=_BYTES)
@@ -91,7 +93,8 @@ def _begin(state: ServerState) -> Upload:
 
 def _keep(state: ServerState, upload: Upload, digest: str, name: str) -> tuple[ArtefactRecord, bool]:
     kept = state.kept
-    there = held(kept.store, digest) is not None
+    # The bucket is not asked: whoever uploads need not wait for it.
+    there = kept.artefacts.get(digest) is not None or kept.store.samples.path(digest).is_file()
     _, new = upload.keep(digest)
     return kept.artefacts.note(digest, name or digest, upload.size_bytes), new and not there
 
@@ -99,5 +102,9 @@ def _keep(state: ServerState, upload: Upload, digest: str, name: str) -> tuple[A
 def _here(state: ServerState, digest: str) -> Path:
     path = held(state.kept.store, digest)
     if path is None:
-        raise RequestProblem(404, f"no file {digest} is here", code="unknown-artefact", try_="upload it first")
+        raise _unknown(digest)
     return path
+
+
+def _unknown(digest: str) -> RequestProblem:
+    return RequestProblem(404, f"no file {digest} is here", code="unknown-artefact", try_="upload it first")

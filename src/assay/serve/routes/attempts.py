@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from assay.analyse.records import MultiRunJobResult
 from assay.place.engines.fleet.protocol import Delivered, Progress, Release
 from assay.serve.intake.delivery import deliver, missing_artefacts
-from assay.serve.intake.files import held
+from assay.serve.intake.files import known_size
 from assay.serve.live.feed import LiveEvent
 from assay.serve.logs import tell
 from assay.serve.web.access import agents
@@ -67,7 +67,7 @@ def attach_artefact(
     state: State,
 ) -> None:
     """Keep an uploaded file with an attempt, under a name."""
-    if held(state.kept.store, sha256) is None:
+    if known_size(state.kept.store, sha256) is None:
         raise missing_artefacts({sha256: name[:255]})
     state.kept.artefacts.attach(job, fence, agent, name, sha256)
 

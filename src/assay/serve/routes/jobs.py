@@ -128,7 +128,8 @@ def get_samples(job: JobId, run: RunId, state: State) -> FileResponse:
     kept = state.kept
     kept.listing.job(job)
     digest = next((one.samples for one in kept.store.runs(job) if one.run_id == run), None)
-    if not digest or not kept.store.samples.path(digest).is_file():
+    path = kept.store.samples.find(digest) if digest else None
+    if path is None:
         raise RequestProblem(404, f"run {run} of {job} has no samples", code="unknown-samples")
-    return FileResponse(kept.store.samples.path(digest), media_type="application/vnd.apache.parquet",
+    return FileResponse(path, media_type="application/vnd.apache.parquet",
                         filename=f"{job}-run-{run}.parquet", headers={"ETag": f'"{digest}"'})  # fmt: skip

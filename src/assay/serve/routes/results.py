@@ -85,8 +85,8 @@ def _zipped(kept: Kept, campaigns: list[str]) -> Iterator[bytes]:
             yield sink.taken()
             for job in record.jobs:
                 for run in job.runs:
-                    path = kept.store.samples.path(run.samples) if run.samples else None
-                    if path is not None and path.is_file():
+                    path = kept.store.samples.find(run.samples) if run.samples else None
+                    if path is not None:
                         name = f"{record.campaign}/samples/job-{job.index}-run-{run.run_id}.parquet"
                         archive.writestr(zipfile.ZipInfo(name), path.read_bytes())  # packed already
                         yield sink.taken()
@@ -97,8 +97,8 @@ def _zipped(kept: Kept, campaigns: list[str]) -> Iterator[bytes]:
 def _files(kept: Kept, archive: zipfile.ZipFile, sink: _Sink, place: str, run: SingleRunResult) -> Iterator[bytes]:
     """The files that a run left, each in parts: they may be large."""
     for name, digest in run.files.items():
-        path = kept.store.artefacts.path(digest)
-        if path.is_file():
+        path = kept.store.artefacts.find(digest)
+        if path is not None:
             entry = zipfile.ZipInfo(f"{place}{run.run_id}-{plain_name(name)}")
             with path.open("rb") as source, archive.open(entry, "w") as target:
                 while block := source.read(_PART):

@@ -1,0 +1,208 @@
+"""`assay objects`: the object store behind a store's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from assay.cli.options import StoreOption, open_store, say
+from assay.cli.server_options import JsonOption, say_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.store.objects.backing import Backing
+    from assay.store.store import Store
+
+app = typer.Typer(
+    help="Keep samples and files in an S3-compatible object store.", no_args_is_help=True, rich_markup_mode=None
+)
+
+_SHOWN = 10
+
+
+@app.command("use")
+def use(
+    url: Annotated[str, typer.Argument(metavar="URL", help="s3://bucket/prefix, or file:///folder.")],
+    store: StoreOption = None,
+    cache: Annotated[
+        str, typer.Option("--cache", metavar="SIZE", help="How much the folder may hold of it, such as 20GB.")
+    ] = "",
+) -> None:
+    """Put an object store behind the store, after it was tried; what lies in the folder is sent by `send`."""
+    from dataclasses import replace
+
+    from assay.store.location import store_folder
+    from assay.store.objects.backing import Backing, ObjectSettings, chosen, remember, remembered
+    from assay.store.objects.places import parse_place
+    from assay.store.objects.sending import tried
+    from assay.store.store import Store
+
+    folder, place, room = store_folder(store), parse_place(url), _size(cache)
+    known = remembered(folder)
+    moved = known is not None and known.place != place and known.place.is_same_content(place)
+    if not moved:
+        chosen(folder, place.url)
+    there = tried(Backing(folder, ObjectSettings(place)), folder)
+    if known is not None and moved:
+        remember(folder, replace(known, place=place))
+    kept = Store(folder, objects=place.url, cache_bytes=room, prompt=False)
+    waiting = kept.backing.outbox.count("send") if kept.backing else 0
+    kept.close()
+    say(f"{folder} is kept in {place.url}")
+    if there and known is None:
+        say("files are there already: use it only if they belong to the same database")
+    if waiting:
+        say(f"{_files(waiting)} to send: `assay objects send`")
+
+
+@app.command("status")
+def status(store: StoreOption = None, json_: JsonOption = False) -> None:
+    """Say which object store it is, whether it answers, and what waits for it; exit code 1 if it does not answer."""
+    from assay.errors import AssayError
+    from assay.store.objects.named import only_there
+
+    kept, backing = _opened(store)
+    found: dict[str, Any] = {"url": backing.url, "cache_bytes": backing.settings.cache_bytes, "answers": True,
+                             "problem": "", "waiting": backing.outbox.count("send"),
+                             "to_delete": backing.outbox.count("delete"),
+                             "only_there": only_there(kept.engine, kept.shelves)}  # fmt: skip
+    try:
+        backing.asked(lambda objects: next(objects.list("samples"), None))
+    except AssayError as problem:
+        found |= {"answers": False, "problem": problem.problem.message}
+    kept.close()
+    if json_:
+        say_json(found)
+    else:
+        say(f"object store  {found['url']}")
+        say(f"answers       {'yes' if found['answers'] else 'no: ' + str(found['problem'])}")
+        say(f"to send       {found['waiting']}")
+        say(f"to delete     {found['to_delete']}")
+        say(f"not here      {found['only_there']}")
+    if not found["answers"]:
+        raise typer.Exit(1)
+
+
+@app.command("send")
+def send(store: StoreOption = None) -> None:
+    """Send what waits, and delete what has to go; exit code 3 if something still waits."""
+    from assay.errors import StoreError
+    from assay.units import show_bytes
+
+    kept, backing = _opened(store)
+    backing.wake()
+    done = kept.work_off()
+    if done is None:
+        return
+    if not done.problems:
+        kept.trim()
+    kept.close()
+    say(f"{_files(done.files)} sent, {show_bytes(done.size_bytes)}, {done.deleted} deleted, {done.waiting} waiting")
+    if done.problems:
+        first = done.problems[0]
+        raise StoreError(first.message, code=first.code, at=first.at, try_=first.try_)
+    if done.waiting:
+        raise StoreError("files still wait: another process is sending, or they came just now", code="busy",
+                         try_="ask again in a moment")  # fmt: skip
+
+
+@app.command("verify")
+def verify(
+    store: StoreOption = None,
+    content: Annotated[bool, typer.Option("--content", help="Read every object and compare its SHA-256.")] = False,
+    json_: JsonOption = False,
+) -> None:
+    """Hold the object store against the records; exit code 1 if files are missing or damaged."""
+    from dataclasses import asdict
+
+    from assay.store.objects.named import verify as held_against
+
+    kept, backing = _opened(store)
+    found = held_against(kept.engine, backing, kept.shelves, content=content)
+    kept.close()
+    if json_:
+        say_json(asdict(found))
+    else:
+        say(f"{_files(found.named)} named by records, {found.in_objects} in {backing.url}")
+        _list("on this machine alone, sent next", found.waiting)
+        _list("missing", found.missing)
+        _list("damaged", found.damaged)
+        if found.replaced:
+            say(f"{len(found.replaced)} of these whole on this machine: `assay objects send` replaces them")
+        if found.unnamed:
+            say(f"{_files(found.unnamed)} that no record names")
+    if found.missing or found.damaged:
+        raise typer.Exit(1)
+
+
+@app.command("fetch")
+def fetch(store: StoreOption = None) -> None:
+    """Bring every file that records name into the folder; exit code 1 if some are nowhere or damaged."""
+    from assay.store.objects.named import fetch_all
+
+    kept, _ = _opened(store)
+    found = fetch_all(kept.engine, kept.shelves, lambda _: None)
+    kept.close()
+    say(f"{_files(found.count)} fetched")
+    _list("missing", found.missing)
+    _list("damaged in the object store", found.damaged)
+    if found.missing or found.damaged:
+        raise typer.Exit(1)
+
+
+@app.command("forget")
+def forget(store: StoreOption = None) -> None:
+    """Have the folder alone again; refused while files are in the object store alone. Nothing is deleted there."""
+    import shutil
+
+    from assay.errors import UsageError
+    from assay.store.objects import backing as behind
+    from assay.store.objects.named import only_there
+
+    kept, backing = _opened(store)
+    left, folder = only_there(kept.engine, kept.shelves), kept.folder
+    kept.close()
+    if left:
+        raise UsageError(f"{_files(left)} would be lost to the store: only {backing.url} has them", code="objects-only",
+                         try_="`assay objects fetch` first")  # fmt: skip
+    behind.forget(folder)
+    shutil.rmtree(backing.outbox.folder, ignore_errors=True)
+    say(f"{folder} stands alone; what is in {backing.url} stays there")
+
+
+def _opened(store: Path | None) -> tuple[Store, Backing]:
+    """The store, which must have an object store behind it."""
+    from assay.errors import UsageError
+
+    kept = open_store(store)
+    if kept.backing is None:
+        kept.close()
+        raise UsageError("this store has no object store behind it", code="no-objects", at=str(kept.folder),
+                         try_="assay objects use s3://bucket/prefix")  # fmt: skip
+    return kept, kept.backing
+
+
+def _size(text: str) -> int | None:
+    from assay.errors import UsageError
+    from assay.units import size_bytes
+
+    try:
+        return size_bytes(text) if text else None
+    except ValueError as problem:
+        raise UsageError(str(problem), code="size", at="--cache") from None
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}"
+
+
+def _list(what: str, keys: Sequence[str]) -> None:
+    if keys:
+        say(f"{_files(len(keys))} {what}")
+        for key in keys[:_SHOWN]:
+            say(f"  {key}")
+        if len(keys) > _SHOWN:
+            say(f"  … and {len(keys) - _SHOWN} more")

@@ -1,0 +1,170 @@
+"""An S3-compatible bucket as an object store, spoken to by obstore: signed, retried, in parts where files are large."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay import __version__
+from assay.errors import StoreError, UsageError
+from assay.store.objects.answers import Answer, read_answer
+from assay.store.objects.files import ObjectFacts, ObjectsAwayError
+from assay.store.objects.places import Place
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+# A file of more than one part is sent in parts; S3 takes at most 10,000 of them and none below 5 MiB but the last.
+_PART = 8 * 2**20
+_MOST_PARTS = 9_000
+_PARTS_TOGETHER = 4
+_READ = 1 << 20
+_KEYS_TOGETHER = 1_000
+_CONNECT = timedelta(seconds=5)
+# One request: a part of 8 MiB beside fifteen others takes a minute on a line of 20 Mbit/s.
+_REQUEST = timedelta(minutes=3)
+# Whether an object is there is asked while somebody waits, who gives up after half a minute.
+_ASK = timedelta(seconds=10)
+_ASK_WITHIN = timedelta(seconds=5)
+# A store that is away is told soon: what was to be sent waits on disk, and is sent later.
+_RETRIES = 4
+_RETRY_WITHIN = timedelta(seconds=20)
+_BACKOFF = (timedelta(milliseconds=200), timedelta(seconds=3))
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+
+
+class S3Objects:
+    """A bucket, or the part of one below a prefix.
+
+    Credentials, and whatever the place does not say, come from the environment as other tools read it: `AWS_*`
+    variables, the identity of a pod or container, the role of a machine.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._obstore = _library()
+        self._store = self._opened(_REQUEST, _RETRY_WITHIN)
+        self._asked = self._opened(_ASK, min(_ASK_WITHIN, _RETRY_WITHIN))
+
+    def put(self, key: str, source: Path) -> None:
+        """Send a file; its content is part of the signature, so that what arrives is what was sent."""
+        size = source.stat().st_size
+        part = max(_PART, -(-size // _MOST_PARTS))
+        with self._told(key):
+            self._obstore.put(self._store, key, source, chunk_size=part, max_concurrency=_PARTS_TOGETHER)
+        if size > part and (found := self.facts(key)) is not None and found.size_bytes != size:
+            raise ObjectsAwayError(f"{key} arrived with {found.size_bytes} of {size} bytes", at=self.place.url)
+
+    def get(self, key: str) -> Iterator[bytes]:
+        """Read an object in parts, as they come."""
+        with self._told(key):
+            for part in self._obstore.get(self._store, key).stream(min_chunk_size=_READ):
+                yield bytes(part)
+
+    def facts(self, key: str) -> ObjectFacts | None:
+        """What the bucket knows about an object."""
+        with suppress(FileNotFoundError), self._told(key):
+            return _facts(self._obstore.head(self._asked, key))
+        return None
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects, many with one request."""
+        every = list(keys)
+        for first in range(0, len(every), _KEYS_TOGETHER):
+            with suppress(FileNotFoundError), self._told(every[first]):
+                self._obstore.delete(self._store, every[first : first + _KEYS_TOGETHER])
+
+    def list(self, prefix: str) -> Iterator[ObjectFacts]:
+        """Every object below a prefix, page by page."""
+        with self._told(prefix):
+            for page in self._obstore.list(self._store, prefix, chunk_size=_KEYS_TOGETHER):
+                yield from map(_facts, page)
+
+    def _opened(self, request: timedelta, retry_within: timedelta) -> S3Store:
+        """The bucket; nothing is asked of it yet."""
+        from obstore.exceptions import BaseError
+        from obstore.store import S3Store
+
+        place = self.place
+        endpoint = place.endpoint or next((found for name in _ENDPOINTS if (found := os.environ.get(name))), "")
+        _refuse_profile()
+        config: Any = {"endpoint": endpoint} if endpoint else {}
+        config |= {"region": place.region} if place.region else {}
+        client: Any = {
+            "connect_timeout": _CONNECT, "timeout": request, "allow_http": endpoint.startswith("http://"),
+            "user_agent": f"assay/{__version__}",
+        }  # fmt: skip
+        retry: Any = {
+            "max_retries": _RETRIES, "retry_timeout": retry_within,
+            "backoff": {"init_backoff": _BACKOFF[0], "max_backoff": _BACKOFF[1], "base": 2},
+        }  # fmt: skip
+        try:
+            return S3Store(
+                place.bucket, prefix=place.prefix or None, config=config, client_options=client, retry_config=retry
+            )
+        except (BaseError, ValueError) as problem:
+            raise UsageError(f"{place.url} cannot be opened: {read_answer(str(problem)).said}", code="objects-url",
+                             try_="check the URL and the AWS_* variables") from None  # fmt: skip
+
+    @contextmanager
+    def _told(self, key: str) -> Iterator[None]:
+        """Tell errors of the library in our words; that an object is not there is left to whoever asked."""
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except FileNotFoundError as problem:
+            if read_answer(str(problem)).has_no_bucket:
+                raise self._no_bucket() from None
+            raise
+        except (BaseError, NotImplementedError, ValueError) as problem:
+            raise self._in_words(read_answer(str(problem)), key) from None
+
+    def _in_words(self, answer: Answer, key: str) -> StoreError:
+        url = self.place.url
+        if answer.has_no_bucket:
+            return self._no_bucket()
+        if answer.has_no_credentials:
+            return StoreError(f"there are no credentials for {url}", code="objects-denied", at=key,
+                              try_="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")  # fmt: skip
+        if answer.status in (401, 403):
+            return StoreError(f"{url} refuses: {answer.said}", code="objects-denied", at=key,
+                              try_="check the credentials and what they allow: s3:GetObject, s3:PutObject, "
+                                   "s3:DeleteObject and s3:ListBucket are needed")  # fmt: skip
+        if answer.is_refusal:
+            return StoreError(f"{url} refuses: {answer.said}", code="objects-refused", at=key,
+                              try_="check the name of the bucket, the endpoint and the region")  # fmt: skip
+        where = f" at {answer.server}" if answer.server and answer.server not in url else ""
+        return ObjectsAwayError(f"{url} does not answer{where}: {answer.said}", at=key,
+                                try_="check the address and the network; nothing is lost meanwhile")  # fmt: skip
+
+    def _no_bucket(self) -> StoreError:
+        return StoreError(f"there is no bucket {self.place.bucket!r}", code="objects-bucket", at=self.place.url,
+                          try_="make it, or check its name, the endpoint and the region")  # fmt: skip
+
+
+def _library() -> Any:  # noqa: ANN401  (a module that may not be installed)
+    try:
+        import obstore
+    except ImportError:
+        raise UsageError("an object store on S3 needs a package that is not installed: obstore", code="missing-s3",
+                         try_="pip install 'assay[s3]'") from None  # fmt: skip
+    return obstore
+
+
+def _refuse_profile() -> None:
+    """Refuse credentials that would not be found, rather than try others."""
+    given = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+             "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_SKIP_SIGNATURE")  # fmt: skip
+    if os.environ.get("AWS_PROFILE") and not any(os.environ.get(name) for name in given):
+        raise UsageError("AWS_PROFILE is set, but files of profiles are not read", code="objects-profile",
+                         at="AWS_PROFILE",
+                         try_='eval "$(aws configure export-credentials --format env)"')  # fmt: skip
+
+
+def _facts(told: Any) -> ObjectFacts:  # noqa: ANN401  (a mapping of the library)
+    return ObjectFacts(str(told["path"]), int(told["size"]), told["last_modified"].timestamp())

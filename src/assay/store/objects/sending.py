@@ -1,0 +1,277 @@
+"""What waits for an object store is done: files sent, objects deleted, copies that are not needed here taken away."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from assay.errors import AssayError, Problem, StoreError
+from assay.run.scratch import held, is_held
+from assay.store.contents import ContentFiles
+from assay.store.objects.backing import DAMAGED, Backing, remember
+from assay.store.objects.files import ObjectFiles
+from assay.store.objects.outbox import Kind, Mark
+
+# Sample files are small: what takes time is the way there and back.
+_TOGETHER = 4
+_LOOK_EVERY_S = 0.2
+# A mark is made before its file is put in place. One whose file has not come after this long belongs to nothing.
+_FORGOTTEN_S = 600.0
+# A copy that was used so lately may be open.
+_IN_USE_S = 600.0
+# Files below this are sent without asking first whether they are there: the answer would take as long.
+_SMALL = 1 << 20
+
+Shelves = Mapping[Kind, ContentFiles]
+Wanted = Callable[[Kind, Collection[str]], set[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What became of what waited."""
+
+    files: int = 0
+    size_bytes: int = 0
+    deleted: int = 0
+    waiting: int = 0
+    """Files that still have to be sent."""
+    problems: tuple[Problem, ...] = ()
+    """Why they have not been."""
+
+
+def tried(backing: Backing, folder: Path) -> bool:
+    """Write, read and delete a small object; whether files of ours are there already.
+
+    Raises:
+        AssayError: if any of it is not possible.
+    """
+    content = uuid.uuid4().bytes
+    key = f"test-object/{content.hex()[:12]}"
+    if backing.settings.place.scheme == "file":
+        Path(backing.settings.place.prefix).mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    source = folder / f".{content.hex()}"
+    source.write_bytes(content)
+    try:
+        backing.asked(lambda objects: objects.put(key, source))
+    finally:
+        source.unlink(missing_ok=True)
+    back = backing.content_digest(key)
+    there = backing.asked(lambda objects: next(objects.list("samples"), None) or next(objects.list("artefacts"), None))
+    backing.asked(lambda objects: objects.delete([key]))
+    if back != hashlib.sha256(content).hexdigest():
+        raise StoreError("what was written cannot be read back", code=DAMAGED, at=backing.url)
+    return there is not None
+
+
+def join(folder: Path, backing: Backing, shelves: Shelves) -> int:
+    """Put an object store behind a store's folder: everything that lies there has to go to it; return how much.
+
+    The folder remembers it last, so that a process that ends in the middle leaves nothing out.
+
+    Raises:
+        UsageError: if it cannot be spoken to, because something is not installed or not set.
+    """
+    if backing.settings.place.scheme == "file":
+        Path(backing.settings.place.prefix).mkdir(parents=True, exist_ok=True)
+    backing.open()
+    count = 0
+    for shelf in shelves.values():
+        for digest in shelf.here():
+            shelf.expect(digest)
+            count += 1
+    remember(folder, backing.settings)
+    return count
+
+
+def work_off(
+    backing: Backing, shelves: Shelves, wanted: Wanted, *, sends: bool = True, settled_s: float = 0.0,
+    stop: threading.Event | None = None,
+) -> Sent:  # fmt: skip
+    """Do what waits for an object store. What cannot be done now is told, and waits on.
+
+    Args:
+        backing: the object store.
+        shelves: the files of each kind.
+        wanted: tells which of some files records still name, so that these are not deleted.
+        sends: whether files are sent; otherwise objects are deleted alone.
+        settled_s: leave files alone that came so lately: an upload may soon be moved.
+        stop: ends the work; what is being sent is not waited for.
+    """
+    folder = backing.outbox.folder
+    if not backing.outbox.count("send") and not backing.outbox.count("delete"):
+        return Sent()
+    if is_held(folder):
+        return Sent(waiting=backing.outbox.count("send"))  # another process is at it
+    with held(folder):
+        if not backing.rests:
+            backing.wake()  # the rest is over: all ask, and none is told what was known before
+        work = _Work(backing, shelves, stop or threading.Event())
+        if sends:
+            work.send([mark for mark in backing.outbox.marks("send") if mark.age_s >= settled_s])
+        work.delete(backing.outbox.marks("delete"), wanted)
+        return Sent(work.files, work.size_bytes, work.deleted, backing.outbox.count("send"), tuple(work.problems))
+
+
+@dataclass(slots=True)
+class _Work:
+    """One pass over what waits."""
+
+    backing: Backing
+    shelves: Shelves
+    stop: threading.Event
+    files: int = 0
+    size_bytes: int = 0
+    deleted: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    _counting: threading.Lock = field(default_factory=threading.Lock)
+    _off: bool = False
+    _broke: Exception | None = None
+
+    def send(self, marks: Collection[Mark]) -> None:
+        """Send files, several together, until the object store is away.
+
+        A store that takes a connection and then says nothing holds nobody up who wants to end: what is half sent is
+        sent again, so that its threads need not be waited for.
+        """
+        todo = iter(marks)
+        together = [
+            threading.Thread(target=self._send_some, args=(todo,), name="assay-send", daemon=True)
+            for _ in range(min(_TOGETHER, len(marks)))
+        ]
+        try:
+            for one in together:
+                one.start()
+            for one in together:
+                while one.is_alive() and not self.stop.is_set():
+                    one.join(_LOOK_EVERY_S)
+        except BaseException:  # such as Ctrl-C
+            self._off = True
+            raise
+        if self._broke is not None:
+            raise self._broke
+
+    def _send_some(self, todo: Iterator[Mark]) -> None:
+        try:
+            while (mark := self._next(todo)) is not None:
+                size = self._send(mark)
+                with self._counting:
+                    self.files += size is not None
+                    self.size_bytes += size or 0
+        except Exception as problem:
+            self._broke, self._off = problem, True
+
+    def _next(self, todo: Iterator[Mark]) -> Mark | None:
+        with self._counting:
+            return next(todo, None)
+
+    def _send(self, mark: Mark) -> int | None:
+        """Send one file; its size, or None if it was not sent."""
+        if self._off or self.stop.is_set():
+            return None
+        shelf = self.shelves[mark.kind]
+        path = shelf.path(mark.digest)
+        try:
+            size = path.stat().st_size
+            key = shelf.key(mark.digest)
+            there = size >= _SMALL and (known := self.backing.facts(key)) is not None and known.size_bytes == size
+            if not there and not self._put(mark, key, path):
+                return None
+            self.backing.outbox.done(mark)
+        except FileNotFoundError:  # moved or removed meanwhile
+            if mark.age_s > _FORGOTTEN_S:
+                self.backing.outbox.done(mark)
+            return None
+        except AssayError as problem:
+            self._failed(problem.problem, ends=True)
+            return None
+        except OSError as problem:
+            self._failed(Problem("disk", f"cannot read: {problem.strerror}", str(path)), ends=False)
+            return None
+        return 0 if there else size
+
+    def _put(self, mark: Mark, key: str, path: Path) -> bool:
+        """Send a file, unless it is damaged: then the object store may have a whole one."""
+        with path.open("rb") as file:
+            whole = hashlib.file_digest(file, "sha256").hexdigest() == mark.digest
+        if not whole:
+            said = "a file is damaged and was not sent: its content does not match its name"
+            self._failed(Problem("damaged", said, str(path), "restore it from a copy"), ends=False)
+            return False
+        self.backing.asked(lambda objects: objects.put(key, path))
+        return True
+
+    def delete(self, marks: Collection[Mark], wanted: Wanted) -> None:
+        """Delete objects that no record names any more."""
+        for kind, shelf in self.shelves.items():
+            mine = [mark for mark in marks if mark.kind == kind]
+            if not mine or self._off or self.stop.is_set():
+                continue
+            still = wanted(kind, {mark.digest for mark in mine})
+            gone = [mark for mark in mine if mark.digest not in still]
+            keys = [shelf.key(one.digest) for one in gone]
+            try:
+                if keys:
+                    self.backing.asked(partial(_delete, keys=keys))
+            except AssayError as problem:
+                self._failed(problem.problem, ends=True)
+                return
+            self.deleted += len(gone)
+            for mark in mine:
+                self.backing.outbox.done(mark)
+
+    def _failed(self, problem: Problem, *, ends: bool) -> None:
+        with self._counting:
+            self._off = self._off or ends
+            if problem not in self.problems:
+                self.problems.append(problem)
+
+
+def _delete(objects: ObjectFiles, keys: Sequence[str]) -> None:
+    objects.delete(keys)
+
+
+def trim(backing: Backing, shelves: Shelves, wanted: Wanted, *, now: float | None = None) -> int:
+    """Take copies away that the object store has, the longest unused first, until they fit; return how many.
+
+    A file that has not been sent stays, and so does one that the object store turns out not to have: it is sent again,
+    unless no record names it any more, because another server of the same database removed it.
+    """
+    most = backing.settings.cache_bytes
+    if most is None:
+        return 0
+    at = time.time() if now is None else now
+    copies = sorted(_copies(shelves))
+    total = sum(size for _, size, _, _ in copies)
+    taken = 0
+    for used_at, size, kind, digest in copies:
+        if total <= most:
+            break
+        shelf = shelves[kind]
+        if at - used_at < _IN_USE_S or backing.outbox.waits(kind, digest):
+            continue
+        known = backing.facts(shelf.key(digest))
+        if (known is None or known.size_bytes != size) and wanted(kind, {digest}):
+            shelf.expect(digest)
+            continue
+        shelf.path(digest).unlink(missing_ok=True)
+        total -= size
+        taken += 1
+    return taken
+
+
+def _copies(shelves: Shelves) -> Iterable[tuple[float, int, Kind, str]]:
+    """When each file on this machine was last used, its size, and which it is."""
+    for kind, shelf in shelves.items():
+        for digest in shelf.here():
+            try:
+                known = shelf.path(digest).stat()
+            except FileNotFoundError:
+                continue
+            yield max(known.st_atime, known.st_mtime), known.st_size, kind, digest
