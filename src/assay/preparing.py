@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from assay.errors import AssayError
 from assay.folders import cache_folder, images_folder
 from assay.plan.plan import make_plan
+from assay.run.fetching import have, is_here
 from assay.run.files import local_paths
 from assay.run.fingerprints import files_of, fingerprint_of
 from assay.run.models.builtin import BUILTIN_NAMES
@@ -17,8 +19,10 @@ from assay.run.models.digest import file_digest, whole_digest
 from assay.run.models.sources import LocalModel, is_folder, resolve
 from assay.run.services.containers import find_runtime, kept, way_of
 from assay.spec.benchmark import Definition, Service
+from assay.spec.fetching import Fetch
 from assay.spec.load import Loaded
-from assay.spec.target import ModelTarget
+from assay.spec.paths import fetched_files, fetches
+from assay.spec.target import CommandTarget, ModelTarget
 
 # Fetching a large image takes its time; a network that says nothing for hours will not say more.
 _FETCH_S = 4 * 3600.0
@@ -80,14 +84,28 @@ class _Work:
             for here in service.mounts:
                 yield ("folder", here), lambda here=here: self._mount(here)  # type: ignore[misc]
         target = definition.target
+        yield from self._of_programs(definition)
         if isinstance(target, ModelTarget):
             yield ("model", target.model, target.runtime), lambda: self._model(target)
         files = {name: fingerprint_of(parts) for name, parts in files_of(definition, self.base).items()}
+        fetched = set(fetched_files(definition).values())
         for name in local_paths(definition):
-            if not isinstance(target, ModelTarget) or name != target.model:
+            if name not in fetched and (not isinstance(target, ModelTarget) or name != target.model):
                 yield ("file", name), lambda name=name: self._file(name, files)  # type: ignore[misc]
 
-    def _image(self, service: Service) -> Item:
+    def _of_programs(self, definition: Definition) -> Iterator[tuple[tuple[str, ...], Callable[[], Item]]]:
+        """The image of a command, and what it and the services fetch by themselves."""
+        target = definition.target
+        if isinstance(target, CommandTarget) and target.is_boxed:
+            yield ("image", target.container, target.image or ""), lambda: self._image(target)
+            for here in target.mounts:
+                yield ("folder", here), lambda here=here: self._mount(here)  # type: ignore[misc]
+        for owner, every in fetches(definition).items():
+            for index, one in enumerate(every):
+                where = f"{owner}.fetch[{index}]"
+                yield ("file", one.src, one.path), partial(self._fetch, one, where)
+
+    def _image(self, service: Service | CommandTarget) -> Item:
         name = service.image or ""
         item = Item("image", name, "missing")
         try:
@@ -112,6 +130,24 @@ class _Work:
             return _kept(item, way.keep(runtime.program, image, images_folder(), _FETCH_S))
         except AssayError as problem:
             return replace(item, state="missing" if self.check else "failed", note=problem.problem.message)
+
+    def _fetch(self, wanted: Fetch, at: str) -> Item:
+        from assay.run.models.transfer import shown
+
+        item = Item("file", wanted.src if wanted.is_local else shown(wanted.src), "missing")
+        here = is_here(wanted, self.base, cache_folder())
+        if self.check and not here:
+            return item
+        try:
+            if not here:
+                self.tell(f"fetching {item.name}")
+            had = have(wanted, at, self.base, cache_folder())
+        except AssayError as problem:
+            return replace(item, state="missing" if self.check else "failed", note=problem.problem.message)
+        size = sum(one.size_bytes or 0 for one in had)
+        note = had[0].note if len(had) == 1 else f"{len(had)} files"
+        return replace(item, state="there" if here else "fetched", path=str(had[0].here), size_bytes=size,
+                       sha256=had[0].sha256 if len(had) == 1 else "", note=note)  # fmt: skip
 
     def _model(self, target: ModelTarget) -> Item:
         item = Item("model", target.model, "missing")

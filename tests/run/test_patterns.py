@@ -68,3 +68,11 @@ def test_a_pattern_may_span_lines_and_name_its_group():
 def test_a_line_start_can_be_named():
     found, _ = find_values("x 1\n x 2\nx 3\n", [MetricPattern(name="x", pattern=r"^x (\d)$")])
     assert [item.value for item in found] == [1, 3]
+
+
+def test_a_pattern_that_cuts_a_number_short_is_found_out():
+    metric = MetricPattern(name="loss", pattern=r"loss=([-+]?\d*\.\d+|\d+)")
+    found, bad = find_values("loss=1e-05\nloss=0.5\nloss=2.5e+3 x\nloss=3e4f\n", [metric])
+    assert [item.value for item in found] == [0.5, 3]
+    assert [(item.text, item.line) for item in bad] == [("1e-05", 1), ("2.5e+3", 3)]
+    assert "only the beginning" in bad[0].why

@@ -46,6 +46,9 @@ def _forget_paths(meaning: dict[str, Any], fingerprints: Mapping[str, str]) -> N
     for entry in meaning.get("workload", {}).get("inputs", {}).values():
         if isinstance(entry, dict) and entry.get("file") in fingerprints:
             entry["file"] = fingerprints[entry["file"]]
+    for wanted in _fetches(meaning):
+        if wanted.get("src") in fingerprints:
+            wanted["src"] = fingerprints[wanted["src"]]
     for key in FILE_KEYS:
         *parts, last = key.split(".")
         section: Any = meaning
@@ -53,3 +56,9 @@ def _forget_paths(meaning: dict[str, Any], fingerprints: Mapping[str, str]) -> N
             section = section.get(part, {})
         if section.get(last) in fingerprints:
             section[last] = fingerprints[section[last]]
+
+
+def _fetches(meaning: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the target and the services fetch."""
+    owners = [meaning.get("target", {}), *meaning.get("services", {}).values()]
+    return [wanted for owner in owners for wanted in owner.get("fetch", ())]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from assay.errors import AssayError, Problem
 from assay.plan.job import Job
 from assay.run.contract import Order
 from assay.run.derived import derived, labels_of
+from assay.run.fetching import at_hand
 from assay.run.handover import ChildReport, take
 from assay.run.kept import FOLDER, gather
 from assay.run.launch import TAIL_LINES, Ended, Watch, launch, log_tail
@@ -71,6 +72,8 @@ class Prepared:
     cache: str = ""
     meeting: Meeting | None = None
     """Where the machines that share the load meet."""
+    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+    """What was fetched and packed for its programs."""
 
 
 class JobWatch(Watch, Protocol):
@@ -127,7 +130,10 @@ def execute_job(
     with ExitStack() as until_done:
         probe = until_done.enter_context(_watched(job))  # it gets ready while the rest is prepared
         try:
+            begun_s = perf_counter()
+            job, told = until_done.enter_context(_programs(job, cache, watch, services or {}))
             prepared = prepare(job, cache, watch)
+            prepared = replace(prepared, seconds=perf_counter() - begun_s, facts=told)
             shared = until_done.enter_context(_shared_services(job, watch, services or {}))
         except AssayError as refused:
             outcome = RunOutcome(_refused(job, wanted[0], refused.problem, clock))
@@ -157,6 +163,13 @@ def _watched(job: Job) -> Iterator[JobProbe | None]:
         return
     with scratch_folder() as folder, watching_job(folder, every, own=(os.getpid(),)) as probe:
         yield probe
+
+
+def _programs(
+    job: Job, cache: Path, watch: Watch, known: Mapping[str, Running]
+) -> AbstractContextManager[tuple[Job, dict[str, JsonValue]]]:
+    """The job with what its programs need at hand, for as long as it is measured."""
+    return at_hand(job, cache, begin=lambda: watch.phase("prepare"), on_progress=_told(watch), running=known)
 
 
 @contextmanager
@@ -266,7 +279,7 @@ def _complete(
     secrets = _secrets(job)
     more, unmade, told = derived(report.metrics, result.seen, job.definition, labels_of(os.environ), platform.node())
     # A server may say back what it was sent, a key among it.
-    facts = told | {name: redacted(fact, secrets) for name, fact in report.facts.items()}
+    facts = told | {name: redacted(fact, secrets) for name, fact in {**prepared.facts, **report.facts}.items()}
     if prepared.model is not None:
         facts["model"] = {
             "file": prepared.model.path.name,

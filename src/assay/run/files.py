@@ -14,7 +14,7 @@ from assay.plan.job import Job, JobFile
 from assay.run.models.builtin import BUILTIN_NAMES
 from assay.run.models.digest import file_digest
 from assay.spec.benchmark import Definition
-from assay.spec.paths import named_files, renamed, runs_programs, service_programs
+from assay.spec.paths import fetched_files, named_files, refetched, renamed, runs_programs, service_programs
 from assay.spec.target import CommandTarget, ModelTarget
 from assay.units import show_bytes
 
@@ -42,7 +42,8 @@ def local_paths(definition: Definition) -> tuple[str, ...]:
     target = definition.target
     model = [target.model] if isinstance(target, ModelTarget) and _is_path(target.model) else []
     inputs = [entry.file for entry in definition.workload.inputs.values() if entry.file]
-    return tuple(dict.fromkeys([*model, *inputs, *named_files(definition).values()]))
+    names = [*named_files(definition).values(), *fetched_files(definition).values()]
+    return tuple(dict.fromkeys([*model, *inputs, *names]))
 
 
 def place_files(job: Job) -> Placed:
@@ -66,17 +67,20 @@ def place_files(job: Job) -> Placed:
             inputs[name] = entry.model_copy(update={"file": here[0][1]})
     workload = definition.workload.model_copy(update={"inputs": inputs})
     rewritten = definition.model_copy(update={"target": target, "workload": workload})
-    names, data = _data(definition, files, slot=len(inputs) + 1)
-    return Placed(renamed(rewritten, names), _distinct([*places, *data, *_beside_services(job)]), folder)
+    slot = len(inputs) + 1
+    names, data = _data(named_files(definition), files, slot)
+    sources, more = _data(fetched_files(definition), files, slot + len(named_files(definition)))
+    rewritten = refetched(renamed(rewritten, names), sources)
+    return Placed(rewritten, _distinct([*places, *data, *more, *_beside_services(job)]), folder)
 
 
 def _data(
-    definition: Definition, files: Mapping[str, tuple[JobFile, ...]], slot: int
+    named: Mapping[str, str], files: Mapping[str, tuple[JobFile, ...]], slot: int
 ) -> tuple[dict[str, str], list[tuple[JobFile, str]]]:
     """Where files of data go, and what the definition calls them there."""
     names: dict[str, str] = {}
     places: list[tuple[JobFile, str]] = []
-    for number, (key, name) in enumerate(named_files(definition).items(), start=slot):
+    for number, (key, name) in enumerate(named.items(), start=slot):
         if files.get(name):
             here = [*_in_slot(number, files[name], key)]
             places += here
@@ -86,13 +90,18 @@ def _data(
 
 def _beside_services(job: Job) -> list[tuple[JobFile, str]]:
     """Scripts that services are started with stay where their commands look for them."""
-    data = named_files(job.definition).values()
+    data = _of_data(job.definition)
     return [
         (job.files[word][0], _inside(_inside("", program.folder, program.at), word, program.at))
         for program in service_programs(job.definition)
         for word in program.words
         if job.files.get(word) and word not in data
     ]
+
+
+def _of_data(definition: Definition) -> frozenset[str]:
+    """The texts that name files of data, which have places of their own."""
+    return frozenset((*named_files(definition).values(), *fetched_files(definition).values()))
 
 
 def materialise(job: Job, base: Path, fetch: Fetch) -> Job:
@@ -130,13 +139,16 @@ def _in_slot(slot: int, parts: tuple[JobFile, ...], at: str) -> Iterator[tuple[J
 
 def _beside_command(target: CommandTarget, job: Job) -> tuple[str, list[tuple[JobFile, str]]]:
     """Words of a command stay what they are; their files go where the command will look for them."""
+    if target.is_boxed:  # its words and its folder are of the image
+        return "", []
     cwd = target.cwd or ""
+    data = _of_data(job.definition)
+    files = [(word, part) for word, parts in job.files.items() if word not in data for part in parts[:1]]
     if PurePosixPath(cwd).is_absolute() or PureWindowsPath(cwd).is_absolute():
-        if job.files:
-            raise _refused(next(iter(job.files)), f"target.cwd is {cwd!r}, outside the job's folder", "target.cwd")
+        if files:
+            raise _refused(files[0][0], f"target.cwd is {cwd!r}, outside the job's folder", "target.cwd")
         return "", []  # a folder of the machine itself
     folder = _inside("", cwd, "target.cwd")
-    files = ((word, part) for word, parts in job.files.items() for part in parts[:1])
     return folder, [(part, _inside(folder, word, "target.command")) for word, part in files]
 
 

@@ -9,19 +9,23 @@ from functools import cache
 from pathlib import Path
 
 from assay.errors import MeasureError
+from assay.folders import cache_folder
 from assay.plan.job import JobFile
 from assay.run.models.builtin import BUILTIN_NAMES
 from assay.run.models.digest import whole_digest
 from assay.run.models.folder import digest_of, find_folder, parts_of
 from assay.run.models.graph import outline_or_none
 from assay.run.models.sources import is_folder
+from assay.run.packing import pack
+from assay.run.targets.words import words_of
 from assay.spec.benchmark import Definition
-from assay.spec.paths import named_files, service_programs
+from assay.spec.paths import fetched_files, named_files, service_programs
 from assay.spec.target import CommandTarget, ModelTarget
 
 # A larger file on a command line is its data, not its code; hashing it would hold up every plan.
 MAX_COMMAND_FILE = 64 * 2**20
 TOKENIZER = "tokenizer.json"
+CODE = "code.tar"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,11 @@ def files_of(definition: Definition, base: Path) -> Files:
     target = definition.target
     if isinstance(target, ModelTarget):
         found |= _folder_files(target, base) if is_folder(target, base) else _model_files(target.model, base)
-    if isinstance(target, CommandTarget):
-        from assay.run.targets.program import words_of
-
+    if isinstance(target, CommandTarget) and not target.is_boxed:  # words in a container name files of its image
         found |= _command_files(words_of(target)[1 if not target.shell else 0 :], base / (target.cwd or ""))
-    for name in named_files(definition).values():
+    for key, name in named_files(definition).items():
+        found |= _code_files(name, base) if key == "target.code" else _data_files(name, base)
+    for name in fetched_files(definition).values():
         found |= _data_files(name, base)
     for program in service_programs(definition):
         found |= _command_files(program.words, base / program.folder)
@@ -113,6 +117,20 @@ def _data_files(name: str, base: Path) -> Files:
     path = _below(base, name)
     found = _part(path) or _part(path / TOKENIZER)
     return {} if found is None else {name: (found,)}
+
+
+def _code_files(name: str, base: Path) -> Files:
+    """The code of a command, packed into one file.
+
+    Raises:
+        MeasureError: if it is there and cannot be packed.
+    """
+    path = _below(base, name)
+    if not path.exists():
+        return {}
+    packed = pack(path, cache_folder())
+    # Under a name of its own, whatever it is called here: that of the archive is no part of what it holds.
+    return {name: (LocalPart(CODE, packed.path, packed.sha256, packed.size_bytes),)}
 
 
 def _below(base: Path, name: str) -> Path:

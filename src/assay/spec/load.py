@@ -14,6 +14,7 @@ from assay.errors import Problem, SpecError
 from assay.spec.benchmark import Benchmark, Definition, whole_input
 from assay.spec.clusters import with_clients
 from assay.spec.importers import own_source
+from assay.spec.kubernetes import with_distributed
 from assay.spec.matrix import Matrix, Point, apply, first_point, parse_matrix
 from assay.spec.problems import problems_of, unique
 from assay.spec.recipes import with_recipes
@@ -71,7 +72,7 @@ def validate(model: type[S], source: Source, point: Point) -> tuple[S | None, li
 
 def _whole(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """The document with short forms written out, before anything is checked."""
-    document = with_recipes(with_clients(document))
+    document = with_recipes(with_distributed(with_clients(document)))
     workload = document.get("workload")
     inputs = workload.get("inputs") if isinstance(workload, dict) else None
     if not isinstance(workload, dict) or not isinstance(inputs, dict):

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from assay.spec.benchmark import Definition
+from assay.spec.fetching import Fetch
 from assay.spec.section import Section
 from assay.spec.target import CommandTarget
 
 # Keys whose value is a path from the benchmark file's folder. The model and the inputs of a model file have rules
 # of their own.
-FILE_KEYS = ("workload.file", "load.trace", "target.tokenizer", "target.tls.ca")
+FILE_KEYS = ("workload.file", "load.trace", "target.tokenizer", "target.tls.ca", "target.code")
 
 
 S = TypeVar("S", bound=Section)
@@ -41,6 +42,41 @@ def renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
     for key, value in names.items():
         definition = _set(definition, key.split("."), value)
     return definition
+
+
+def fetches(definition: Definition) -> dict[str, tuple[Fetch, ...]]:
+    """Who needs files from elsewhere → which: `target`, and `services.NAME`; those alone that need any."""
+    target = definition.target
+    found = {"target": target.fetch if isinstance(target, CommandTarget) else ()}
+    found |= {f"services.{name}": service.fetch for name, service in definition.services.items()}
+    return {owner: wanted for owner, wanted in found.items() if wanted}
+
+
+def fetched_files(definition: Definition) -> dict[str, str]:
+    """Where the definition names a file to be fetched that lies on this machine → its path: `target.fetch[0]`."""
+    return {
+        f"{owner}.fetch[{index}]": one.src
+        for owner, wanted in fetches(definition).items()
+        for index, one in enumerate(wanted)
+        if one.is_local
+    }
+
+
+def refetched(definition: Definition, sources: Mapping[str, str]) -> Definition:
+    """The definition with other sources of some files that are fetched, by where it names them."""
+
+    def renewed(owner: str, part: S) -> S:
+        wanted: tuple[Fetch, ...] = getattr(part, "fetch", ())
+        new = tuple(
+            one.model_copy(update={"src": sources.get(f"{owner}.fetch[{index}]", one.src)})
+            for index, one in enumerate(wanted)
+        )
+        return part.model_copy(update={"fetch": new}) if new else part
+
+    if not sources:
+        return definition
+    services = {name: renewed(f"services.{name}", service) for name, service in definition.services.items()}
+    return definition.model_copy(update={"target": renewed("target", definition.target), "services": services})
 
 
 def service_programs(definition: Definition) -> tuple[Program, ...]:

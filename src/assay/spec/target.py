@@ -6,16 +6,20 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, field_validator
+from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, field_validator, model_validator
 
 from assay.metrics import Better
 from assay.spec.devices import canonical
+from assay.spec.fetching import Fetch
 from assay.spec.section import Duration, Section, Size
 
 SHA256 = re.compile(r"^[0-9a-f]{64}$")
 METRIC_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_.-]*$")
+# Stands for the folder with a command's code.
+CODE = "{code}"
 
 Device = Annotated[str, AfterValidator(canonical), Field(examples=["cpu", "cuda", "GPU (ONNX)"])]
+Container = Literal["auto", "apptainer", "podman", "charliecloud", "docker", "none"]
 
 
 class ModelTarget(Section):
@@ -72,6 +76,8 @@ class MetricPattern(Section):
     pattern: str | None = None
     """Regular expression over the output; its first group (or one named `value`) is the number.
     It may span lines. Left out, the metric comes from `assay.emit`."""
+    service: str | None = None
+    """Name of an entry under `services` whose output is searched in place of the command's own."""
     context: dict[str, str] = {}
     """Label → regular expression; the last match above a value is attached to it."""
 
@@ -93,26 +99,85 @@ class MetricPattern(Section):
         return {label: _with_a_group(pattern) for label, pattern in value.items()}
 
 
-class CommandTarget(Section):
-    """Any program that prints or emits metrics."""
+class Together(Section):
+    """How many pods and processes run one command together."""
 
-    command: str | tuple[str, ...]
-    """The command; a string is split like a shell would, but no shell runs it."""
+    pods: int = Field(ge=2, le=1024)
+    """How many; they start together or not at all."""
+    ranks: Annotated[int, Field(ge=1, le=1024)] | Literal["gpus"] = 1
+    """Processes in each pod, as the command is told; `gpus` for one on each GPU."""
+    launch: Literal["each", "first"] = "each"
+    """Whether every pod runs the command (torchrun), or the first alone, which reaches the others (mpirun)."""
+
+
+class CommandTarget(Section):
+    """Any program that prints or emits metrics: a command of this machine, or a container."""
+
+    command: str | tuple[str, ...] | None = None
+    """The command; a string is split like a shell would, but no shell runs it. The image's own when left out.
+    `{host:llm}` and `{port:llm}` stand for the address of a service, `{code}` for the folder with the code."""
+    args: str | tuple[str, ...] = ()
+    """Words for the image's own command, where `command` is left out."""
     shell: bool = False
     """Run the command string through `/bin/sh` (pipes, redirections)."""
+    image: str | None = None
+    """Container image to run it in: a name in a registry, a `.sif` or squashfs file, or a folder; a plain process when
+    left out."""
+    container: Container = "auto"
+    """What runs the image; whichever is present when left out. With `none` the command runs without the image, as a
+    plain process."""
+    mounts: dict[str, str] = {}
+    """Folder here → folder in the container."""
     cwd: str | None = None
-    """Working folder, relative to the benchmark file; its folder when left out."""
+    """Working folder, relative to the benchmark file; its folder, or the image's own, when left out."""
     env: dict[str, str] = {}
     """Environment variables; secrets by `${env:NAME}`."""
+    code: str | None = None
+    """Code that travels with the benchmark: a folder, a file or a `.tar` beside the file. It is packed, hashed, and
+    unpacked anew for each run; a folder keeps its name, so that `code: src` is found as `{code}/src`."""
+    fetch: tuple[Fetch, ...] = ()
+    """Files that it needs from elsewhere; fetched once, checked, and kept for the next time."""
     metrics: tuple[MetricPattern, ...] = ()
     """Metrics that the command reports."""
+    distributed: Together | None = None
+    """Several pods that run it together, which is another measurement than one; `place.kubernetes.distributed` sets
+    it."""
+
+    @property
+    def is_boxed(self) -> bool:
+        """Whether it runs in a container."""
+        return self.image is not None and self.container != "none"
 
     @field_validator("command")
     @classmethod
-    def _is_not_empty(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        if not value or not (value.strip() if isinstance(value, str) else value[0].strip()):
+    def _is_not_empty(cls, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+        if value is not None and (not value or not (value if isinstance(value, str) else value[0]).strip()):
             raise ValueError("the command is empty")
         return value
+
+    @model_validator(mode="after")
+    def _can_be_started(self) -> CommandTarget:
+        if self.command is None and not self.is_boxed:
+            raise ValueError("a command is needed: there is no image that could bring its own")
+        if self.command is None and self.shell:
+            raise ValueError("shell would do nothing without a command; remove it")
+        if self.command is not None and self.args:
+            raise ValueError("args are for the image's own command; put them into the command")
+        if not self.is_boxed and self.mounts:
+            raise ValueError("mounts would do nothing for a plain process; remove them")
+        if self.image is None and self.container not in ("auto", "none"):
+            raise ValueError(f"container: {self.container} would do nothing without an image; remove it")
+        if self.is_boxed and self.cwd is not None and not self.cwd.startswith("/"):
+            raise ValueError(f"cwd is {self.cwd!r}; inside a container it must be absolute")
+        if self.code is None and any(f"{CODE}/" in text for text in (*_texts(self.command), *_texts(self.args))):
+            raise ValueError(
+                f"the command names {CODE}/, and code is not set; name your code: --set target.code=FOLDER"
+            )
+        return self
+
+
+def _texts(words: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return (words,) if isinstance(words, str) else words or ()
 
 
 class Price(Section):
@@ -235,6 +300,7 @@ def _kind(value: object) -> str:
         value.keys() if isinstance(value, Mapping) else type(value).model_fields if isinstance(value, Section) else ()
     )
     named = next((kind for kind in ("command", "service", "endpoint", "library") if kind in keys), None)
+    named = named or ("command" if "image" in keys else None)  # an image may bring its own command
     return named or ("device" if "device" in keys and "model" not in keys else "model")
 
 

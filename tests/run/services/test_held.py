@@ -80,7 +80,7 @@ class Silent:
 USE = """
 import json, os, urllib.request
 from pathlib import Path
-order = json.loads((Path(os.environ["ASSAY_EMIT"]).parent / "order.json").read_text())
+order = json.loads((Path(os.environ["ASSAY_EMIT"]).parents[1] / "order.json").read_text())
 web = order["services"]["web"]
 assert urllib.request.urlopen(web["base_url"]).read() == b"fine"
 print("pid:", web["pid"])

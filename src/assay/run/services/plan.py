@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import shlex
@@ -14,13 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import MeasureError
-from assay.run.services.ports import HOST
+from assay.spec.addresses import Ports as Ports
+from assay.spec.addresses import services_in
 from assay.spec.secrets import REFERENCE, resolve_secrets
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_PLACE = re.compile(r"\{(port|host)(?::([^{}]+))?\}")
-_PLACES = ("port", "host")
-_BRACES = re.compile(r"\{(\w+)(?::[^{}]*)?\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,47 +101,10 @@ def refuse_meaningless(wanted: Wanted) -> None:
                "write the whole path of a folder in the container, and mount it if it lies here")  # fmt: skip
 
 
-class Ports:
-    """Where this service and those started before it listen, put in for `{port}`, `{host}` and `{port:NAME}`."""
-
-    def __init__(
-        self, own: int, others: Mapping[str, int], at: str, host: str = HOST, hosts: Mapping[str, str] | None = None
-    ) -> None:
-        self.own, self.host = own, host
-        self._others, self._hosts, self._at = others, hosts or {}, at
-
-    def fill(self, text: str) -> str:
-        """A text with ports and hosts put in; other braces stay as they are, unless they are a slip of the pen.
-
-        Raises:
-            MeasureError: for a service that was not started before, and for a misspelt `port` or `host`.
-        """
-        for slip in _BRACES.findall(text):
-            if slip not in _PLACES and (near := difflib.get_close_matches(slip.lower(), _PLACES, 1, cutoff=0.7)):
-                raise MeasureError(f"{{{slip}}} stands for nothing", code="service-reference", at=self._at,
-                                   try_=f"did you mean {{{near[0]}}}?")  # fmt: skip
-        return _PLACE.sub(self._place, text)
-
-    def _place(self, match: re.Match[str]) -> str:
-        what, name = match[1], match[2]
-        if name is None:
-            return str(self.own) if what == "port" else self.host
-        if name not in self._others:
-            known = ", ".join(self._others) or "none"
-            raise MeasureError(
-                f"{match[0]} names no service that was started before (started: {known})",
-                code="service-reference",
-                at=self._at,
-                try_="a service can only name those above it in the file, and one that all runs share cannot name one "
-                "that each run starts anew",
-            )
-        return str(self._others[name]) if what == "port" else self._hosts.get(name, HOST)
-
-
 def named(wanted: Wanted) -> frozenset[str]:
     """The other services that a service names by `{port:NAME}` or `{host:NAME}`."""
     texts = (*(wanted.command or ()), *(wanted.ready_command or ()), wanted.ready_http or "", *wanted.env.values())
-    return frozenset(match[2] for text in texts for match in _PLACE.finditer(text) if match[2] is not None)
+    return services_in(texts)
 
 
 def environment(wanted: Wanted, ports: Ports) -> dict[str, str]:

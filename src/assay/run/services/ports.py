@@ -7,8 +7,9 @@ import socket
 from collections.abc import Container, Iterable
 
 from assay.errors import MeasureError
+from assay.spec.addresses import LOOPBACK
 
-HOST = "127.0.0.1"
+HOST = LOOPBACK
 # What servers say when somebody else has their port; each language has its own words for it.
 _TAKEN = re.compile(
     r"address (is )?already in use|address in use|eaddrinuse|errno 98\b|errno 48\b|wsaeaddrinuse|winerror 10048"

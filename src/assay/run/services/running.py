@@ -11,7 +11,7 @@ from typing import Literal
 from assay.errors import MeasureError
 from assay.spec.secrets import redact
 
-How = Literal["process", "apptainer", "podman", "charliecloud", "docker"]
+How = Literal["process", "apptainer", "podman", "charliecloud", "docker", "kubernetes"]
 TAIL_LINES = 40
 _TAIL_BYTES = 65536
 

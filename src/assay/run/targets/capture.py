@@ -65,7 +65,9 @@ class EmitPipe:
     """The pipe that `assay.emit` writes to: one JSON object of numbers per line."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "emit"
+        # In a folder of its own, which a container can be given without the rest.
+        self.path = folder / "emit" / "pipe"
+        self.path.parent.mkdir(mode=0o755)
         self.seen = Emitted()
         self._open = True
         self._fd = _make_pipe(self.path)
@@ -103,30 +105,35 @@ def _make_pipe(path: Path) -> int:
     if sys.platform == "win32":
         path.touch()
         return os.open(path, os.O_RDONLY)
-    os.mkfifo(path, 0o600)
+    os.mkfifo(path)
+    # Whoever a container makes of its user may write; nobody else gets into the folder of the run.
+    path.chmod(0o666)
     # Open for both: the reader then never sees an end while writers come and go.
     return os.open(path, os.O_RDWR)
 
 
 def take_line(line: bytes, now_ns: int, into: Emitted, *, strict: bool = True) -> None:
-    """Take one emitted line; anything but a JSON object of numbers is kept as bad."""
+    """Take one emitted line; one that is no JSON object of numbers is kept as bad, and the numbers in it count."""
     if not line.strip():
         return
-    numbers = _numbers(line)
-    if numbers is None:
-        if strict:
-            into.bad_lines.append(line.decode("utf-8", "replace")[:200])
-        return
-    into.values += [(name, value, now_ns) for name, value in numbers.items()]
+    numbers, is_whole = _numbers(line)
+    if strict and not is_whole:
+        into.bad_lines.append(line.decode("utf-8", "replace")[:200])
+    if strict or is_whole:  # a printed line that is not whole may be anything
+        into.values += [(name, value, now_ns) for name, value in numbers.items()]
 
 
-def _numbers(line: bytes) -> dict[str, float] | None:
+def _numbers(line: bytes) -> tuple[dict[str, float], bool]:
+    """The numbers of a line, and whether it holds nothing else."""
     try:
         document = json.loads(line)
     except ValueError:
-        return None
+        return {}, False
     if not isinstance(document, dict) or not document:
-        return None
-    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in document.values()):
-        return None
-    return {name: float(value) for name, value in document.items()}
+        return {}, False
+    found = {
+        name: float(value)
+        for name, value in document.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    return found, len(found) == len(document)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from assay.spec.target import MetricPattern
 
+_EXPONENT = re.compile(r"\.?[eE][-+]?\d+\b")
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -26,6 +28,7 @@ class Unreadable:
     metric: str
     text: str
     line: int
+    why: str = "which is not a number"
 
 
 def find_values(output: str, metrics: Sequence[MetricPattern]) -> tuple[list[Found], list[Unreadable]]:
@@ -64,17 +67,28 @@ def _of_one(output: str, metric: MetricPattern) -> Iterator[Found | Unreadable]:
         text = _group(match)
         if text is None:
             continue
-        value = number(text)
-        if value is None:
-            yield Unreadable(metric.name, text, output.count("\n", 0, match.start()) + 1)
+        value, rest = number(text), _exponent_after(output, match)
+        if value is None or rest:
+            why = {"why": "of which its group takes only the beginning"} if rest else {}
+            yield Unreadable(metric.name, text + rest, output.count("\n", 0, match.start()) + 1, **why)
             continue
         labels = {label: seen for label, where in context.items() if (seen := where.above(match.end())) is not None}
         yield Found(with_context(metric.name, labels), value, match.start())
 
 
 def _group(match: re.Match[str]) -> str | None:
-    named = match.groupdict()
-    return named["value"] if "value" in named else match.group(1)
+    return match.group(_which(match))
+
+
+def _which(match: re.Match[str]) -> str | int:
+    return "value" if "value" in match.groupdict() else 1
+
+
+def _exponent_after(output: str, match: re.Match[str]) -> str:
+    """The exponent that a group leaves behind: a pattern without it would read 1e-05 as 1."""
+    end = match.end(_which(match))
+    found = _EXPONENT.match(output, end) if output[end - 1 : end].isdigit() else None
+    return found[0] if found else ""
 
 
 class _Context:

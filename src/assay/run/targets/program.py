@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter_ns
 from typing import IO, cast
@@ -15,18 +15,24 @@ from typing import IO, cast
 import numpy as np
 from pydantic import JsonValue
 
-from assay.emit import PIPE_VARIABLE
 from assay.errors import MeasureError
 from assay.run import window
 from assay.run.contract import Measured, Order, Rules, Stage
 from assay.run.memory import rusage_mb
 from assay.run.records import SampleSet, Window
+from assay.run.services import refuse_ended
 from assay.run.targets.capture import EmitPipe, Emitted, OutputCapture, take_line
 from assay.run.targets.patterns import Found, Unreadable, find_values
-from assay.spec.secrets import resolve_secrets
+from assay.run.targets.service_output import FromServices, ServiceOutput
+from assay.run.targets.starting import Launch, launch_of
+from assay.run.targets.surroundings import Around, has_surroundings, surrounded
+from assay.run.targets.words import words_of
 from assay.spec.target import CommandTarget
 
+__all__ = ["COMMAND_LOG", "measure", "words_of"]
+
 COMMAND_LOG = "command.log"
+_NO_ACCOUNT = "the container's processes are not ours, and its control group could not be read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,77 +42,81 @@ class _Ended:
     exit_code: int
     start_ns: int
     end_ns: int
+    cpu_s: float | None
+    """None where nobody could read it."""
     peak_rss_mb: float | None
-    seen: Window
+    seen: Window | None
+
+
+@dataclass(slots=True)
+class _Reported:
+    """What a command and its services reported."""
+
+    output: str
+    emitted: Emitted
+    found: list[Found]
+    unreadable: list[Unreadable]
+    services: FromServices = field(default_factory=FromServices)
 
 
 def measure(order: Order, stage: Stage, rules: Rules) -> Measured:  # noqa: ARG001  (a command needs no stop rule)
-    """Run the command once and collect what it reports."""
+    """Run the command once, with what it needs around it, and collect what it reports."""
     target = cast("CommandTarget", order.job.definition.target)
-    scratch = Path(order.scratch)
-    pipe = EmitPipe(scratch)
-    with stage.phase("measure"):
-        ended, capture = _run(target, order, pipe.path)
-    with stage.phase("score"):
-        output = capture.finish(timeout_s=2.0)
-        emitted = pipe.finish()
-        _refuse_failure(ended, target)
-        _take_printed_emits(output, capture, emitted)
-        found, unreadable = find_values(output, target.metrics)
-        samples = _samples(found, capture, emitted, ended.start_ns, output)
+    pipe = EmitPipe(Path(order.scratch))
+    with ExitStack() as until_done:
+        around, launch = _prepared(order, stage, pipe, until_done)
+        logs = ServiceOutput(target.metrics, around.services, around.fresh)
+        with stage.phase("measure"):
+            launch = launch or launch_of(order, stage, around, pipe.path)
+            ended, capture = _run(launch, around, order)
+        with stage.phase("score"):
+            output = capture.finish(timeout_s=2.0)
+            emitted = pipe.finish()
+            told = logs.finish()
+            refuse_ended(around.services.values())  # why a client failed, where its server is gone
+            _refuse_failure(ended, launch)
+            _take_printed_emits(output, capture, emitted)
+            own = [metric for metric in target.metrics if metric.service is None]
+            found, unreadable = find_values(output, own)
+            reported = _Reported(output, emitted, found, [*unreadable, *told.unreadable], told)
+            samples = _samples(reported, capture, ended.start_ns)
     return Measured(
-        metrics=_metrics(ended),
-        absent=_absent(target, samples, unreadable, output),
+        metrics={**_metrics(ended), **around.metrics()},
+        absent=_absent(target, samples, reported) | _unaccounted(ended, launch),
         samples=samples,
-        facts=_facts(target, capture, emitted, unreadable, output),
+        facts={**_facts(launch, capture, reported), **around.facts()},
         window=ended.seen,
     )
 
 
-def _run(target: CommandTarget, order: Order, pipe: Path) -> tuple[_Ended, OutputCapture]:
+def _prepared(order: Order, stage: Stage, pipe: EmitPipe, until_done: ExitStack) -> tuple[Around, Launch | None]:
+    """What is around the command and how it is started, in a phase of its own; nothing where it needs nothing."""
+    if not has_surroundings(order.job.definition):
+        return Around(), None
+    with stage.phase("load"):
+        around = until_done.enter_context(surrounded(order, stage))
+        return around, launch_of(order, stage, around, pipe.path)
+
+
+def _run(launch: Launch, around: Around, order: Order) -> tuple[_Ended, OutputCapture]:
+    beside_s = around.cpu_s()
     before = window.read(own_cpu_s=0.0)
     start_ns = perf_counter_ns()
-    process = _start(target, order, pipe)
+    process = launch.start()
     capture = OutputCapture(cast("IO[bytes]", process.stdout), Path(order.scratch) / COMMAND_LOG)
+    account = launch.account(process.pid)
     exit_code, cpu_s, peak = _wait(process)
     end_ns = perf_counter_ns()
-    seen = window.between(before, window.read(own_cpu_s=cpu_s))
-    return _Ended(exit_code, start_ns, end_ns, peak, seen), capture
+    if launch.is_apart:
+        cpu_s, peak = (None, None) if account is None else account.finish()
+    seen = None
+    if cpu_s is not None:
+        beside_s = max(0.0, around.cpu_s() - beside_s)
+        seen = window.between(before, window.read(own_cpu_s=cpu_s + beside_s))
+    return _Ended(exit_code, start_ns, end_ns, cpu_s, peak, seen), capture
 
 
-def _start(target: CommandTarget, order: Order, pipe: Path) -> subprocess.Popen[bytes]:
-    base = Path(order.job.base)
-    folder = base / target.cwd if target.cwd else base
-    extra = {name: resolve_secrets(value) for name, value in target.env.items()}
-    environment = {**os.environ, **extra, PIPE_VARIABLE: str(pipe), "ASSAY_RUN_ID": str(order.run_id)}
-    command = words_of(target)
-    try:
-        return subprocess.Popen(
-            command if not target.shell else " ".join(command),
-            shell=target.shell,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-    except OSError as problem:
-        raise MeasureError(
-            f"cannot start {command[0]!r}: {problem.strerror}",
-            code="command",
-            at=str(folder),
-            try_="check the command and cwd; relative paths start at the benchmark file's folder",
-        ) from None
-
-
-def words_of(target: CommandTarget) -> list[str]:
-    """The command as a list of words; the shell's own text when it goes through a shell."""
-    if target.shell:
-        return [target.command if isinstance(target.command, str) else shlex.join(target.command)]
-    return shlex.split(target.command) if isinstance(target.command, str) else list(target.command)
-
-
-def _wait(process: subprocess.Popen[bytes]) -> tuple[int, float, float | None]:
+def _wait(process: subprocess.Popen[bytes]) -> tuple[int, float | None, float | None]:
     """Wait for the command; CPU time and peak memory come from the kernel's own account of it."""
     if sys.platform == "win32":
         return process.wait(), 0.0, None
@@ -115,14 +125,14 @@ def _wait(process: subprocess.Popen[bytes]) -> tuple[int, float, float | None]:
     return process.returncode, usage.ru_utime + usage.ru_stime, rusage_mb(usage.ru_maxrss)
 
 
-def _refuse_failure(ended: _Ended, target: CommandTarget) -> None:
+def _refuse_failure(ended: _Ended, launch: Launch) -> None:
     code = ended.exit_code
     if code == 0:
         return
     memory = f" at {ended.peak_rss_mb:.0f} MB" if ended.peak_rss_mb is not None else ""
     how = f"was killed by signal {-code}{memory}" if code < 0 else f"exited with code {code}"
     raise MeasureError(
-        f"the command {how}: {shlex.join(words_of(target))}",
+        f"the command {how}: {launch.shown}",
         code="command",
         try_="run the command by hand; its last output lines are kept with this run",
     )
@@ -137,17 +147,17 @@ def _take_printed_emits(output: str, capture: OutputCapture, emitted: Emitted) -
         offset += len(line.encode())
 
 
-def _samples(
-    found: list[Found], capture: OutputCapture, emitted: Emitted, start_ns: int, output: str
-) -> tuple[SampleSet, ...]:
+def _samples(reported: _Reported, capture: OutputCapture, start_ns: int) -> tuple[SampleSet, ...]:
     columns: dict[str, list[tuple[int, float]]] = {}
     characters = octets = 0  # the output is walked once: its pieces came in bytes, its matches in characters
-    for item in found:
-        octets += len(output[characters : item.offset].encode())
+    for item in reported.found:
+        octets += len(reported.output[characters : item.offset].encode())
         characters = item.offset
         columns.setdefault(item.metric, []).append((capture.time_ns(octets) - start_ns, item.value))
-    for metric, value, at in emitted.values:
+    for metric, value, at in reported.emitted.values:
         columns.setdefault(metric, []).append((at - start_ns, value))
+    for metric, value, at in reported.services.values:  # what a server wrote as it started came before the command
+        columns.setdefault(metric, []).append((max(0, at - start_ns), value))
     return tuple(_sample_set(metric, rows) for metric, rows in columns.items())
 
 
@@ -158,43 +168,55 @@ def _sample_set(metric: str, rows: list[tuple[int, float]]) -> SampleSet:
 
 def _metrics(ended: _Ended) -> dict[str, float]:
     duration_s = (ended.end_ns - ended.start_ns) / 1e9
-    metrics = {"duration_s": duration_s, "cpu_s": ended.seen.cpu_s, "cpu_pct": 100 * ended.seen.cpu_s / duration_s}
+    metrics = {"duration_s": duration_s}
+    if ended.cpu_s is not None:
+        metrics |= {"cpu_s": ended.cpu_s, "cpu_pct": 100 * ended.cpu_s / duration_s}
     if ended.peak_rss_mb is not None:
         metrics["peak_run_rss_mb"] = ended.peak_rss_mb
     return metrics
 
 
-def _absent(
-    target: CommandTarget, samples: tuple[SampleSet, ...], unreadable: list[Unreadable], output: str
-) -> dict[str, str]:
+def _unaccounted(ended: _Ended, launch: Launch) -> dict[str, str]:
+    """Why a command in a container has no processor time or memory."""
+    if not launch.is_apart:
+        return {}
+    names = ["cpu_s", "cpu_pct"] if ended.cpu_s is None else []
+    names += ["peak_run_rss_mb"] if ended.peak_rss_mb is None else []
+    return dict.fromkeys(names, _NO_ACCOUNT)
+
+
+def _absent(target: CommandTarget, samples: tuple[SampleSet, ...], reported: _Reported) -> dict[str, str]:
     seen = {sample.metric.partition("{")[0] for sample in samples}
-    lines = output.count("\n")
+    lines = reported.output.count("\n")
     reasons = {}
     for metric in target.metrics:
         if metric.name in seen:
             continue
-        bad = next((item for item in unreadable if item.metric == metric.name), None)
+        bad = next((item for item in reported.unreadable if item.metric == metric.name), None)
         if bad is not None:
-            reasons[metric.name] = f"its pattern matched {bad.text!r} on line {bad.line}, which is not a number"
+            reasons[metric.name] = f"its pattern matched {bad.text!r} on line {bad.line}, {bad.why}"
+        elif metric.name in reported.services.absent:
+            reasons[metric.name] = reported.services.absent[metric.name]
         elif metric.pattern is None:
             reasons[metric.name] = "the command never emitted it"
+        elif metric.service is not None:
+            reasons[metric.name] = f"its pattern matched nothing that the service {metric.service} wrote"
         else:
             reasons[metric.name] = f"its pattern matched nothing in {lines} lines of output"
     return reasons
 
 
-def _facts(
-    target: CommandTarget, capture: OutputCapture, emitted: Emitted, unreadable: list[Unreadable], output: str
-) -> Mapping[str, JsonValue]:
+def _facts(launch: Launch, capture: OutputCapture, reported: _Reported) -> Mapping[str, JsonValue]:
     facts: dict[str, JsonValue] = {
-        "command": list(words_of(target)),
-        "output_lines": output.count("\n"),
+        "command": list(launch.asked),
+        "output_lines": reported.output.count("\n"),
         "peak_rss_is": "the largest single process of the command's tree",
+        **launch.facts,
     }
     if capture.dropped:
         facts["output_bytes_dropped"] = capture.dropped
-    if emitted.bad_lines:
-        facts["bad_emit_lines"] = list(emitted.bad_lines[:10])
-    if unreadable:
-        facts["unreadable_matches"] = [f"line {item.line}: {item.text!r}" for item in unreadable[:10]]
+    if reported.emitted.bad_lines:
+        facts["bad_emit_lines"] = list(reported.emitted.bad_lines[:10])
+    if reported.unreadable:
+        facts["unreadable_matches"] = [f"line {item.line}: {item.text!r}" for item in reported.unreadable[:10]]
     return facts

@@ -34,7 +34,7 @@ class Apptainer:
         for here, there in (box.mounts or {}).items():
             found += ["--bind", f"{here}:{there}"]
         found += ["--pwd", box.workdir] if box.workdir else []
-        return [*found, box.image, *(box.command or ())]
+        return [*found, box.image, *(box.args if box.command is None else box.command)]
 
     def environment(self, box: Box, inherited: Mapping[str, str]) -> dict[str, str]:
         """Our own, with the container's variables under the names that the runtime looks for."""

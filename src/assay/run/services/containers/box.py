@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["apptainer", "podman", "charliecloud", "docker"]
+Kind = Literal["apptainer", "podman", "charliecloud", "docker", "kubernetes"]
 LABEL = "assay"
 LOOPBACK = "127.0.0.1"
 
@@ -28,6 +28,8 @@ class Box:
     name: str
     tag: str
     command: tuple[str, ...] | None = None
+    args: tuple[str, ...] = ()
+    """Words for the image's own command, where `command` is left out."""
     env: Mapping[str, str] | None = None
     """Variables whose values may be read in the list of processes."""
     hidden: Mapping[str, str] | None = None
@@ -39,3 +41,5 @@ class Box:
     host: str = LOOPBACK
     """The address that the service listens on."""
     host_network: bool = True
+    shm: int | None = None
+    """Bytes of shared memory, for runtimes that give little by themselves."""

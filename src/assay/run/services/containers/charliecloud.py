@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -57,7 +57,8 @@ class Charliecloud:
         found += ["--env-no-expand"]
         # The file's variables win over the image's; those with secrets go by the environment.
         found += [f"--set-env={key}={value}" for key, value in (box.env or {}).items()]
-        found += [f"--bind={here}:{there}" for here, there in (box.mounts or {}).items()]
+        # It knows no mounts that are only read.
+        found += [f"--bind={here}:{there.removesuffix(':ro')}" for here, there in (box.mounts or {}).items()]
         found += [f"--cd={box.workdir}"] if box.workdir else []
         return [*found, box.image, "--", *box.command]
 
@@ -128,3 +129,19 @@ def has_variables(image: str) -> bool:
     if Path(image).is_dir():
         return (Path(image) / _VARIABLES).is_file()
     return run(["unsquashfs", "-cat", image, _VARIABLES]).ok
+
+
+def lacks(image: str, places: Iterable[Path]) -> list[Path]:
+    """Those of some folders that cannot be mounted at their own place, since the image does not have it.
+
+    Its /tmp is in memory, where any folder can be made.
+    """
+    return [place for place in places if not place.is_relative_to(_TMP) and not _has_folder(image, place)]
+
+
+def _has_folder(image: str, place: Path) -> bool:
+    inside = place.relative_to("/")
+    if Path(image).is_dir():
+        return (Path(image) / inside).is_dir()
+    listed = run(["unsquashfs", "-lls", image, str(inside)]).text
+    return any(line.startswith("d") and line.endswith(f"squashfs-root/{inside}") for line in listed.splitlines())

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from assay.errors import MeasureError
 from assay.run.services.containers.apptainer import APPTAINER
+from assay.run.services.containers.beside import BESIDE
 from assay.run.services.containers.box import Box, Kind, Runtime
 from assay.run.services.containers.charliecloud import CHARLIECLOUD
 from assay.run.services.containers.contract import Way
@@ -27,7 +28,7 @@ VARIABLE = "ASSAY_RUNTIME"
 
 def way_of(runtime: Runtime) -> Way:
     """How a runtime is used."""
-    return WAYS[runtime.kind]
+    return BESIDE if runtime.kind == BESIDE.kind else WAYS[runtime.kind]
 
 
 def find_runtime(asked: str, at: str, which: Callable[[str], str | None] = shutil.which) -> Runtime:
@@ -36,7 +37,10 @@ def find_runtime(asked: str, at: str, which: Callable[[str], str | None] = shuti
     Raises:
         MeasureError: if it is missing, with what was looked for.
     """
-    asked = os.environ.get(VARIABLE) or "auto" if asked == "auto" else asked
+    site = os.environ.get(VARIABLE)
+    if site == BESIDE.kind:  # set in pods alone, where nothing else can run an image, whatever a file asks for
+        return Runtime(BESIDE.kind, sys.executable)
+    asked = site or "auto" if asked == "auto" else asked
     looked: list[str] = []
     for kind, way in WAYS.items():
         if asked not in ("auto", kind):

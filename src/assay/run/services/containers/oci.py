@@ -33,7 +33,11 @@ class Oci:
     def words(self, box: Box) -> list[str]:
         """`run --rm` with everything that the box says."""
         found = [box.runtime.program, "run", "--rm", "--name", box.name, "--label", f"{LABEL}={box.tag}"]
-        found += ["--network=host"] if box.host_network else ["--publish", f"{box.host}:{box.port}:{box.port}"]
+        if box.host_network:
+            found += ["--network=host"]
+        elif box.port:
+            found += ["--publish", f"{box.host}:{box.port}:{box.port}"]
+        found += ["--shm-size", str(box.shm)] if box.shm else []
         if box.gpus:
             found += ["--device", "nvidia.com/gpu=all"] if self.kind == "podman" else ["--gpus", str(box.gpus)]
         for key, value in (box.env or {}).items():
@@ -44,7 +48,7 @@ class Oci:
             found += ["--volume", f"{here}:{there}"]
         found += ["--workdir", box.workdir] if box.workdir else []
         if box.command is None:
-            return [*found, box.image]
+            return [*found, box.image, *box.args]
         return [*found, "--entrypoint", box.command[0], box.image, *box.command[1:]]
 
     def environment(self, box: Box, inherited: Mapping[str, str]) -> dict[str, str]:
