@@ -25,7 +25,9 @@ def import_(
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option("--from", metavar="KIND", help="Which tool: sark or team9; told by its content if left out."),
+        typer.Option(
+            "--from", metavar="KIND", help="Which tool: benchmark-ai, sark or team9; told by its content if left out."
+        ),
     ] = None,
     settings: SetOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,

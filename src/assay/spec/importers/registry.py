@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "assay.importers"
-OURS = {"sark": "assay.spec.importers.sark", "team9": "assay.spec.importers.team9"}
+OURS = {
+    "benchmark-ai": "assay.spec.importers.benchmark_ai",
+    "sark": "assay.spec.importers.sark",
+    "team9": "assay.spec.importers.team9",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,279 @@
+"""Descriptors of Benchmark AI (later Anubis): a program in a container on a machine of a type, or client and server.
+
+Everything that a descriptor can say becomes a key of a benchmark file, or has a line that says why it means nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import JsonValue
+
+from assay.errors import Problem, SpecError
+from assay.spec.importers.benchmark_ai_cluster import cluster_of
+from assay.spec.importers.benchmark_ai_fields import SECTIONS, Descriptor, cron, ports, scalars, variables
+from assay.spec.importers.fields import Fields, line, shown, text, whole
+from assay.spec.importers.kubernetes_words import expanded
+from assay.spec.importers.registry import Imported
+
+TITLE = "a Benchmark AI descriptor"
+SERVER = "server"
+# What their programs assume where a descriptor is silent.
+SPEC_VERSION, STRATEGY = "0.1.0", "single_node"
+# Theirs had no limit; one day is longer than any of their samples, and ends what hangs.
+TIMEOUT = "24h"
+_ENGINES = ("default", "aws.sagemaker")
+_STRATEGIES = ("single_node", "inference", "horovod")
+_SCRIPTS = "BAI_SCRIPTS_PATH"
+_CODE = "{code}"
+_READY_S = 300
+_HERE = (
+    "theirs ran on Kubernetes, and so does this: place.kubernetes.image must name an image with assay for its pods. "
+    "To run it on this machine set place.engine=local, and as a plain process in place of the container "
+    "target.image=null{server}"
+)
+_TIMES = (
+    "a server keeps these times, and its agents measure, as pods of the chart in deploy/ or elsewhere: "
+    "assay schedule add FILE --set place.engine=fleet"
+)
+_RUNS = "theirs measured one run; here there are 5, whose spread is the error: measure.runs sets how many"
+_ASKED = "a server is asked at once, again and again until ready.within is over, and its first good answer counts"
+_SERVER_LOG = (
+    "server.output.metrics are read where client and server run on one machine; on Kubernetes the log of a server "
+    "stays in its pod, is kept with the results, and these metrics are absent"
+)
+_PROBED = ("initial_delay_seconds", "period_seconds", "timeout_seconds", "success_threshold", "failure_threshold")
+_SAGEMAKER = "it is for SageMaker alone, which nothing here uses"
+
+
+def recognises(document: Mapping[str, Any]) -> bool:
+    """Whether a document looks like a descriptor."""
+    if "benchmark" in document or "target" in document:
+        return False
+    hardware, env = document.get("hardware"), document.get("env")
+    typed = isinstance(hardware, Mapping) and "instance_type" in hardware
+    imaged = isinstance(env, Mapping) and "docker_image" in env
+    return (typed and imaged) or ("spec_version" in document and (typed or imaged))
+
+
+def imported(document: Mapping[str, Any]) -> Imported:
+    """A descriptor as a benchmark document, with a line for each field that means nothing here.
+
+    Raises:
+        SpecError: with every value that is wrong, at its path.
+    """
+    if not isinstance(document, Mapping) or not ({"hardware", "env"} & set(document)):
+        raise SpecError.of([Problem("import", "a descriptor has the sections hardware and env", "",
+                                    "write [hardware] and [env], as their samples do")])  # fmt: skip
+    descriptor = Descriptor(Fields(_with_probe(document), SECTIONS))
+    made = _document(descriptor)
+    descriptor.remark_unknown()
+    if descriptor.fields.problems:
+        raise SpecError.of(descriptor.fields.problems)
+    return Imported(made, tuple(dict.fromkeys(descriptor.remarks)))
+
+
+def _with_probe(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document in which a readiness probe that is a URL, as the first descriptors had it, is a section too."""
+    made = dict(document)
+    server = made.get("server")
+    env = server.get("env") if isinstance(server, Mapping) else None
+    probe = env.get("readiness_probe") if isinstance(env, Mapping) else None
+    match = re.fullmatch(r"(https?)://[^/:]+(?::(\d{1,5}))?(/\S*)?", probe) if isinstance(probe, str) else None
+    if match is None or not isinstance(server, Mapping) or not isinstance(env, Mapping):
+        return made
+    section = {"scheme": match[1], "path": match[3] or "/", **({"port": int(match[2])} if match[2] else {})}
+    return {**made, "server": {**server, "env": {**env, "readiness_probe": section}}}
+
+
+def _document(it: Descriptor) -> dict[str, JsonValue]:
+    strategy = it.read("hardware.strategy", _strategy) or STRATEGY
+    served = strategy == "inference"
+    image = it.needed("env.docker_image", line(500))
+    instance = it.instance("hardware.instance_type")
+    labels = _labels(it)
+    made: dict[str, JsonValue] = {"benchmark": _name(it, labels, image)}
+    if described := " ".join((it.read("info.description", text) or "").split()):
+        made["description"] = described
+    if labels:
+        made["labels"] = {**labels}
+    if served:
+        made["services"] = {SERVER: _server(it)}
+    made["target"] = _target(it, image, strategy)
+    made["measure"] = {"timeout": TIMEOUT}
+    if instance is not None:
+        made["needs"] = instance.needs()
+    made["place"] = {"engine": "kubernetes", "kubernetes": cluster_of(it, strategy, instance, SERVER)}
+    if (times := it.read("info.scheduling", cron)) is not None:
+        made["schedule"] = times
+        it.say("info.scheduling", _TIMES)
+    _remark_meaningless(it, served=served)
+    return made
+
+
+def _strategy(value: object) -> str:
+    asked = {"client_server": "inference"}.get(str(value), value)
+    if asked not in _STRATEGIES:
+        raise ValueError(f"must be one of {', '.join(_STRATEGIES)}; {shown(value)} was never run by anybody")
+    return str(asked)
+
+
+def _labels(it: Descriptor) -> dict[str, str]:
+    labels = it.read("info.labels", scalars) or {}
+    if (task := it.read("info.task_name", line())) is not None:
+        labels = {"task_name": task, **labels}
+    # Theirs were labels of every metric too.
+    for path, name in (("custom_params.dashboard", "dashboard-name"), ("custom_params.region", "region"),
+                       ("ml.framework", "framework"), ("ml.framework_version", "framework_version")):  # fmt: skip
+        if (value := it.read(path, text)) and name not in labels:
+            labels[name] = value
+            it.say(path, f"only a label here: labels.{name}")
+    return labels
+
+
+def _name(it: Descriptor, labels: Mapping[str, str], image: str | None) -> str:
+    described = " ".join((it.read("info.description", text) or "").split())
+    return (it.read("info.task_name", line()) or labels.get("task_name") or described or image or "descriptor")[:200]
+
+
+def _target(it: Descriptor, image: str | None, strategy: str) -> dict[str, JsonValue]:
+    addresses = _addresses(it) if strategy == "inference" else {}
+    env = it.read("env.vars", variables) or {}
+    # As Kubernetes does it: a variable may use those above it.
+    known: dict[str, str] = {_SCRIPTS: _CODE, **addresses}
+    for name, value in env.items():
+        known[name] = expanded(value, known)
+    made: dict[str, JsonValue] = {"image": image, **_command(it, known, strategy)}
+    if env or addresses:
+        made["env"] = {**addresses, **{name: known[name] for name in env}}
+    if (script := it.read("ml.script.script", _script)) is not None:
+        made["code"] = script
+    elif any(_SCRIPTS in value for value in (*_texts(it), *env.values())):
+        it.remarks.append(f"{_SCRIPTS} is used, and the descriptor names no code: set target.code to what `--script` "
+                          "named, such as --set target.code=src")  # fmt: skip
+    if sources := it.sources("data.sources"):
+        made["fetch"] = sources
+    own, theirs = it.metrics("output.metrics"), it.metrics("server.output.metrics", SERVER, strategy)
+    if own or theirs:
+        made["metrics"] = [*own, *theirs]
+    if theirs:
+        it.remarks.append(_SERVER_LOG)
+    return made
+
+
+def _texts(it: Descriptor) -> tuple[str, str]:
+    return it.read("ml.benchmark_code", text) or "", it.read("ml.args", text) or ""
+
+
+def _script(value: object) -> str:
+    name = line(500)(value)
+    if not name.lower().endswith(".tar"):
+        raise ValueError(f"must be a file that ends with .tar, not {shown(value)}")
+    return name
+
+
+def _command(it: Descriptor, known: Mapping[str, str], strategy: str) -> dict[str, JsonValue]:
+    """The command of the container: that of the descriptor, or arguments for the image's own."""
+    code, args = _texts(it)
+    if strategy == "horovod" and code.strip():
+        return _script_of_a_shell(code, args)
+    words = it.words("ml.benchmark_code", code, known)
+    more = it.words("ml.args", args, known)
+    if words:
+        return {"command": it.as_written([*words, *more])}
+    return {"args": it.as_written(more)} if more else {}
+
+
+def _script_of_a_shell(code: str, args: str) -> dict[str, JsonValue]:
+    """The command of nodes that train together: theirs was a file, run by the program that its first line names."""
+    first, _, rest = textwrap.dedent(code).strip().partition("\n")
+    # Theirs glued the arguments to it without a space.
+    if not first.startswith("#!") or not first[2:].strip():
+        return {"command": f"{first}\n{rest}".strip() + (f" {args}" if args else ""), "shell": True}
+    return {"command": [*first[2:].split(), "-c", rest.strip() + (f" {args}" if args else "")]}
+
+
+def _addresses(it: Descriptor) -> dict[str, str]:
+    """The variables by which a client finds its server."""
+    numbers = it.read("server.env.ports", ports) or []
+    found = {"INFERENCE_SERVER_HOST": f"{{host:{SERVER}}}"}
+    for index, number in enumerate(numbers):
+        found["INFERENCE_SERVER_PORT" + (f"_{index}" if index else "")] = str(number)
+    return found
+
+
+def _server(it: Descriptor) -> dict[str, JsonValue]:
+    made: dict[str, JsonValue] = {"image": it.needed("server.env.docker_image", line(500))}
+    env = it.read("server.env.vars", variables) or {}
+    known: dict[str, str] = {}
+    for name, value in env.items():
+        known[name] = expanded(value, known)
+    start = it.needed("server.env.start_command", text) or ""
+    args = it.read("server.env.start_command_args", text) or ""
+    words = it.words("server.env.start_command", start, known)
+    words += it.words("server.env.start_command_args", args, known)
+    if words:
+        made["command"] = it.as_written(words)
+    numbers = it.needed("server.env.ports", ports)
+    made["port"] = it.read("server.env.readiness_probe.port", whole(1, 65_535)) or (numbers[0] if numbers else None)
+    made["ready"] = _ready(it)
+    if (instance := it.instance("server.hardware.instance_type")) is not None:
+        made["needs"] = instance.needs()
+    if env:
+        made["env"] = {name: known[name] for name in env}
+    if models := it.sources("server.models"):
+        made["fetch"] = models
+    return made
+
+
+def _ready(it: Descriptor) -> dict[str, JsonValue]:
+    at = "server.env.readiness_probe"
+    path = it.read(f"{at}.path", line(500))
+    scheme = (it.read(f"{at}.scheme", line(10)) or "http").lower()
+    if scheme not in ("http", "https"):
+        it.fields.wrong(f"{at}.scheme", f"must be http or https, not {shown(scheme)}")
+    given = [name for name in _PROBED if it.read(f"{at}.{name}", whole(0, 86_400)) is not None]
+    for name in given:
+        it.say(f"{at}.{name}", _ASKED)
+    delay = it.read(f"{at}.initial_delay_seconds", whole(0, 86_400)) or 0
+    found: dict[str, JsonValue] = {"within": f"{delay + _READY_S}s"} if delay >= _READY_S else {}
+    if path is None:
+        if it.fields.given([f"{at}.port", f"{at}.scheme"]) or given:
+            it.fields.wrong(f"{at}.path", "it is needed for a readiness probe")
+        it.remarks.append("the server has no readiness probe: it counts as ready when its port takes a connection")
+        return {"tcp": True, **found}
+    if scheme == "https":
+        it.say(f"{at}.scheme", "only that its port takes a connection is looked at; a command can ask over https: "
+               "services.server.ready.command")  # fmt: skip
+        return {"tcp": True, **found}
+    return {"http": path, **found}
+
+
+def _remark_meaningless(it: Descriptor, *, served: bool) -> None:
+    """Say of each field that is known and does nothing here why it does nothing."""
+    version = it.read("spec_version", line())
+    if version is not None and version != SPEC_VERSION:
+        it.say("spec_version", f"it is read as {SPEC_VERSION}, the only one that there was")
+    engine = it.read("info.execution_engine", line())
+    if engine is not None and engine not in _ENGINES:
+        it.fields.wrong("info.execution_engine", f"must be one of {', '.join(_ENGINES)}, not {shown(engine)}")
+    elif engine == "aws.sagemaker":
+        it.say("info.execution_engine", "there is no managed training service here: it runs on Kubernetes")
+    for name in ("python_version", "sagemaker_job_name", "merge"):
+        if it.fields.given([f"custom_params.{name}"]):
+            it.say(f"custom_params.{name}", _SAGEMAKER)
+    if it.fields.given(["custom_params.hyper_params"]):
+        it.say("custom_params.hyper_params", f"{_SAGEMAKER}; put them into target.command as --name value")
+    if it.fields.given(["server.env.liveliness_probe"]):
+        it.say(
+            "server.env.liveliness_probe",
+            "a server that ends fails its run; whether it still answers, the client tells",
+        )
+    if not served:
+        for path in [path for path in it.fields.left() if path.startswith("server.")]:
+            it.fields.given([path])
+            it.say(path, 'a server belongs to strategy = "inference"; left out')
+    it.remarks += [_HERE.replace("{server}", " and services.server.image=null" if served else ""), _RUNS]

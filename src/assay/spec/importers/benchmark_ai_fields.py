@@ -1,0 +1,229 @@
+"""The values of a descriptor of Benchmark AI, read one by one: what is wrong and what means nothing is kept."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import JsonValue, ValidationError
+
+from assay.spec.fetching import Fetch
+from assay.spec.importers.fields import Fields, line, shown, text, whole
+from assay.spec.importers.instances import VARIABLE, Instance, find_instance
+from assay.spec.importers.kubernetes_words import expanded
+from assay.spec.target import METRIC_NAME
+from assay.spec.watching import Schedule
+
+SECTIONS = frozenset(
+    {"info", "hardware", "hardware.distributed", "env", "ml", "ml.script", "data", "output", "custom_params", "server",
+     "server.hardware", "server.env", "server.env.readiness_probe", "server.output"}
+)  # fmt: skip
+SINGLE_RUN = "single_run"
+_GPU_FAMILY = re.compile(r"^[gp]\d")
+_VARIABLE = re.compile(r"[A-Za-z_][-A-Za-z0-9_.]*")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_SOURCE_KEYS = ("src", "uri", "path", "id", "md5")
+_METRIC_KEYS = ("name", "units", "pattern")
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Descriptor:
+    """One descriptor while it is read."""
+
+    fields: Fields
+    remarks: list[str] = field(default_factory=list)
+
+    def read(self, path: str, parse: Callable[[Any], T]) -> T | None:
+        """One value, checked; None where there is none or it is wrong."""
+        return self.fields.read(path, parse)
+
+    def needed(self, path: str, parse: Callable[[Any], T]) -> T | None:
+        """One value that must be there."""
+        if not self.fields.given([path]):
+            self.fields.wrong(path, "it is needed")
+        return self.fields.read(path, parse)
+
+    def say(self, path: str, why: str) -> None:
+        """Say what becomes of a field."""
+        self.remarks.append(f"{path} is {self.fields.raw(path)}: {why}")
+
+    def remark_unknown(self) -> None:
+        """Say which fields are none of a descriptor."""
+        self.remarks += [f"{path} is {self.fields.raw(path)}: no field of a descriptor that is known; left out"
+                         for path in self.fields.left()]  # fmt: skip
+
+    def words(self, path: str, command: str, known: Mapping[str, str]) -> list[str]:
+        """The words of a command, with the values of variables that it names by `$(NAME)`."""
+        try:
+            found = [expanded(word, known) for word in shlex.split(command)]
+        except ValueError as broken:
+            self.fields.wrong(path, f"cannot be split into words: {broken}")
+            return []
+        if found and not found[0].strip():
+            self.fields.wrong(path, f"{shown(command)} begins with an empty word")
+        return found
+
+    def as_written(self, words: list[str]) -> JsonValue:
+        """Words as a person would write them: in one line where that means the same, else as a list."""
+        joined = " ".join(words)
+        try:
+            return joined if shlex.split(joined) == words else [*words]
+        except ValueError:  # a quote inside a word
+            return [*words]
+
+    def instance(self, path: str) -> Instance | None:
+        """The type of machine that a field names; a type that no table has is said."""
+        name = self.needed(path, label_value)
+        found = None if name is None else find_instance(name)
+        if name is None or found is not None:
+            return found
+        if _GPU_FAMILY.match(name):
+            self.fields.wrong(path, f"{shown(name)} is in no table, so that its GPUs are not known; add it to a table "
+                              f"of yours, which {VARIABLE} names")  # fmt: skip
+        else:
+            self.say(path, f"no table has it, so that needs asks for nothing; {VARIABLE} names a table of yours")
+        return None
+
+    def sources(self, path: str) -> list[JsonValue]:
+        """Files to fetch, as `fetch` of a benchmark file lists them."""
+        made: list[JsonValue] = []
+        for at, table in self._tables(path, _SOURCE_KEYS):
+            src = table.get("src", table.get("uri"))
+            if table.get("id") is not None:
+                self.remarks.append(f"{at}.id is {shown(table['id'])}: files are kept by their address and digest")
+            one = {"src": src, "path": table.get("path"), "md5": table.get("md5")}
+            kept = {name: value for name, value in one.items() if value is not None}
+            try:
+                Fetch.model_validate(kept)
+            except ValidationError as wrong:
+                for error in wrong.errors():
+                    name = str(error["loc"][0]) if error["loc"] else "src"
+                    said = "it is needed" if error["type"] == "missing" else error["msg"].removeprefix("Value error, ")
+                    self.fields.wrong(f"{at}.{name}", said)
+                continue
+            made.append(kept)
+        return made
+
+    def metrics(self, path: str, service: str | None = None, strategy: str = "inference") -> list[JsonValue]:
+        """Metrics found by patterns, as `target.metrics` lists them.
+
+        Args:
+            path: the list of them.
+            service: whose output they are about, where it is not the command's own.
+            strategy: theirs; a server has metrics with `inference` alone.
+        """
+        if service is not None and strategy != "inference":
+            return []
+        made: list[JsonValue] = []
+        for at, table in self._tables(path, _METRIC_KEYS):
+            name, pattern = self._text(at, table, "name"), self._text(at, table, "pattern")
+            units = self._text(at, table, "units")
+            if name is None or pattern is None:
+                continue
+            self._check_pattern(f"{at}.pattern", pattern)
+            clean = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+            clean = clean if METRIC_NAME.match(clean) else f"_{clean}"
+            if clean != name:
+                self.remarks.append(f"{at}.name is {shown(name)}: the metric is called {clean}")
+            one: dict[str, JsonValue] = {"name": clean, "unit": units or "", "pattern": pattern}
+            made.append(one if service is None else {**one, "service": service})
+        return made
+
+    def _check_pattern(self, at: str, pattern: str) -> None:
+        try:
+            groups = re.compile(pattern).groups
+        except re.error as problem:
+            self.fields.wrong(at, f"{shown(pattern)} is no regular expression: {problem}")
+            return
+        if groups == 0:
+            self.fields.wrong(at, f"{shown(pattern)} has no group; put the number in parentheses")
+
+    def _text(self, at: str, table: Mapping[str, Any], name: str) -> str | None:
+        if table.get(name) is None:
+            self.fields.wrong(f"{at}.{name}", "it is needed")
+            return None
+        try:
+            return text(table[name])
+        except ValueError as problem:
+            self.fields.wrong(f"{at}.{name}", str(problem))
+            return None
+
+    def _tables(self, path: str, known: tuple[str, ...]) -> list[tuple[str, Mapping[str, Any]]]:
+        """The tables of a list, with the path of each; what is no table is wrong, and unknown keys are said."""
+        found = self.fields.read(path, _list) or []
+        tables = []
+        for index, table in enumerate(found):
+            at = f"{path}[{index}]"
+            if not isinstance(table, Mapping):
+                self.fields.wrong(at, f"a table with keys is needed here, not {shown(table)}")
+                continue
+            self.remarks += [f"{at}.{key} is {shown(value)}: no field of a descriptor that is known; left out"
+                             for key, value in table.items() if key not in known]  # fmt: skip
+            tables.append((at, table))
+        return tables
+
+
+def cron(value: object) -> str | None:
+    """Read when a descriptor runs again: a cron expression; None for a single run."""
+    if value == SINGLE_RUN:
+        return None
+    # A question mark is how some of their tools write "any".
+    fields = re.sub(r"(?<=\s)\?(?=\s|$)|^\?(?=\s)", "*", line(500)(value))
+    try:
+        Schedule.model_validate({"cron": fields})
+    except ValidationError as wrong:
+        said = wrong.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{shown(value)} is neither {SINGLE_RUN} nor a schedule: {said}") from None
+    return fields
+
+
+def flag(value: object) -> bool:
+    """Read yes or no."""
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {shown(value)}")  # noqa: TRY004  (the readers raise ValueError)
+    return value
+
+
+def ports(value: object) -> list[int]:
+    """Read a list of ports."""
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"must be a list with at least one port, not {shown(value)}")
+    return [whole(1, 65_535)(one) for one in value]
+
+
+def scalars(value: object) -> dict[str, str]:
+    """Read a table of texts; numbers and flags are taken as they are written."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"a table with keys is needed here, not {shown(value)}")  # noqa: TRY004
+    found = {}
+    for key, one in value.items():
+        if not isinstance(one, str | int | float):
+            raise ValueError(f"{key} must be text, not {shown(one)}")  # noqa: TRY004
+        found[str(key)] = str(one).lower() if isinstance(one, bool) else text(str(one))
+    return found
+
+
+def variables(value: object) -> dict[str, str]:
+    """Read a table of environment variables."""
+    found = scalars(value)
+    for name in found:
+        if not _VARIABLE.fullmatch(name):
+            raise ValueError(f"{shown(name)} is no name for an environment variable")
+    return found
+
+
+def label_value(value: object) -> str:
+    """Read what can be the value of a label of a node."""
+    if not isinstance(value, str) or not _LABEL_VALUE.fullmatch(value):
+        raise ValueError(f"must be a name of letters, digits, - _ and ., at most 63 of them, not {shown(value)}")
+    return value
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"must be a list of tables, not {shown(value)}")  # noqa: TRY004
+    return value
