@@ -14,7 +14,10 @@ _PLACES = {
     "local": "on the local machine",
     "fleet": "on the agents of a server",
     "slurm": "on a Slurm cluster",
+    "kubernetes": "on a Kubernetes cluster",
 }
+# Engines that start services apart from the clients.
+_ONCE_FOR_ALL = ("slurm", "kubernetes")
 
 
 def refuse_unsupported(benchmark: Benchmark, engines: Collection[str] = ("local",)) -> None:
@@ -34,9 +37,10 @@ def refuse_unsupported(benchmark: Benchmark, engines: Collection[str] = ("local"
             code="engine",
             try_=f"set place.engine: {first}, or leave place out",
         )
-    if benchmark.monitoring and "fleet" in engines:
+    if benchmark.monitoring and {"fleet", "kubernetes"} & set(engines):
+        who = "agents of a server" if "fleet" in engines else "pods"
         raise MeasureError(
-            "monitoring is for runs on one machine and on a Slurm cluster; agents of a server start no Prometheus",
+            f"monitoring is for runs on one machine and on a Slurm cluster; {who} start no Prometheus",
             code="monitoring",
             at="monitoring",
             try_="remove it; every job is watched from the side anyway (measure.probe)",
@@ -51,14 +55,14 @@ def services_of_several(definition: Definition, engine: str, at: str) -> list[Pr
         engine: what places its jobs.
         at: where the benchmark was read from.
     """
-    if definition.load.hosts == 1 or not definition.services or engine == "slurm":
+    if definition.load.hosts == 1 or not definition.services or engine in _ONCE_FOR_ALL:
         return []
     return [
         Problem(
             "hosts",
             f"load.hosts is {definition.load.hosts}, and each machine would start its own services",
             at,
-            "name an endpoint instead, or run it on a cluster (place.engine: slurm), which starts them once for all",
+            "name an endpoint instead, or run it on a cluster (place.engine: slurm or kubernetes): it starts them once",
         )
     ]
 

@@ -44,9 +44,11 @@ def machine_words(record: SeriesRecord) -> str:
     """The kind of machine of a series in words."""
     kind = record.machine
     cores, memory, gpus = kind.get("cores"), kind.get("memory_gib"), kind.get("gpus")
+    held = kind.get("limit_cpus")
     parts = (
         kind.get("processor"),
         f"{cores} cores" if cores else None,
+        f"held to {held:g} of them" if isinstance(held, int | float) else None,
         f"{memory:g} GiB" if isinstance(memory, int | float) else None,
         f"{f'{gpus} × ' if isinstance(gpus, int) and gpus > 1 else ''}{kind['gpu']}" if kind.get("gpu") else None,
         kind.get("os"),

@@ -16,9 +16,11 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 from assay.metrics import METRICS
 from assay.spec.clusters import MONITOR, RESERVED, Slurm
 from assay.spec.driving import Load
+from assay.spec.fetching import Fetch
+from assay.spec.kubernetes import Kubernetes
 from assay.spec.monitoring import Monitoring
 from assay.spec.section import Duration, Section, Share, Size
-from assay.spec.target import Device, LibraryTarget, ModelTarget, Served, ServiceTarget, Target
+from assay.spec.target import CommandTarget, Device, LibraryTarget, ModelTarget, Served, ServiceTarget, Target
 from assay.spec.watching import Alert, Schedule
 from assay.spec.workload import InputSpec, Workload, whole_input
 
@@ -139,6 +141,8 @@ class Service(Section):
     plain process."""
     mounts: dict[str, str] = {}
     """Folder here → folder in the container."""
+    fetch: tuple[Fetch, ...] = ()
+    """Files that it needs from elsewhere; fetched once, checked, and kept for the next time."""
     fresh: Literal["run", "job"] = "run"
     """Whether each run starts it anew (its start is then part of what is measured) or all runs of a job share it."""
 
@@ -159,17 +163,6 @@ class Service(Section):
         if boxed and self.cwd is not None and not self.cwd.startswith("/"):
             raise ValueError(f"cwd is {self.cwd!r}; inside a container it must be absolute")
         return self
-
-
-class Kubernetes(Section):
-    """Where a job runs on a Kubernetes cluster."""
-
-    namespace: str | None = None
-    """Namespace of the jobs."""
-    context: str | None = None
-    """Context of the kubeconfig."""
-    image: str | None = None
-    """Container image that holds assay and the target's runtime."""
 
 
 class Fleet(Section):
@@ -196,6 +189,18 @@ class Place(Section):
     """Settings for `engine: slurm`."""
     kubernetes: Kubernetes | None = None
     """Settings for `engine: kubernetes`."""
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether a cluster places the jobs, and not assay itself."""
+        return self.engine in ("slurm", "kubernetes")
+
+    @property
+    def cluster(self) -> Slurm | Kubernetes | None:
+        """The settings of the cluster that the engine uses; None where it has none, or none are given."""
+        if self.engine == "slurm":
+            return self.slurm
+        return self.kubernetes if self.engine == "kubernetes" else None
 
 
 class MachinePrice(Section):
@@ -274,6 +279,15 @@ class Definition(Section):
         return self
 
     @model_validator(mode="after")
+    def _reads_services_that_are_there(self) -> Definition:
+        for metric in self.target.metrics if isinstance(self.target, CommandTarget) else ():
+            if metric.service is not None and metric.service not in self.services:
+                raise ValueError(f"the metric {metric.name} is of the service {metric.service!r}, not under services")
+            if metric.service is not None and metric.pattern is None:
+                raise ValueError(f"the metric {metric.name} is of a service, so that it needs a pattern for its output")
+        return self
+
+    @model_validator(mode="after")
     def _can_be_loaded_by_several(self) -> Definition:
         if self.load.hosts == 1:
             return self
@@ -316,32 +330,49 @@ class Benchmark(Definition):
 
     @model_validator(mode="after")
     def _names_services_of_a_cluster(self) -> Benchmark:
-        if self.place.engine != "slurm":
-            return self
-        if taken := sorted(RESERVED & set(self.services)):
+        if self.place.engine == "slurm" and (taken := sorted(RESERVED & set(self.services))):
             raise ValueError(f"a service on a cluster cannot be called {taken[0]!r}: assay names a batch job so")
-        for name in self.place.slurm.each if self.place.slurm is not None else ():
-            if name != MONITOR and name not in self.services:
-                near = difflib.get_close_matches(name, [*self.services, MONITOR], 1)
+        cluster, also = self.place.cluster, (MONITOR,) if self.place.engine == "slurm" else ()
+        for name in cluster.each if cluster is not None else ():
+            if name not in (*self.services, *also):
+                near = difflib.get_close_matches(name, [*self.services, *also], 1)
                 hint = f"; did you mean {near[0]}?" if near else ""
-                raise ValueError(f"place.slurm.each names {name!r}, which is not under services{hint}")
+                raise ValueError(f"place.{self.place.engine}.each names {name!r}, which is not under services{hint}")
         return self
 
     @model_validator(mode="after")
-    def _hides_its_token(self) -> Benchmark:
-        # Refused here and not by the key itself: errors of keys show their values.
+    def _hides_its_secrets(self) -> Benchmark:
+        # Refused here and not by the keys themselves: errors of keys show their values.
         if self.place.slurm is not None and self.place.slurm.has_open_token:
             raise ValueError("place.slurm.rest_token is a token, which does not belong in a file; write ${env:NAME}")
+        for where, pod in self.place.kubernetes.parts.items() if self.place.kubernetes is not None else ():
+            if pod.wrong_secrets:
+                raise ValueError(f"place.kubernetes.{where}{pod.wrong_secrets}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_number_of_pods(self) -> Benchmark:
+        together = getattr(self.target, "distributed", None)
+        if together is None:
+            return self
+        if self.place.engine != "kubernetes":
+            raise ValueError(
+                f"target.distributed asks for {together.pods} pods, and place.engine {self.place.engine} starts none "
+                "together; set place.engine: kubernetes, or remove it"
+            )
+        asked = self.place.kubernetes.distributed if self.place.kubernetes is not None else None
+        if asked is not None and (asked.pods, asked.launch) != (together.pods, together.launch):
+            raise ValueError("target.distributed and place.kubernetes.distributed differ; keep the latter alone")
         return self
 
     @model_validator(mode="after")
     def _one_number_of_clients(self) -> Benchmark:
-        slurm = self.place.slurm if self.place.engine == "slurm" else None
-        clients = slurm.client_count if slurm is not None else None
+        cluster = self.place.cluster
+        clients = cluster.client_count if cluster is not None else None
         if clients is not None and "hosts" in self.load.model_fields_set and self.load.hosts != clients:
             raise ValueError(
-                f"place.slurm.clients is {clients} and load.hosts is {self.load.hosts}: both say how many clients "
-                "share the load; keep one of them"
+                f"place.{self.place.engine}.clients is {clients} and load.hosts is {self.load.hosts}: both say how "
+                "many clients share the load; keep one of them"
             )
         return self
 

@@ -205,12 +205,13 @@ def modest(base: Batch) -> Batch:
 
 
 def with_clients(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """A benchmark document whose `place.slurm.clients` is written out as `load.hosts`, where nothing says otherwise."""
+    """A benchmark document whose clients on a cluster are written out as `load.hosts`, where nothing says otherwise."""
     place: Any = document.get("place")
-    slurm: Any = place.get("slurm") if isinstance(place, dict) else None
-    if not isinstance(slurm, dict) or place.get("engine") != "slurm":
+    engine: Any = place.get("engine") if isinstance(place, dict) else None
+    section: Any = place.get(engine) if engine in ("slurm", "kubernetes") else None
+    if not isinstance(section, dict):
         return document
-    clients: Any = slurm.get("clients")
+    clients: Any = section.get("clients")
     count = clients.get("count", 1) if isinstance(clients, dict) else clients
     load: Any = document.get("load", {})
     if not isinstance(count, int) or isinstance(count, bool) or not isinstance(load, dict) or "hosts" in load:

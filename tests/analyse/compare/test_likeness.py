@@ -32,6 +32,10 @@ def test_like_results_have_nothing_against_them(result) -> None:
     [
         (on({"cpu": "M4"}), "different machine: processor EPYC 7763 against processor M4"),
         (on({"cores": 16}), "different machine: cores 8 against cores 16"),
+        (
+            on({}, kubernetes={"limit_cpus": 2}),
+            "different machine: limit of processors none against limit of processors 2",
+        ),
         (on({"os": "macOS"}), None),  # the first does not tell its system
     ],
 )

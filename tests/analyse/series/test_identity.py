@@ -92,6 +92,22 @@ def test_a_kind_of_machine_is_neither_its_name_nor_its_software():
     assert machine_kind({}) == {}
 
 
+def test_a_part_of_a_node_is_another_machine_than_the_whole():
+    node = environment(1, {})
+    whole, part, less = (
+        machine_kind({**node, "kubernetes": {"pod": "p", **held}})
+        for held in ({}, {"limit_cpus": 4.0}, {"limit_cpus": 2})
+    )
+    assert whole == machine_kind(node)
+    assert len({str(one) for one in (whole, part, less)}) == 3
+    served = [
+        machine_kind({**node, "kubernetes": {"services": {"llm": {"pod": f"p-{gpus}", "gpus": gpus}}}})
+        for gpus in (1, 1, 2)
+    ]
+    assert served[0] == served[1] != served[2], "services have machines too; which pod it was does not matter"
+    assert machine_kind({"kubernetes": {"limit_cpus": 2}}) == {}, "a job that no machine took has none"
+
+
 def test_what_was_around_a_result_is_kept():
     found = context(result(10.0, 1, commit="c" * 40, model="d" * 64, driver="560", throttled=True, measure={"runs": 3}))
     assert found["commit"] == "c" * 40

@@ -27,7 +27,9 @@ _PATHS = frozenset({"target.model", "target.sha256"})
 _CONTENTS = {"model": "model digest", "data": "data digest"}
 _SHOWN_DIGEST = 12
 _GPU = ("gpu", "gpus")
-_MACHINE_WORDS = {"memory_gib": "memory (GiB)"}
+# What a machine may be without, and is then another one than a machine that has it.
+_NONE_COUNTS = (*_GPU, "limit_cpus", "services")
+_MACHINE_WORDS = {"memory_gib": "memory (GiB)", "limit_cpus": "limit of processors", "services": "services with"}
 # What may explain a change without being another question, and how it is called.
 _AROUND = {
     "machine": "machine", "os": "system", "kernel": "kernel", "driver": "driver", "python": "Python",
@@ -194,7 +196,9 @@ def _different_machine(a: MultiRunJobResult, b: MultiRunJobResult) -> tuple[str,
     keys = [
         key
         for key in {**left, **right}
-        if left.get(key) != right.get(key) and key not in beside and (key in _GPU or (key in left and key in right))
+        if left.get(key) != right.get(key)
+        and key not in beside
+        and (key in _NONE_COUNTS or (key in left and key in right))
     ]
     if not keys:
         return ()

@@ -65,8 +65,12 @@ def identity(
 
 
 def machine_kind(environment: Mapping[str, JsonValue]) -> Facts:
-    """What makes two machines the same kind: processor, cores, GPUs, a class of memory, operating system."""
-    machine = section(environment, "machine")
+    """What makes two machines the same kind: processor, cores, GPUs, a class of memory, operating system.
+
+    A pod that is held to some of its node's processors has a smaller machine than one that is not, and so have services
+    in pods of their own.
+    """
+    machine, pod = section(environment, "machine"), section(environment, "kubernetes")
     facts: Facts = {
         "processor": machine.get("cpu") or machine.get("soc"),
         "cores": machine.get("cores"),
@@ -74,8 +78,15 @@ def machine_kind(environment: Mapping[str, JsonValue]) -> Facts:
         "gpu": machine.get("gpu"),
         "gpus": machine.get("gpus"),
         "os": machine.get("os"),
+        "limit_cpus": pod.get("limit_cpus"),
+        "services": {name: _size_of(pod, name) for name in section(pod, "services") if _size_of(pod, name)},
     }
-    return _known(facts)
+    return _known(facts) if machine else {}
+
+
+def _size_of(pod: Mapping[str, JsonValue], service: str) -> Facts:
+    told = section(section(pod, "services"), service)
+    return _known({name: told.get(name) for name in ("limit_cpus", "gpus")})
 
 
 def context(result: MultiRunJobResult) -> Facts:
