@@ -137,6 +137,7 @@ def run(
     lock: str | None = None,
     control: bool = True,
     manner: Manner | None = None,
+    objects: str | None = None,
 ) -> CampaignResult:
     """Run a benchmark on this machine, on a server's fleet or on a cluster, and return its results.
 
@@ -146,26 +147,30 @@ def run(
         fresh: measure everything again, even where an interrupted campaign could go on.
         view: is told how it goes; nobody by default.
         clock: tells the time.
-        server: URL of a server whose agents measure; its token is read from ASSAY_TOKEN.
+        server: URL of a server whose agents measure; its token is read from ASSAY_TOKEN. Of a benchmark on a cluster
+            it is told how it goes.
         lock: what to do about a device on which somebody else measures: `wait`, `try` (go on beside it; a check then
             fails) or `off`; from ASSAY_LOCK, else `wait`, when left out.
         control: whether the control workload is timed, where the benchmark has it.
         manner: on a cluster, whether to stay until the end and what Ctrl-C means.
+        objects: object store that samples and files also go to; from ASSAY_OBJECTS, else as the store remembers it.
 
     Raises:
         SpecError: if the benchmark is wrong, with all its problems.
         StoreError: if results cannot be kept.
     """
     loaded = benchmark if isinstance(benchmark, Loaded) else load(benchmark)
-    if server is not None:
+    clustered = loaded.benchmark.place.on_cluster
+    if server is not None and not clustered:
         from assay.remote import run_on
 
         return run_on(server, loaded, view or SilentView())
     told = view or SilentView()
     mode, place = mode_from(lock), store_folder(store)
-    kept = Store(place)
+    kept = Store(place, objects=objects)
     try:
-        if loaded.benchmark.place.engine == "slurm":
+        if clustered:
+            manner = _telling(server, manner)
             return _on_cluster(loaded, kept, told, clock, fresh=fresh, lock=lock, control=control, manner=manner)
         around = Around(mode, cache_folder(), told.note, control=control)
         record = _Campaign(loaded, kept, told, clock, around).run(fresh=fresh)
@@ -178,10 +183,21 @@ def _on_cluster(
     loaded: Loaded, store: Store, view: View, clock: Clock, *, fresh: bool, lock: str | None, control: bool,
     manner: Manner | None,
 ) -> CampaignResult:  # fmt: skip
-    from assay.cluster.campaign import run_on_cluster
-
-    record = run_on_cluster(loaded, store, view, clock, fresh=fresh, lock=lock, control=control, manner=manner)
+    if loaded.benchmark.place.engine == "kubernetes":
+        from assay.pods.campaign import run_on_kubernetes as follow
+    else:
+        from assay.cluster.campaign import run_on_cluster as follow
+    record = follow(loaded, store, view, clock, fresh=fresh, lock=lock, control=control, manner=manner)
     return kept_result(store.folder, record)
+
+
+def _telling(server: str | None, manner: Manner | None) -> Manner | None:
+    if server is None:
+        return manner
+    from assay.cluster.attach import Manner as How
+    from assay.place.engines.fleet.client import FleetClient, read_token
+
+    return replace(manner or How(), server=FleetClient(server, read_token()))
 
 
 def kept_result(place: Path, record: CampaignRecord) -> CampaignResult:
@@ -216,6 +232,20 @@ def _file(folder: Path, job: str, run: int, name: str) -> bytes | None:
         store.close()
 
 
+def note_unused(benchmark: Benchmark, view: View, run: str = "a local run") -> None:
+    """Say which keys of the file a run without a server does not act on.
+
+    Args:
+        benchmark: the file.
+        view: is told.
+        run: what kind of run it is.
+    """
+    if benchmark.schedule:
+        view.note(f"schedule is kept with the campaign; {run} does not act on it")
+    if benchmark.alerts:
+        view.note(f"alerts are listed by `assay alerts`; {run} sends no messages")
+
+
 def plan_of(loaded: Loaded) -> Plan:
     """The plan of a benchmark, with the content of its files hashed in."""
     return make_plan(loaded, lambda definition: fingerprints(definition, loaded.base))
@@ -240,7 +270,7 @@ class _Campaign:
 
     def run(self, *, fresh: bool) -> CampaignRecord:
         refuse_unsupported(self.loaded.benchmark)
-        self._note_unused()
+        note_unused(self.loaded.benchmark, self.view)
         sweep_abandoned()
         planned = plan_of(self.loaded)
         refuse_parts_in_turn(planned.jobs)
@@ -261,14 +291,6 @@ class _Campaign:
         self.store.end_campaign(campaign, state, self.clock)
         note_findings(self.store, record, self.view, self.clock)
         return replace(record, state=state)
-
-    def _note_unused(self) -> None:
-        """Say which keys of the file a run on this machine does not act on."""
-        benchmark = self.loaded.benchmark
-        if benchmark.schedule:
-            self.view.note("schedule is kept with the campaign; a local run does not act on it")
-        if benchmark.alerts:
-            self.view.note("alerts are listed by `assay alerts`; a local run sends no messages")
 
     def _submit(self, plan: Plan, *, fresh: bool) -> Plan:
         """Continue an interrupted campaign of the same plan, or begin a new one."""

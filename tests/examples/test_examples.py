@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kube_cluster import KubeCluster
 from tests.model_server import servers_python
 from tests.simulated import llm_server
 
 from assay.campaign import plan_of
+from assay.place.engines.kubernetes import plan as pods
 from assay.place.engines.slurm.plan import group
 from assay.spec.load import load
 
@@ -45,7 +47,9 @@ LESS = {
 ELSEWHERE = {"transformers.yaml", "device-gpu.yaml"}
 # Go to a Slurm cluster; the last needs Ollama and a GPU, and is only planned.
 CLUSTER = {"slurm-array.yaml", "slurm-service.yaml", "slurm-ollama.yaml"}
-HERE = [path for path in FILES if path.name not in ELSEWHERE | CLUSTER]
+# Go to Kubernetes; the second needs PyTorch and GPUs, and is only planned.
+PODS = {"kubernetes.yaml", "kubernetes-torchrun.yaml"}
+HERE = [path for path in FILES if path.name not in ELSEWHERE | CLUSTER | PODS]
 # Their services are programs of `.venv-servers`.
 SERVERS = {"smollm2.yaml", "vector-service.yaml"}
 
@@ -192,6 +196,34 @@ def test_an_example_for_a_cluster_runs_on_one(name: str, less: tuple[str, ...], 
     assert {job["state"] for job in record["jobs"]} == {"done"}
     nodes = {job["environment"]["slurm"]["node"] for job in measured}
     assert nodes <= {"n1", "n2", "n3", "n4", "n5", "n6"}
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("kubernetes.yaml", [("point", 2, 1)]),
+        ("kubernetes-torchrun.yaml", [("ranks", 2, 8), ("ranks", 4, 8), ("ranks", 8, 8)]),
+    ],
+)
+def test_an_example_for_kubernetes_can_be_submitted(name: str, shapes: list[tuple[str, int, int]]) -> None:
+    loaded = load(EXAMPLES / name)
+    made = pods.group(plan_of(loaded).jobs, loaded.benchmark)
+    assert [(one.kind, one.members, one.slots) for one in made] == shapes
+
+
+def test_an_example_for_kubernetes_runs_there(kube: KubeCluster, folder: Path) -> None:
+    image = load(EXAMPLES / "kubernetes.yaml").benchmark.place.kubernetes.image  # type: ignore[union-attr]
+    kube.kubelet.images[str(image)] = ["true"]
+    done = assay(folder, "run", "examples/kubernetes.yaml", "--quiet", "--out", "out", *BRIEF)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (document,) = (folder / "out").glob("*.json")
+    record = json.loads(document.read_text())
+    assert {job["state"] for job in record["jobs"]} == {"done"}
+    measured = [job["environment"]["kubernetes"] for job in record["jobs"] if "kubernetes" in job["environment"]]
+    assert len({one["node"] for one in measured}) == 2, "clients have nodes of their own"
+    assert {one["limit_cpus"] for one in measured} == {1}
+    assert {one["services"]["llm"]["limit_cpus"] for one in measured} == {2}
+    assert not kube.pods()
 
 
 def test_the_training_runs_without_assay_watching(folder: Path) -> None:

@@ -22,6 +22,9 @@ from assay.cli.server_options import (
 if TYPE_CHECKING:
     from assay.analyse.records import CampaignRecord
     from assay.campaign import CampaignResult
+    from assay.cluster.attach import Manner
+    from assay.place.engines.fleet.client import FleetClient
+    from assay.report.live import View
     from assay.store.store import Store
 
 app = typer.Typer(help="List, follow, cancel and repeat campaigns of a server or cluster.", no_args_is_help=True,
@@ -85,23 +88,36 @@ def attach(
     """Follow a campaign to its end, as if it had been started here.
 
     A campaign on a cluster that this store knows is found without a server; what was not submitted yet is submitted.
+    The server that is named here, or was told about it before, is told how it goes, and whatever it has missed.
     """
     from assay.report.live import view_for
 
     view = view_for(text=form is Format.text, quiet=quiet)
     if (kept := _on_cluster(campaign, store)) is not None:
-        from assay.clock import SYSTEM_CLOCK
-        from assay.cluster import attach as cluster
+        from assay.cluster.attach import Manner
 
         try:
-            manner = cluster.Manner(cancel_on_interrupt=cancel_on_interrupt)
-            record = cluster.attach(kept, kept.find(campaign), view, SYSTEM_CLOCK, manner)
+            told = _told(kept, campaign, server, token_file, ca)
+            manner = Manner(cancel_on_interrupt=cancel_on_interrupt, server=told)
+            record = _followed(kept, kept.find(campaign), view, manner)
         finally:
             kept.close()
         end(_result(kept, record), form, fail_on)
     from assay.remote import follow
 
     end(follow(connect(server, token_file, ca), campaign, view), form, fail_on)
+
+
+def _followed(kept: Store, campaign: str, view: View, manner: Manner) -> CampaignRecord:
+    """Go on with a campaign on whichever cluster it was submitted to."""
+    from assay.clock import SYSTEM_CLOCK
+    from assay.pods.folder import is_on_kubernetes
+
+    if is_on_kubernetes(kept.folder, campaign):
+        from assay.pods.attach import attach as follow
+    else:
+        from assay.cluster.attach import attach as follow
+    return follow(kept, campaign, view, SYSTEM_CLOCK, manner)
 
 
 @app.command("placement")
@@ -132,35 +148,57 @@ def cancel(
     ca: CaOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Cancel every job of a campaign that has not ended; on a cluster, its batch jobs and services too."""
+    """Cancel every job of a campaign that has not ended; on a cluster, all that it has there is removed."""
     client = None
     for one in campaigns:
         if (kept := _on_cluster(one, store)) is not None:
-            say(f"{one}: {_cancelled_on_cluster(kept, one)}")
+            say(f"{one}: {_cancelled_on_cluster(kept, one, _told(kept, one, server, token_file, ca))}")
             continue
         client = client or connect(server, token_file, ca)
         say(f"{one}: {client.post(f'/campaigns/{one}/cancel')['state']}")
 
 
-def _cancelled_on_cluster(kept: Store, campaign: str) -> str:
+def _cancelled_on_cluster(kept: Store, campaign: str, told: FleetClient | None) -> str:
     from assay.clock import SYSTEM_CLOCK
-    from assay.cluster import attach as cluster
+    from assay.pods.folder import is_on_kubernetes
     from assay.report.live import PlainView
 
+    known = kept.find(campaign)
+    if is_on_kubernetes(kept.folder, known):
+        from assay.pods.attach import cancel as end_all
+    else:
+        from assay.cluster.attach import cancel as end_all
     try:
-        return cluster.cancel(kept, kept.find(campaign), PlainView(), SYSTEM_CLOCK).state
+        return end_all(kept, known, PlainView(), SYSTEM_CLOCK, told).state
     finally:
         kept.close()
+
+
+def _told(
+    kept: Store, campaign: str, server: str | None, token_file: Path | None, ca: Path | None
+) -> FleetClient | None:
+    """The server that is told about a campaign on a cluster: the one that is named, or the one that was told before."""
+    from assay.cluster.document import folder_of
+    from assay.pods.folder import folder_of as pods_folder_of
+    from assay.pods.folder import is_on_kubernetes
+    from assay.relay import remembered_server
+
+    known = kept.find(campaign)
+    there = pods_folder_of if is_on_kubernetes(kept.folder, known) else folder_of
+    named = server or remembered_server(there(kept.folder, known).path)
+    return connect(named, token_file, ca) if named else None
 
 
 def _on_cluster(campaign: str, store: Path | None) -> Store | None:
     """The store here, where a campaign of it was submitted to a cluster; None where a server must know it."""
     from assay.cluster.document import is_on_cluster
     from assay.errors import UsageError
+    from assay.pods.folder import is_on_kubernetes
 
     kept = open_store(store)
     try:
-        if is_on_cluster(kept.folder, kept.find(campaign)):
+        known = kept.find(campaign)
+        if is_on_cluster(kept.folder, known) or is_on_kubernetes(kept.folder, known):
             return kept
     except UsageError:  # no such campaign here
         pass

@@ -12,12 +12,17 @@ from assay.cli.options import StoreOption, open_store, say
 from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, connect
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assay.cluster.logs import Log
     from assay.place.engines.fleet.client import FleetClient
     from assay.plan.job import Job
     from assay.store.store import Store
 
 _JOB = re.compile(r"^(?P<campaign>.+)-job-(?P<index>\d+)$")
 _STREAMS = ("out", "err")
+# What is kept of a job itself, by the engine that ran it.
+_OWN = ["slurm.out", "slurm.err", "pod.log"]
 _FOLLOW_S = 1.0
 
 
@@ -67,10 +72,13 @@ def _job(kept: Store, name: str) -> Job:
 def _from_store(kept: Store, job: Job, *, follow: bool, service: str) -> None:
     from assay.cluster.document import is_on_cluster
     from assay.errors import UsageError
+    from assay.pods.folder import is_on_kubernetes
 
-    if is_on_cluster(kept.folder, job.campaign):
+    pods = is_on_kubernetes(kept.folder, job.campaign)
+    if pods or is_on_cluster(kept.folder, job.campaign):
+        look = _of_pods if pods else _of_cluster
         try:
-            if _of_cluster(kept, job, follow=follow, service=service):
+            if look(kept, job, follow=follow, service=service):
                 return
         except UsageError as problem:
             # The shared folder may be gone, or the node may have started the service: then its runs have the log.
@@ -93,21 +101,37 @@ def _of_cluster(kept: Store, job: Job, *, follow: bool, service: str) -> bool:
         came = follow_logs(lambda: logs_of(kept, job, service), lambda: has_ended(kept, job))
     else:
         came = read_logs(lying)
-    last, shown = None, False
-    for log, text in came:
-        if log != last:
-            say(f"==> {log.title} <==")
-        last, shown = log, True
-        say(text)
+    shown = _show(came)
     if not shown and any(one.path.is_file() for one in lying):
         say("nothing was written")
         return True
     return shown
 
 
+def _of_pods(kept: Store, job: Job, *, follow: bool, service: str) -> bool:
+    """Print what whoever follows a campaign on Kubernetes keeps of its pods, or what they tell themselves."""
+    from assay.pods.logs import logs as written
+
+    shown = _show(written(kept, job, service, follow=follow))
+    if not shown and not kept.runs(job.id):
+        say("nothing was written yet")
+        return True
+    return shown
+
+
+def _show(came: Iterator[tuple[Log, str]]) -> bool:
+    last, shown = None, False
+    for log, text in came:
+        if log != last:
+            say(f"==> {log.title} <==")
+        last, shown = log, True
+        say(text)
+    return shown
+
+
 def _of_runs(kept: Store, job: Job, service: str) -> bool:
     """Print what is kept with the runs of a job; False where there is nothing."""
-    wanted = [f"service-{service}.{one}" for one in _STREAMS] if service else [f"slurm.{one}" for one in _STREAMS]
+    wanted = [f"service-{service}.{one}" for one in _STREAMS] if service else _OWN
     shown = False
     for run in kept.runs(job.id):
         for name in wanted:

@@ -30,13 +30,16 @@ from assay.cli import (
     gate,
     import_,
     info,
+    infra,
     init,
     jobs,
+    kubernetes,
     logs,
     merge,
     models,
     monitoring,
     noise,
+    objects,
     plan,
     prepare,
     recipes,
@@ -97,13 +100,16 @@ app.add_typer(alerts.app, name="alerts")
 app.add_typer(jobs.app, name="jobs")
 app.command("logs")(logs.logs)
 app.add_typer(clusters.app, name="clusters")
+app.add_typer(kubernetes.app, name="kubernetes")
 app.add_typer(agents.app, name="agents")
 app.add_typer(agent.app, name="agent")
 app.command("serve")(serve.serve)
+app.add_typer(infra.app, name="infra")
 app.add_typer(sim.app, name="sim")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(monitoring.app, name="monitoring")
 app.add_typer(db.app, name="db")
+app.add_typer(objects.app, name="objects")
 app.command("exec")(exec_.exec_)
 app.command("completion")(completion.completion)
 

@@ -28,8 +28,16 @@ def plan(
     sys.stderr.writelines(f"note    {note}\n" for note in loaded.source.notes)
     made = plan_of(loaded)
     kept = open_store(store)
-    profile = local_profile()
-    rows = [(job, missing(job, profile), estimate(job.definition, kept.known_seconds(job.digest))) for job in made.jobs]
+    # What a job lacks on this machine says nothing about the nodes of a cluster.
+    profile = None if loaded.benchmark.place.engine in ("slurm", "kubernetes") else local_profile()
+    rows = [
+        (
+            job,
+            () if profile is None else missing(job, profile),
+            estimate(job.definition, kept.known_seconds(job.digest)),
+        )
+        for job in made.jobs
+    ]
     kept.close()
     say(_json(made, rows) if form is Format.json else _text(made, rows))
 

@@ -13,6 +13,7 @@ from assay.cli.options import (
     FailOn,
     Format,
     FormatOption,
+    ObjectsOption,
     SetOption,
     StoreOption,
     exit_code,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from assay.campaign import CampaignResult
     from assay.cluster.attach import Manner
+    from assay.place.engines.fleet.client import FleetClient
     from assay.remote import Wishes
     from assay.report.live import View
     from assay.spec.load import Loaded
@@ -63,9 +65,7 @@ NoControlOption = Annotated[
 
 CancelOption = Annotated[
     bool,
-    typer.Option(
-        "--cancel-on-interrupt", help="On a cluster: Ctrl-C ends the campaign, instead of leaving it to Slurm."
-    ),
+    typer.Option("--cancel-on-interrupt", help="On a cluster: Ctrl-C ends the campaign, instead of leaving it there."),
 ]
 
 
@@ -86,6 +86,7 @@ def run(
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Which verdict gives exit code 1.")] = FailOn.invalid,
     settings: SetOption = None,
     store: StoreOption = None,
+    objects: ObjectsOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     server: ServerOption = None,
     local: Annotated[bool, typer.Option("--local", help="Measure here, even if ASSAY_SERVER is set.")] = False,
@@ -109,13 +110,15 @@ def run(
 ) -> None:
     """Measure a benchmark here, on a server's fleet or on a cluster; an interrupted one continues where it stopped.
 
-    On a cluster (place.engine: slurm) Ctrl-C leaves the campaign to Slurm: `assay campaigns attach` comes back to it.
+    On a cluster (place.engine: slurm or kubernetes) Ctrl-C leaves the campaign there: `assay campaigns attach` comes
+    back to it. A server is then told how it goes, and measures nothing itself.
     """
     loaded, view = _opened(file, settings or (), text=form is Format.text, quiet=quiet)
-    if server and not local:
+    clustered = loaded.benchmark.place.on_cluster
+    client = connect(server, token_file, ca) if server and not local else None
+    if client is not None and not clustered:
         from assay.remote import follow, submit
 
-        client = connect(server, token_file, ca)
         campaign_id = submit(loaded, client, _wishes(priority, deadline, agent, spread, unplaceable), view)
         if detach:
             view.close()
@@ -125,8 +128,11 @@ def run(
     from assay import campaign
 
     mode = lock.value if lock else None
-    manner = _manner(detach=detach, cancel=cancel_on_interrupt, cluster=loaded.benchmark.place.engine == "slurm")
-    result = campaign.run(loaded, store=store, fresh=fresh, view=view, lock=mode, control=not no_control, manner=manner)
+    if clustered:
+        _refuse_wishes(_wishes(priority, deadline, agent, spread, unplaceable), loaded.benchmark.place.engine)
+    manner = _manner(client, detach=detach, cancel=cancel_on_interrupt) if clustered else None
+    result = campaign.run(loaded, store=store, fresh=fresh, view=view, lock=mode, control=not no_control, manner=manner,
+                          objects=objects)  # fmt: skip
     if manner is not None and detach:
         say(result.record.campaign)
         return
@@ -145,12 +151,22 @@ def _opened(file: Path, settings: Sequence[str], *, text: bool, quiet: bool) -> 
     return loaded, view
 
 
-def _manner(*, detach: bool, cancel: bool, cluster: bool) -> Manner | None:
-    if not cluster:
-        return None
+def _manner(client: FleetClient | None, *, detach: bool, cancel: bool) -> Manner:
     from assay.cluster.attach import Manner
 
-    return Manner(detach=detach, cancel_on_interrupt=cancel)
+    return Manner(detach=detach, cancel_on_interrupt=cancel, server=client)
+
+
+def _refuse_wishes(wishes: Wishes, engine: str) -> None:
+    """Refuse what only a fleet could heed."""
+    from dataclasses import asdict
+
+    from assay.errors import UsageError
+
+    named = [name.removesuffix("_s") for name, value in asdict(wishes).items() if value not in (None, "")]
+    if named:
+        raise UsageError(f"--{named[0]} is for the agents of a server, and {engine.capitalize()} places these jobs",
+                         code="wish", try_=f"leave it out; place.{engine} has keys of its own for this")  # fmt: skip
 
 
 def _wishes(

@@ -1,0 +1,310 @@
+"""Files that leave a pod as lines of its log, and how they are put together again: whole, or not at all.
+
+A pod has no folder in common with whoever reads its result; everybody who may see it may read its log. Each file is
+packed, cut into lines that no runtime splits, and announced with its length and content hash. The lines of one file
+carry its number and theirs, so that other words between them, lines that come twice and readers that begin again do no
+harm. At the end stands a list of everything: what is missing is known to be missing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from assay.files import write_whole
+
+MARK = "@assay"
+# Runtimes of containers cut lines at 16 KiB; this many bytes become a line of half of that.
+_PIECE = 6_144
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_DEEPEST = 4
+# No file of a result is larger; an announcement of more is no announcement of ours.
+MAX_BYTES = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A file of a result, as it is announced."""
+
+    path: str
+    """Below the folder of the result, with /."""
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Everything that a pod had to hand out, told at its end."""
+
+    sent: tuple[Parcel, ...] = ()
+    held: tuple[Parcel, ...] = ()
+    """Too much for a log: they wait in the pod for whoever fetches them."""
+    wait_s: float = 0.0
+    """How long they wait."""
+
+
+def lines_of(content: bytes, number: int, path: str) -> Iterator[str]:
+    """The lines that carry one file.
+
+    Args:
+        content: of the file.
+        number: no other file of this sender has it.
+        path: below the folder of the result.
+    """
+    packed = zlib.compress(content, 6)
+    pieces = [packed[begin : begin + _PIECE] for begin in range(0, len(packed), _PIECE)]
+    digest = hashlib.sha256(content).hexdigest()
+    yield _line("file", number, {**_told(Parcel(path, len(content), digest)), "lines": len(pieces)})
+    for place, piece in enumerate(pieces):
+        yield f"{MARK} part {number} {place} {base64.b64encode(piece).decode()}"
+
+
+def kept_line(parcel: Parcel) -> str:
+    """The line that says of a file that it lies on the server, under its content hash."""
+    return _line("kept", 0, _told(parcel))
+
+
+def progress_line(told: Mapping[str, Any]) -> str:
+    """The line that says how far the job is."""
+    return _line("at", 0, told)
+
+
+def end_line(contents: Contents) -> str:
+    """The line that lists everything."""
+    told = {
+        "sent": [_told(one) for one in contents.sent],
+        "held": [_told(one) for one in contents.held],
+        "wait_s": contents.wait_s,
+    }
+    return f"{MARK} end {base64.b64encode(zlib.compress(json.dumps(told).encode())).decode()}"
+
+
+def is_ours(line: str) -> bool:
+    """Whether a line carries a part of a result, and no words for people."""
+    return line.startswith(f"{MARK} ")
+
+
+def parcel_of(out: Path, path: Path) -> Parcel:
+    """A file as it is announced."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Parcel(path.relative_to(out).as_posix(), path.stat().st_size, digest)
+
+
+@dataclass(slots=True)
+class Sender:
+    """Hands out the files of one result."""
+
+    out: Path
+    write: Callable[[str], None]
+    """Takes one line."""
+    budget: float
+    """How many characters may be written in all; what is above waits for whoever fetches it."""
+    upload: Callable[[Path, Parcel], bool] | None = None
+    """Brings a file to a server; False where that cannot be done now."""
+    used: int = 0
+    _sent: dict[str, Parcel] = field(default_factory=dict)
+    _held: dict[str, Parcel] = field(default_factory=dict)
+
+    def send(self, paths: Iterable[Path], share: float = 1.0, *, always: bool = False) -> None:
+        """Hand out files that were not handed out before, small ones first.
+
+        Args:
+            paths: the files; those that are not there are passed over.
+            share: of what is left of the budget, how much these may use.
+            always: whether they go out in any case, because nothing means anything without them.
+        """
+        room = float("inf") if always else self.used + share * max(0.0, self.budget - self.used)
+        there = [path for path in paths if path.is_file()]
+        for path in sorted(there, key=lambda one: (one.stat().st_size, str(one))):
+            parcel = parcel_of(self.out, path)
+            if self._sent.get(parcel.path) == parcel:
+                continue
+            if self._uploaded(path, parcel) or self._written(path, parcel, room):
+                self._sent[parcel.path] = parcel
+                self._held.pop(parcel.path, None)
+            else:
+                self._held[parcel.path] = parcel
+
+    @property
+    def held(self) -> tuple[Parcel, ...]:
+        """What was too much."""
+        return tuple(self._held.values())
+
+    def end(self, wait_s: float = 0.0) -> Contents:
+        """Say what there was."""
+        contents = Contents(tuple(self._sent.values()), self.held, wait_s if self._held else 0.0)
+        self.write(end_line(contents))
+        return contents
+
+    def _uploaded(self, path: Path, parcel: Parcel) -> bool:
+        if self.upload is None or not self.upload(path, parcel):
+            return False
+        self.write(kept_line(parcel))
+        return True
+
+    def _written(self, path: Path, parcel: Parcel, room: float) -> bool:
+        # What is packed best is a tenth of itself: beyond that there is no need to try.
+        if self.used + parcel.size / 10 > room:
+            return False
+        lines = list(lines_of(path.read_bytes(), len(self._sent), parcel.path))
+        size = sum(len(line) + 1 for line in lines)
+        if self.used + size > room:
+            return False
+        for line in lines:
+            self.write(line)
+        self.used += size
+        return True
+
+
+@dataclass(slots=True)
+class _Coming:
+    """A file whose lines are coming in."""
+
+    parcel: Parcel
+    lines: int
+    parts: dict[int, bytes] = field(default_factory=dict)
+
+
+Taken = Literal["words", "part", "file", "kept", "at", "end"]
+
+
+@dataclass(slots=True)
+class Receiver:
+    """Puts files together from lines; a file appears in the folder when it is whole, and its content is checked."""
+
+    out: Path
+    contents: Contents | None = None
+    """What there was, once the sender has said so."""
+    progress: Mapping[str, Any] | None = None
+    """How far the job is, as it said last."""
+    wrong: list[str] = field(default_factory=list)
+    """What came and could not be used."""
+    _coming: dict[int, _Coming] = field(default_factory=dict)
+    _early: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    _whole: dict[str, Parcel] = field(default_factory=dict)
+    _kept: dict[str, Parcel] = field(default_factory=dict)
+
+    def take(self, line: str) -> Taken:
+        """Take one line; say what it was.
+
+        Raises:
+            OSError: if a file cannot be written.
+        """
+        if not is_ours(line):
+            return "words"
+        try:
+            return self._taken(line.rstrip("\r\n").split(" ", 3))
+        except (IndexError, KeyError, TypeError, ValueError, AttributeError, zlib.error) as problem:
+            self.wrong.append(f"a line of {len(line)} characters: {problem}")
+            return "part"
+
+    def missing(self) -> tuple[Parcel, ...]:
+        """What the sender says that it sent, and what has not come; nothing where it has not said so yet."""
+        told = () if self.contents is None else self.contents.sent
+        return tuple(one for one in told if not self.has(one))
+
+    def lacking(self) -> tuple[Parcel, ...]:
+        """The same, with what was held back."""
+        held = () if self.contents is None else self.contents.held
+        return (*self.missing(), *(one for one in held if not self.has(one)))
+
+    def on_server(self) -> tuple[Parcel, ...]:
+        """What lies on a server and has not been fetched from there."""
+        return tuple(one for one in self._kept.values() if not self.has(one))
+
+    def has(self, parcel: Parcel) -> bool:
+        """Whether a file is here as it was announced."""
+        return self._whole.get(parcel.path) == parcel or self._lies_there(parcel)
+
+    def _taken(self, words: list[str]) -> Taken:
+        kind, rest = words[1], words[2:]
+        if kind == "part":
+            place, _, content = rest[1].partition(" ")
+            return self._part(int(rest[0]), int(place), base64.b64decode(content, validate=True))
+        if kind == "end":
+            told = json.loads(zlib.decompress(base64.b64decode(rest[0], validate=True)))
+            self.contents = Contents(tuple(map(_parcel, told["sent"])), tuple(map(_parcel, told["held"])),
+                                     float(told["wait_s"]))  # fmt: skip
+            return "end"
+        told = json.loads(rest[1])
+        if kind == "file":
+            return self._announced(int(rest[0]), _parcel(told), int(told["lines"]))
+        if kind == "kept":
+            parcel = _parcel(told)
+            self._kept[parcel.path] = parcel
+            return "kept"
+        if kind == "at" and isinstance(told, dict):
+            self.progress = told
+            return "at"
+        raise ValueError(f"nobody knows what {kind[:20]!r} is")
+
+    def _announced(self, number: int, parcel: Parcel, lines: int) -> Taken:
+        if self.has(parcel):
+            self._early.pop(number, None)
+            return "file"
+        known = self._coming.get(number)
+        if known is None or known.parcel != parcel:
+            self._coming[number] = known = _Coming(parcel, lines, self._early.pop(number, {}))
+        return self._complete(number, known)
+
+    def _part(self, number: int, place: int, content: bytes) -> Taken:
+        known = self._coming.get(number)
+        if known is None:  # a reader that began in the middle, or a file that is here already
+            self._early.setdefault(number, {})[place] = content
+            return "part"
+        known.parts[place] = content
+        return self._complete(number, known)
+
+    def _complete(self, number: int, known: _Coming) -> Taken:
+        if any(place not in known.parts for place in range(known.lines)):
+            return "part"
+        del self._coming[number]
+        parcel = known.parcel
+        packed = b"".join(known.parts[place] for place in range(known.lines))
+        content = zlib.decompressobj().decompress(packed, parcel.size + 1)
+        if len(content) != parcel.size or hashlib.sha256(content).hexdigest() != parcel.sha256:
+            self.wrong.append(f"{parcel.path}: its content is another than announced")
+            return "part"
+        write_whole(self.out / parcel.path, content)
+        self._whole[parcel.path] = parcel
+        return "file"
+
+    def _lies_there(self, parcel: Parcel) -> bool:
+        with suppress(OSError):
+            path = self.out / parcel.path
+            if path.stat().st_size == parcel.size and parcel_of(self.out, path) == parcel:
+                self._whole[parcel.path] = parcel
+                return True
+        return False
+
+
+def _line(kind: str, number: int, told: Mapping[str, Any]) -> str:
+    return f"{MARK} {kind} {number} {json.dumps(told, separators=(',', ':'))}"
+
+
+def _told(parcel: Parcel) -> dict[str, Any]:
+    return {"path": parcel.path, "size": parcel.size, "sha256": parcel.sha256}
+
+
+def _parcel(told: Mapping[str, Any]) -> Parcel:
+    """A parcel as it was written, if its path stays below the folder: a log can say anything.
+
+    Raises:
+        ValueError: if it does not.
+    """
+    path, size, digest = str(told["path"]), int(told["size"]), str(told["sha256"])
+    parts = PurePosixPath(path).parts
+    if not parts or len(parts) > _DEEPEST or not all(map(_NAME.fullmatch, parts)) or "/".join(parts) != path:
+        raise ValueError(f"{path[:80]!r} is no path of a result")
+    if not 0 <= size <= MAX_BYTES or not re.fullmatch(r"[0-9a-f]{64}", digest):
+        raise ValueError(f"{path[:80]!r} is announced with {size} bytes and {digest[:80]!r}")
+    return Parcel(path, size, digest)

@@ -1,0 +1,90 @@
+"""The jobs of a plan as pods get them: with the content of the files that they name, and nothing of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from assay.errors import UsageError
+from assay.hardware.environment import git_state
+from assay.plan.job import Job, JobFile
+from assay.run.files import local_paths, place_files
+from assay.run.fingerprints import LocalPart, files_of
+from assay.run.models.sources import existing, hub_name
+from assay.spec.paths import service_programs
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Jobs that can be measured anywhere, and the files that must go with them."""
+
+    jobs: tuple[Job, ...]
+    files: Mapping[str, Path]
+    """SHA-256 → where the file lies here."""
+
+
+def packed(jobs: Sequence[Job], base: Path, *, apart: bool = True) -> Packed:
+    """Make jobs fit to leave this machine.
+
+    Args:
+        jobs: of a plan.
+        base: folder of the benchmark file.
+        apart: whether services have pods of their own, which get no files.
+
+    Raises:
+        UsageError: for a file that is not there, one whose name cannot be kept, and one that a service would need.
+    """
+    git = git_state(base) or {}
+    found: dict[str, Path] = {}
+    made = []
+    for job in jobs:
+        parts = files_of(job.definition, base)
+        if apart:
+            _refuse_scripts(job, parts)
+        for name in local_paths(job.definition):
+            if name not in parts and name != hub_name(job.definition.target):
+                existing(name, base)  # says what is wrong with it, and what may have been meant
+        found |= {part.sha256: part.path for several in parts.values() for part in several}
+        described = {text: tuple(map(_described, several)) for text, several in parts.items()}
+        one = replace(job, files=described, git=git, base=".")
+        place_files(one)  # bad names are refused before anything is submitted
+        made.append(one)
+    return Packed(tuple(made), found)
+
+
+def _refuse_scripts(job: Job, parts: Mapping[str, tuple[LocalPart, ...]]) -> None:
+    """Refuse a service whose command names a file of this machine: its pod has what its image has."""
+    data = {*local_paths(job.definition)}
+    for program in service_programs(job.definition):
+        for word in program.words:
+            if word in parts and word not in data:
+                raise UsageError(
+                    f"the command of a service names {word!r}, a file of this machine that its pod does not have",
+                    code="kubernetes-option",
+                    at=program.at,
+                    try_="put it into the image of the service, or set place.kubernetes.services: pod",
+                )
+
+
+def content_of(path: Path) -> bytes:
+    """The content of a file that goes along.
+
+    Raises:
+        UsageError: if it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise UsageError(
+            f"cannot read a file of the benchmark: {problem.strerror}", code="no-file", at=str(path)
+        ) from None
+
+
+def digests_of(job: Job) -> tuple[str, ...]:
+    """The files that a job needs, each once."""
+    return tuple(dict.fromkeys(file.sha256 for several in job.files.values() for file in several))
+
+
+def _described(part: LocalPart) -> JobFile:
+    return JobFile(part.name, part.sha256, part.size_bytes)
