@@ -52,7 +52,10 @@ RedisPassword = Annotated[
 ]
 Name = Annotated[str, typer.Option("--device-name", help="Name in place of the machine's own.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", metavar="K=V", help="A label; may be repeated.")]
-Allow = Annotated[list[str] | None, typer.Option("--allow", metavar="WHAT", help="What jobs may do besides: command.")]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option("--allow", metavar="WHAT", help="What jobs may do besides: command.", envvar="ASSAY_AGENT_ALLOW"),
+]
 Device = Annotated[
     list[str] | None, typer.Option("--device", help="One job at a time on each, such as cuda:0; may be repeated.")
 ]

@@ -1,0 +1,258 @@
+"""The whole system on this machine in containers, by the Compose file of deploy/ with Podman or Docker."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay import __version__
+from assay.errors import MeasureError, UsageError
+from assay.files import write_whole
+from assay.infra.keys import Keys, make_keys, token_file
+from assay.infra.outside import call, deploy_folder, show, succeeds
+from assay.infra.processes.health import agent, page, without
+from assay.infra.record import PartState, Status, folder_of, keep, kept, make_folder, remove_folder
+from assay.run.services.ports import free_port, refuse_taken
+
+RECORD = "compose.json"
+SETTINGS = "compose.env"
+FILE = "docker-compose.yml"
+_LOOK_EVERY_S = 1.0
+_COMMANDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "docker": (("docker", "compose"), ("docker-compose",)),
+    "podman": (("podman", "compose"), ("podman-compose",)),
+}
+_TRY = {
+    "docker": "install Docker with its Compose plug-in",
+    "podman": "install podman-compose (Debian: `apt-get install podman-compose`), or use --with processes",
+}
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked for."""
+
+    name: str
+    runtime: str
+    host: str
+    port: int | None
+    allow: tuple[str, ...] = ()
+    within_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Contained:
+    """A system in containers, as it was asked for and set up."""
+
+    version: str
+    runtime: str
+    command: tuple[str, ...]
+    """The words that call Compose."""
+    project: str
+    host: str
+    port: int
+    metrics_port: int
+    tag: str
+    made: tuple[str, ...] = ()
+
+    @property
+    def server_url(self) -> str:
+        """Where this machine reaches the server."""
+        everywhere = self.host in ("0.0.0.0", "::")  # noqa: S104  (compared, not bound)
+        host = "127.0.0.1" if everywhere else f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    def words(self, folder: Path, *more: str) -> list[str]:
+        """A call of Compose for this system."""
+        return [*self.command, "--project-name", self.project, "--env-file", str(folder / SETTINGS),
+                "--file", str(deploy_folder() / FILE), *more]  # fmt: skip
+
+
+def is_there(name: str) -> bool:
+    """Whether a system of this name was set up, whether or not it runs."""
+    return (folder_of("local", name) / RECORD).is_file()
+
+
+def create(wish: Wish, tell: Tell) -> Status:
+    """Bring the system up, or bring it up again.
+
+    Raises:
+        UsageError: if Compose is not here.
+        MeasureError: if it does not get healthy; the containers stay, for a look into their logs.
+    """
+    folder = folder_of("local", wish.name)
+    record = kept(folder, RECORD, Contained)
+    if record is None:
+        _refuse_no_tree()
+        command = compose_command(wish.runtime)
+        port = _port(wish)
+        record = Contained(__version__, wish.runtime, command, f"assay-{wish.name}", wish.host, port,
+                           free_port({port}), secrets.token_hex(8), make_folder(folder))  # fmt: skip
+        keep(folder, RECORD, record)
+    keys = make_keys(folder)
+    write_whole(folder / SETTINGS, settings(record, keys, wish.allow).encode())
+    tell("building images and starting containers; the first time takes minutes")
+    show(record.words(folder, "up", "--detach", "--build"), code="compose")
+    _await(record, keys, wish.within_s, tell)
+    return status(wish.name)
+
+
+def status(name: str) -> Status:
+    """How a system is: every part is asked now."""
+    folder = folder_of("local", name)
+    record = kept(folder, RECORD, Contained)
+    if record is None:
+        return Status("local", name, "absent")
+    parts = _parts(record, make_keys(folder))
+    good = all(one.state == "healthy" for one in parts)
+    url, token = record.server_url, token_file(folder, "admin")
+    then = {
+        "measure": f"assay run bench.yaml --server {url} --token-file {token}",
+        "for all commands": f"export ASSAY_SERVER={url} ASSAY_TOKEN_FILE={token}",
+        "api": f"{url}/api/v1/docs",
+        "logs": " ".join(record.words(folder, "logs")),
+    }
+    return Status("local", name, "healthy" if good else "unhealthy", parts, str(folder), then)
+
+
+def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
+    """Remove the containers of a system, and its volumes, images and folder unless the data are kept.
+
+    Raises:
+        MeasureError: if something stays.
+    """
+    folder = folder_of("local", name)
+    record = kept(folder, RECORD, Contained)
+    if record is None:
+        return
+    call(record.words(folder, "down", *(() if keep_data else ("--volumes",))), code="compose")
+    _sweep(record, keep_data=keep_data)
+    if keep_data:
+        tell(f"the containers are gone; volumes and {folder} are kept")
+        return
+    for image in images():
+        if succeeds([record.runtime, "image", "rm", image]):
+            tell(f"removed the image {image}")
+    remove_folder(folder, record.made)
+    tell(f"containers, volumes and {folder} are removed; images of other projects stay in {record.runtime}")
+
+
+def compose_command(runtime: str) -> tuple[str, ...]:
+    """The words that call Compose with a container runtime.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    for words in _COMMANDS[runtime]:
+        if succeeds([*words, "version"]):
+            return words
+    raise UsageError(f"there is no Compose for {runtime} on this machine", code="no-compose", at=f"--with {runtime}",
+                     try_=_TRY[runtime])  # fmt: skip
+
+
+def images() -> tuple[str, ...]:
+    """The images that are built here."""
+    return tuple(f"localhost/assay-{kind}:{__version__}" for kind in ("server", "agent"))
+
+
+def settings(record: Contained, keys: Keys, allow: tuple[str, ...]) -> str:
+    """The variables of the Compose file, with the secrets: in a file that its owner alone can read."""
+    server, worker = images()
+    values = {
+        "ASSAY_SERVER_IMAGE": server,
+        "ASSAY_AGENT_IMAGE": worker,
+        "ASSAY_BIND": record.host,
+        "ASSAY_PORT": str(record.port),
+        "ASSAY_METRICS_PORT": str(record.metrics_port),
+        "ASSAY_TAG": record.tag,
+        "ASSAY_AGENT_ALLOW": " ".join(allow),
+        "ASSAY_DATABASE_PASSWORD": keys.database,
+        "ASSAY_REDIS_PASSWORD": keys.redis,
+        "ASSAY_ADMIN_TOKEN": keys.admin,
+        "ASSAY_AGENT_TOKEN": keys.agent,
+        "ASSAY_READER_TOKEN": keys.reader,
+    }
+    return "".join(f"{name}={value}\n" for name, value in values.items())
+
+
+def _refuse_no_tree() -> None:
+    """Raise where there is nothing that images can be built from: an installed package has no tree around it."""
+    tree = deploy_folder().parent
+    if not (tree / "pyproject.toml").is_file():
+        raise UsageError("the images are built from a checkout of assay, and this one is installed", code="no-tree",
+                         at=str(tree), try_="run it from a checkout, or use --with processes")  # fmt: skip
+
+
+def _sweep(record: Contained, *, keep_data: bool) -> None:
+    """Remove what Compose left: a container that starts again by itself is not always gone when it says so.
+
+    Raises:
+        MeasureError: if something stays.
+    """
+    kinds = {"container": ("rm", "--force", "--volumes"), "network": ("rm",)}
+    for kind, words in {**kinds, **({} if keep_data else {"volume": ("rm",)})}.items():
+        for one in _of_project(record, kind):
+            succeeds([record.runtime, kind, *words, one])
+        if left := _of_project(record, kind):
+            raise MeasureError(f"a {kind} of the system is still there: {left[0]}", code="compose",
+                               try_=f"{record.runtime} {kind} rm --force {left[0]}, then destroy again")  # fmt: skip
+
+
+def _of_project(record: Contained, kind: str) -> list[str]:
+    words = (kind, "ls", *(("--all",) if kind == "container" else ()), "--quiet")
+    mark = f"label=com.docker.compose.project={record.project}"
+    return call([record.runtime, *words, "--filter", mark], code="compose").split()
+
+
+def _port(wish: Wish) -> int:
+    wanted = wish.port or 8080
+    try:
+        refuse_taken(wanted, "--port", wish.host)
+    except MeasureError:
+        if wish.port:
+            raise UsageError(f"port {wish.port} is taken, or may not be used", code="port-taken", at="--port",
+                             try_="leave --port out: a free one is then chosen") from None  # fmt: skip
+        return free_port((), wish.host)
+    return wanted
+
+
+def _await(record: Contained, keys: Keys, within_s: float, tell: Tell) -> None:
+    until = time.monotonic() + within_s
+    told: set[str] = set()
+    while True:
+        parts = _parts(record, keys)
+        for one in parts:
+            if one.state == "healthy" and one.name not in told:
+                told.add(one.name)
+                tell(f"{one.name} is healthy")
+        late = [one for one in parts if one.state != "healthy"]
+        if not late:
+            return
+        if time.monotonic() > until:
+            raise MeasureError(f"{late[0].name} was not healthy within {within_s:g} s: {late[0].detail}", code="infra",
+                               try_="`assay infra status` says how to read the logs")  # fmt: skip
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _parts(record: Contained, keys: Keys) -> tuple[PartState, ...]:
+    """The parts that can be reached from here; that the server is ready says the same of database and queue."""
+    url, metrics = record.server_url, f"http://127.0.0.1:{record.metrics_port}"
+    asked: dict[str, tuple[str, Callable[[], str | None]]] = {
+        "server": (url, lambda: page(f"{url}/api/v1/ready")),
+        "prometheus": (metrics, lambda: page(f"{metrics}/-/ready")),
+        "agent": ("", lambda: agent(url, keys.reader, record.tag)),
+    }
+    return tuple(_part(name, address, ask, keys) for name, (address, ask) in asked.items())
+
+
+def _part(name: str, address: str, ask: Callable[[], str | None], keys: Keys) -> PartState:
+    try:
+        answer = ask()
+    except Exception as problem:  # a server that starts fails in many ways
+        answer = without(f"{type(problem).__name__}: {problem}".splitlines()[0], keys)
+    return PartState(name, "healthy" if answer is None else "unhealthy", address, detail=answer or "")

@@ -1,0 +1,174 @@
+"""The whole system in a Kubernetes cluster: the Helm chart of deploy/, by the programs `helm` and `kubectl`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay import __version__
+from assay.errors import UsageError
+from assay.infra.outside import call, deploy_folder, find, succeeds
+from assay.infra.record import DEFAULT, PartState, Status, folder_of, keep, kept, make_folder, remove_folder
+
+RECORD = "helm.json"
+CHART = "helm/assay"
+NAMESPACE = "assay"
+INSTANCE = "app.kubernetes.io/instance"
+COMPONENT = "app.kubernetes.io/component"
+_KINDS = "deployments,statefulsets"
+_HELM = "install Helm 3 (https://helm.sh/docs/intro/install), or apply the chart by other means: it is in deploy/helm"
+_KUBECTL = "install kubectl (https://kubernetes.io/docs/tasks/tools)"
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked for."""
+
+    name: str
+    namespace: str | None = None
+    context: str | None = None
+    values: tuple[Path, ...] = ()
+    settings: tuple[str, ...] = ()
+    within_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A release of the chart."""
+
+    version: str
+    release: str
+    namespace: str
+    context: str | None
+    """Of the kubeconfig, as it was then; None if that has none."""
+    made_namespace: bool
+    """Whether the namespace is there for this release alone."""
+    made: tuple[str, ...] = ()
+
+    def helm(self, *words: str) -> list[str]:
+        """A call of helm for this release."""
+        where = () if self.context is None else ("--kube-context", self.context)
+        return [find("helm", "a system in a Kubernetes cluster", _HELM), *words, "--namespace", self.namespace, *where]
+
+    def kubectl(self, *words: str) -> list[str]:
+        """A call of kubectl in this namespace."""
+        return [*_kubectl(self.context), "--namespace", self.namespace, *words]
+
+
+def create(wish: Wish, tell: Tell) -> Status:
+    """Install the chart, or bring a release up to date, and wait until all of it is ready.
+
+    Raises:
+        UsageError: if a program is missing, or a file of values.
+        MeasureError: if the cluster refuses, or it does not get ready; helm's own words are told.
+    """
+    for path in wish.values:
+        if not path.is_file():
+            raise UsageError("there is no such file of values", code="no-file", at=str(path))
+    folder = folder_of("kubernetes", wish.name)
+    record = kept(folder, RECORD, Installed) or _first(wish, folder)
+    _refuse_moved(wish, record)
+    tell(f"installing the chart as {record.release} into the namespace {record.namespace}")
+    call(record.helm("upgrade", "--install", record.release, str(deploy_folder() / CHART), "--wait",
+                     "--timeout", f"{round(wish.within_s)}s",
+                     *(word for path in wish.values for word in ("--values", str(path))),
+                     *(word for one in wish.settings for word in ("--set", one))), code="helm")  # fmt: skip
+    return status(wish.name)
+
+
+def status(name: str) -> Status:
+    """How a release is, as the cluster tells it."""
+    folder = folder_of("kubernetes", name)
+    record = kept(folder, RECORD, Installed)
+    if record is None:
+        return Status("kubernetes", name, "absent")
+    told = call(record.kubectl("get", _KINDS, "--selector", f"{INSTANCE}={record.release}", "--output", "json"),
+                code="kubectl")  # fmt: skip
+    parts = tuple(part_of(one) for one in json.loads(told)["items"])
+    good = bool(parts) and all(one.state == "healthy" for one in parts)
+    return Status("kubernetes", name, "healthy" if good else "unhealthy", parts, str(folder), _then(record))
+
+
+def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
+    """Remove a release and, unless the data are kept, its volumes, its secrets and the namespace made for it.
+
+    Raises:
+        MeasureError: if the cluster refuses.
+    """
+    folder = folder_of("kubernetes", name)
+    record = kept(folder, RECORD, Installed)
+    if record is None:
+        return
+    if succeeds(record.helm("status", record.release)):
+        call(record.helm("uninstall", record.release, "--wait"), code="helm")
+    if keep_data:
+        tell(f"the release is gone; volumes and secrets stay in the namespace {record.namespace}")
+        return
+    # The chart keeps these when it is removed, so that nobody loses results by a slip.
+    call(record.kubectl("delete", "persistentvolumeclaims,secrets", "--selector", f"{INSTANCE}={record.release}",
+                        "--wait"), code="kubectl")  # fmt: skip
+    if record.made_namespace:
+        call([*_kubectl(record.context), "delete", "namespace", record.namespace, "--wait"], code="kubectl")
+    remove_folder(folder, record.made)
+    tell(f"the release {record.release} and its data are removed from the cluster")
+
+
+def part_of(told: dict[str, Any]) -> PartState:
+    """A part by what the cluster tells of its Deployment or StatefulSet."""
+    name = told["metadata"].get("labels", {}).get(COMPONENT) or told["metadata"]["name"]
+    wanted = told["spec"].get("replicas", 1)
+    there = told.get("status", {}).get("readyReplicas", 0)
+    conditions = told.get("status", {}).get("conditions", [])
+    why = [one.get("message", "") for one in conditions if one.get("status") == "False" and one.get("message")]
+    good = there >= wanted
+    return PartState(name, "healthy" if good else "unhealthy", "", detail=f"{there} of {wanted} ready"
+                     + (f": {why[0]}" if why and not good else ""))  # fmt: skip
+
+
+def _first(wish: Wish, folder: Path) -> Installed:
+    """Write down what is about to be made, so that it is found again whatever happens."""
+    find("helm", "a system in a Kubernetes cluster", _HELM)
+    context = wish.context or _current_context()
+    namespace = wish.namespace or NAMESPACE
+    # Who may not make namespaces may not look for them either; helm says so if it is not there.
+    there = succeeds([*_kubectl(context), "get", "namespace", namespace])
+    made_namespace = not there and succeeds([*_kubectl(context), "create", "namespace", namespace])
+    release = NAMESPACE if wish.name == DEFAULT else f"{NAMESPACE}-{wish.name}"
+    record = Installed(__version__, release, namespace, context, made_namespace, make_folder(folder))
+    keep(folder, RECORD, record)
+    return record
+
+
+def _then(record: Installed) -> dict[str, str]:
+    service = f"service/{record.release}-server"
+    token = f"secret/{record.release}-keys"
+    where = f"kubectl{'' if record.context is None else f' --context {record.context}'} -n {record.namespace}"
+    return {
+        "reach the server": f"{where} port-forward {service} 8080:8080",
+        "admin token": f"{where} get {token} -o jsonpath='{{.data.admin}}' | base64 --decode > admin.token",
+        "measure": "assay run bench.yaml --server http://127.0.0.1:8080 --token-file admin.token",
+    }
+
+
+def _kubectl(context: str | None) -> list[str]:
+    program = find("kubectl", "a system in a Kubernetes cluster", _KUBECTL)
+    return [program, *(() if context is None else ("--context", context))]
+
+
+def _current_context() -> str | None:
+    """The context of the kubeconfig, kept so that `destroy` never meets another cluster than `create` did."""
+    words = [*_kubectl(None), "config", "current-context"]
+    return call(words).strip() if succeeds(words) else None
+
+
+def _refuse_moved(wish: Wish, record: Installed) -> None:
+    for flag, said, was in (("--namespace", wish.namespace, record.namespace), ("--context", wish.context,
+                                                                              record.context)):  # fmt: skip
+        if said is not None and said != was:
+            raise UsageError(f"{wish.name} is installed with {flag} {was}, not {said}", code="infra", at=flag,
+                             try_="destroy it first, or use another --name")  # fmt: skip

@@ -1,0 +1,111 @@
+"""Programs of others that bring things up: found, called, and quoted when they fail."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import assay
+from assay.errors import MeasureError, UsageError
+
+_LINES = 12
+
+
+def deploy_folder() -> Path:
+    """The folder of images, charts and plans: beside the package's own code, or in the tree that it comes from.
+
+    Raises:
+        UsageError: if it is in neither.
+    """
+    own = Path(assay.__file__).resolve().parent
+    for folder in (own / "deploy", own.parents[1] / "deploy"):
+        if (folder / "docker-compose.yml").is_file():
+            return folder
+    raise UsageError("the files of deploy/ are not part of this installation", code="no-deploy", at=str(own),
+                     try_="install assay from a wheel or a checkout that holds them")  # fmt: skip
+
+
+def find(name: str, needed_for: str, try_: str) -> str:
+    """A program of somebody else.
+
+    Raises:
+        UsageError: if it is not here.
+    """
+    found = shutil.which(name)
+    if found is None:
+        raise UsageError(f"{needed_for} needs the program {name!r}, which is not here", code=f"no-{name}", try_=try_)
+    return found
+
+
+def call(
+    words: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    content: str | None = None,
+    code: str = "outside",
+) -> str:
+    """Call a program and return what it said.
+
+    Args:
+        words: the program and its words.
+        cwd: its folder.
+        env: variables beside those of this process.
+        content: given to it as standard input.
+        code: of the error.
+
+    Raises:
+        MeasureError: if it fails, with its last lines.
+    """
+    done = _run(words, cwd, env, content)
+    if done.returncode:
+        raise _failed(words, done.returncode, done.stderr or done.stdout, code)
+    return done.stdout
+
+
+def succeeds(words: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> bool:
+    """Whether a program that only looks says yes."""
+    try:
+        return _run(words, cwd, env, None).returncode == 0
+    except MeasureError:
+        return False
+
+
+def show(
+    words: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None, code: str = "outside"
+) -> None:
+    """Call a program whose words a person is to read as they come.
+
+    Raises:
+        MeasureError: if it fails.
+    """
+    try:
+        done = subprocess.run(list(words), cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL,
+                              check=False)  # fmt: skip
+    except OSError as problem:
+        raise _failed(words, None, str(problem.strerror), code) from None
+    if done.returncode:
+        raise _failed(words, done.returncode, "see above", code)
+
+
+def _run(
+    words: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None, content: str | None
+) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            list(words), capture_output=True, text=True, errors="replace", cwd=cwd, env={**os.environ, **(env or {})},
+            check=False, input=content, stdin=subprocess.DEVNULL if content is None else None,
+        )  # fmt: skip
+    except OSError as problem:
+        raise _failed(words, None, str(problem.strerror), "outside") from None
+
+
+def _failed(words: Sequence[str], ended: int | None, said: str, code: str) -> MeasureError:
+    lines = "\n  ".join(said.strip().splitlines()[-_LINES:]) or "it said nothing"
+    how = "cannot be started" if ended is None else f"ended with code {ended}"
+    return MeasureError(f"{Path(words[0]).name} {how}:\n  {lines}", code=code,
+                        try_=f"run it by hand: {shlex.join(map(str, words))}")  # fmt: skip

@@ -1,0 +1,196 @@
+"""The parts of a system on one machine: how each is started, asked to end, and reached."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assay.infra.keys import Keys, token_file
+from assay.infra.processes.programs import library_path
+
+RECORD = "processes.json"
+STORES = ("postgresql", "redis", "prometheus")
+"""Parts that are programs of others; a system works without each of them."""
+OPTIONAL = (*STORES, "agent")
+PREPARE = "prepare"
+TAG_VARIABLE = "ASSAY_INFRA_TAG"
+LABEL = "infra"
+"""The label by which the agent of a system is known to its server."""
+USER = DATABASE = "assay"
+UNPACKED = "programs"
+HERE = "127.0.0.1"
+# How long a running job may go on once the system is taken down.
+_AGENT_GRACE_S = 20.0
+_GRACE_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A system on this machine, as it was asked for and set up."""
+
+    version: str
+    """Of assay, when it was last brought up."""
+    created_at: float
+    tag: str
+    """Every process of the system carries it in its environment."""
+    host: str
+    """Where the server listens; all other parts listen on loopback."""
+    ports: Mapping[str, int]
+    programs: Mapping[str, str]
+    accounts: Mapping[str, str]
+    """Under whose name a part runs, where that is not who brought it up."""
+    agent: bool = True
+    allow: tuple[str, ...] = ()
+    """What jobs may do beside running models."""
+    made: tuple[str, ...] = ()
+    """Folders above its own that were made for it, the lowest first."""
+
+    def has(self, part: str) -> bool:
+        """Whether a part belongs to the system."""
+        return part in self.ports or (part == "agent" and self.agent)
+
+    @property
+    def server_url(self) -> str:
+        """Where this machine reaches the server."""
+        everywhere = self.host in ("0.0.0.0", "::")  # noqa: S104  (compared, not bound)
+        host = HERE if everywhere else f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.ports['server']}"
+
+    def database_url(self, keys: Keys) -> str | None:
+        """Where the server keeps its records; None for the SQLite file in its folder."""
+        port = self.ports.get("postgresql")
+        return f"postgresql://{USER}:{keys.database}@{HERE}:{port}/{DATABASE}" if port else None
+
+    def redis_url(self, keys: Keys) -> str | None:
+        """Where the queue is; None for the one in the database."""
+        port = self.ports.get("redis")
+        return f"redis://:{keys.redis}@{HERE}:{port}/0" if port else None
+
+    def address(self, part: str) -> str:
+        """Where a part is reached, for people: without secrets."""
+        if part == "server":
+            return self.server_url
+        if part not in self.ports:
+            return ""
+        scheme = "http" if part == "prometheus" else part
+        return f"{scheme}://{HERE}:{self.ports[part]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One process of a system."""
+
+    name: str
+    command: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    inherits: bool = False
+    """Whether it also gets the variables of whoever brought the system up."""
+    cwd: Path = Path("/")
+    account: str | None = None
+    stop: signal.Signals = signal.SIGTERM
+    """Asks it to end in good order."""
+    grace_s: float = _GRACE_S
+    once: bool = False
+    """Whether it is a step that ends before the next part is started."""
+
+
+def parts_of(folder: Path, record: Local, keys: Keys, python: str = sys.executable) -> tuple[Part, ...]:
+    """The parts of a system, each after those that it needs."""
+    found = []
+    if record.has("postgresql"):
+        found.append(_postgresql(folder, record))
+    if record.has("redis"):
+        found.append(_redis(folder, record))
+    found += [_prepare(folder, record, keys, python), _server(folder, record, keys, python)]
+    if record.has("prometheus"):
+        found.append(_prometheus(folder, record))
+    if record.has("agent"):
+        found.append(_agent(folder, record, python))
+    return tuple(found)
+
+
+def own_words(folder: Path, record: Local, part: str) -> dict[str, str]:
+    """The variables of a program of somebody else: little, and nothing of the user's."""
+    return {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LC_ALL": "C",
+        "TZ": "UTC",
+        "HOME": str(folder / part),
+        TAG_VARIABLE: record.tag,
+        **library_path(record.programs[part], folder / UNPACKED),
+    }
+
+
+def _postgresql(folder: Path, record: Local) -> Part:
+    own = folder / "postgresql"
+    settings = {
+        "listen_addresses": HERE,
+        "unix_socket_directories": "",  # a path to a socket may be too long, and others could connect to it
+        "jit": "off",
+    }
+    words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    command = (record.programs["postgresql"], "-D", str(own / "data"), "-p", str(record.ports["postgresql"]), *words)
+    # Its SIGTERM waits until everybody has gone by himself; SIGINT sends them away.
+    return Part("postgresql", command, own_words(folder, record, "postgresql"), cwd=own,
+                account=record.accounts.get("postgresql"), stop=signal.SIGINT)  # fmt: skip
+
+
+def _redis(folder: Path, record: Local) -> Part:
+    own = folder / "redis"
+    return Part("redis", (record.programs["redis"], str(own / "redis.conf")), own_words(folder, record, "redis"),
+                cwd=own, account=record.accounts.get("redis"))  # fmt: skip
+
+
+def _prometheus(folder: Path, record: Local) -> Part:
+    own = folder / "prometheus"
+    command = (
+        record.programs["prometheus"],
+        f"--config.file={own / 'prometheus.yml'}",
+        f"--storage.tsdb.path={own / 'data'}",
+        "--storage.tsdb.retention.time=15d",
+        f"--web.listen-address={HERE}:{record.ports['prometheus']}",
+        "--log.level=warn",
+    )
+    return Part("prometheus", command, own_words(folder, record, "prometheus"), cwd=own,
+                account=record.accounts.get("prometheus"))  # fmt: skip
+
+
+def _prepare(folder: Path, record: Local, keys: Keys, python: str) -> Part:
+    env = {**_server_words(folder, record, keys), **keys.tokens}
+    return Part(PREPARE, (python, "-m", "assay.infra.prepare"), env, inherits=True, cwd=folder / "tmp", once=True)
+
+
+def _server(folder: Path, record: Local, keys: Keys, python: str) -> Part:
+    command = (python, "-m", "assay", "serve", "--host", record.host, "--port", str(record.ports["server"]),
+               "--closed", "--log-format", "json")  # fmt: skip
+    return Part("server", command, _server_words(folder, record, keys), inherits=True, cwd=folder / "tmp")
+
+
+def _agent(folder: Path, record: Local, python: str) -> Part:
+    command = (
+        python, "-m", "assay", "agent", "start",
+        "--host", record.server_url,
+        "--token-file", str(token_file(folder, "agent")),
+        "--state", str(folder / "agent"),
+        "--label", f"{LABEL}={record.tag}",
+        "--grace", f"{_AGENT_GRACE_S:g}",
+        *(word for one in record.allow for word in ("--allow", one)),
+    )  # fmt: skip
+    # What jobs fetch and write on the way lies in the folder too, and is gone with it.
+    env = {"ASSAY_CACHE": str(folder / "cache"), "TMPDIR": str(folder / "tmp"), TAG_VARIABLE: record.tag}
+    return Part("agent", command, env, inherits=True, cwd=folder / "tmp", grace_s=_AGENT_GRACE_S + _GRACE_S)
+
+
+def _server_words(folder: Path, record: Local, keys: Keys) -> dict[str, str]:
+    """The settings of the server; secrets among them are never words of a command, which everybody can read."""
+    words = {
+        "ASSAY_SERVER_FOLDER": str(folder / "store"),
+        "ASSAY_SERVER_DATABASE_URL": record.database_url(keys) or "",
+        "ASSAY_SERVER_REDIS_URL": record.redis_url(keys) or "",
+        "TMPDIR": str(folder / "tmp"),
+        TAG_VARIABLE: record.tag,
+    }
+    return {name: value for name, value in words.items() if value}

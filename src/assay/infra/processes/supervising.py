@@ -1,0 +1,286 @@
+"""Parts kept running: started in their order, started again when they end, and ended when that is asked for."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import psutil
+
+from assay.infra.processes import course as going
+from assay.infra.processes.course import Course
+from assay.infra.processes.parts import Part
+from assay.infra.processes.setting_up import as_account
+from assay.infra.record import keep
+from assay.run.processes import own_start
+from assay.run.scratch import is_held
+from assay.run.services.ending import end_children, members
+
+STATUS = "status.json"
+SUPERVISOR = "supervisor"
+"""The folder that the supervisor of a system holds as long as it lives."""
+# Soon while something changes; seldom afterwards, since a machine that measures should be left in peace.
+_SOON_S, SELDOM_S = 0.2, 15.0
+_ASK_AGAIN_S = 2.0
+_LOG_BYTES = 20_000_000
+# Settings of another server and rights of the user are none of these parts' business.
+_NOT_INHERITED = ("ASSAY_SERVER", "ASSAY_TOKEN", "ASSAY_STORE", "ASSAY_AGENT", "ASSAY_INFRA")
+
+Ask = Callable[[str], "str | None"]
+"""Asks a part by its name whether it works: None for yes, else why not."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartNote:
+    """What the supervisor tells of one part."""
+
+    name: str
+    state: str
+    pid: int | None
+    started: float | None
+    """When its process began, as the system tells it."""
+    restarts: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What the supervisor tells; written whenever it changes."""
+
+    pid: int
+    started: float
+    parts: tuple[PartNote, ...]
+
+
+@dataclass(slots=True)
+class Child:
+    """A part and its process."""
+
+    part: Part
+    course: Course = field(default_factory=Course)
+    process: subprocess.Popen[bytes] | None = None
+    started: float | None = None
+    ask_s: float = 0.0
+    """When it is asked next."""
+
+    def note(self) -> PartNote:
+        """What is told of it."""
+        pid = self.process.pid if self.process is not None else None
+        return PartNote(self.part.name, self.course.state, pid, self.started, self.course.restarts, self.course.detail)
+
+
+class Supervisor:
+    """Keeps the parts of one system running until it is asked to stop."""
+
+    def __init__(
+        self, folder: Path, parts: Sequence[Part], ask: Ask, environ: Mapping[str, str], *, seldom_s: float = SELDOM_S
+    ) -> None:
+        self._folder, self._ask_part, self._environ, self._seldom_s = folder, ask, environ, seldom_s
+        self._children = [Child(part) for part in parts]
+        self._stopping = False
+        self._started = own_start()
+        self._told: Notes | None = None
+        self._heard, self._rung = os.pipe()
+
+    def run(self) -> None:
+        """Work until asked to stop, then end everything, the last part first."""
+        self._listen()
+        try:
+            while not self._stopping:
+                self._bury()
+                self._start_due()
+                self._ask()
+                self._trim_logs()
+                self._tell()
+                self._sleep()
+        finally:
+            self._end()
+            self._tell()
+
+    # What happens meanwhile
+
+    def _listen(self) -> None:
+        for end_ in (self._heard, self._rung):
+            os.set_blocking(end_, False)
+        signal.set_wakeup_fd(self._rung, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # a function, or it would wake nobody
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._asked)
+
+    def _asked(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  (signal's signature)
+        self._stopping = True
+
+    def _sleep(self) -> None:
+        """Wait until a child ends, somebody asks to stop, or it is time to look again."""
+        select.select([self._heard], [], [], self._patience_s())
+        with suppress(BlockingIOError):
+            while os.read(self._heard, 512):
+                pass
+
+    def _patience_s(self) -> float:
+        states = {one.course.state for one in self._children}
+        if states & {"starting", "restarting"} or ("waiting" in states and "failed" not in states):
+            return _SOON_S
+        return _ASK_AGAIN_S if "unhealthy" in states else self._seldom_s
+
+    # The parts
+
+    def _bury(self) -> None:
+        now_s = time.monotonic()
+        for child in self._children:
+            if child.process is None or child.process.poll() is None:
+                continue
+            code = child.process.returncode
+            _end_rest(child.process.pid)  # what it left behind would hold its port
+            child.course = going.ended(child.course, code, now_s, once=child.part.once)
+            child.process, child.started = None, None
+            self._log(f"{child.part.name} {going.in_words(code)}; {child.course.state}")
+        self._bury_orphans()
+
+    def _bury_orphans(self) -> None:
+        """Let what was left by a part, and has ended since, go from the table of processes."""
+        own = {child.process.pid for child in self._children if child.process is not None}
+        for one in psutil.Process().children():
+            if one.pid not in own:
+                with suppress(ChildProcessError):
+                    os.waitpid(one.pid, os.WNOHANG)
+
+    def _start_due(self) -> None:
+        now_s = time.monotonic()
+        for child in self._children:
+            state = child.course.state
+            if state == "waiting" or (state == "restarting" and now_s >= child.course.due_s):
+                self._start(child)
+            if not child.course.proven:
+                return  # what comes after it needs it
+
+    def _start(self, child: Child) -> None:
+        part = child.part
+        try:
+            with (self._folder / "logs" / f"{part.name}.log").open("ab") as log:
+                child.process = subprocess.Popen(
+                    part.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=part.cwd,
+                    env={**(inherited(self._environ) if part.inherits else {}), **part.env},
+                    start_new_session=True,
+                    preexec_fn=_tie(part.stop),  # noqa: PLW1509  (there are no threads here)
+                    **as_account(part.account),
+                )
+        except OSError as problem:
+            why = f"cannot be started: {problem}"
+            child.course = going.ended(going.started(child.course), 127, time.monotonic(), why=why)
+            self._log(f"{part.name} {why}")
+            return
+        child.course = going.started(child.course)
+        child.started, child.ask_s = _start_of(child.process.pid), 0.0
+        self._log(f"{part.name} started as process {child.process.pid}")
+
+    def _ask(self) -> None:
+        for child in self._children:
+            now_s = time.monotonic()
+            if child.process is None or child.part.once or now_s < child.ask_s or self._stopping:
+                continue
+            before = child.course
+            child.course = going.answered(before, self._ask_part(child.part.name), now_s)
+            if child.course.state == "healthy":
+                child.ask_s = now_s + self._seldom_s
+            else:
+                child.ask_s = now_s + (_ASK_AGAIN_S if before.proven else _SOON_S)
+            if child.course.state != before.state:
+                self._log(f"{child.part.name} is {child.course.state} {child.course.detail}".rstrip())
+
+    def _end(self) -> None:
+        for child in reversed(self._children):
+            if child.process is not None:
+                self._log(f"{child.part.name} is asked to end")
+                _end_one(child.process, child.part)
+                child.process, child.started = None, None
+            child.course = Course("stopped")
+        end_children()
+
+    # What is told
+
+    def _tell(self) -> None:
+        notes = Notes(os.getpid(), self._started, tuple(child.note() for child in self._children))
+        if notes != self._told:
+            with suppress(OSError):  # a full disk is no reason to end everything
+                keep(self._folder, STATUS, notes)
+                self._told = notes
+
+    def _trim_logs(self) -> None:
+        """Keep the newer part of a log that has grown; who writes goes on at its end."""
+        for path in (self._folder / "logs").glob("*.log"):
+            with suppress(OSError):
+                if path.stat().st_size > _LOG_BYTES:
+                    path.with_suffix(".log.1").write_bytes(path.read_bytes())
+                    os.truncate(path, 0)
+
+    def _log(self, text: str) -> None:
+        with suppress(OSError):
+            sys.stdout.write(f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} {text}\n")
+            sys.stdout.flush()
+
+
+def supervisor_runs(folder: Path) -> bool:
+    """Whether the supervisor of a system lives."""
+    return is_held(folder / SUPERVISOR)
+
+
+def inherited(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of whoever brought the system up, without those that mean another server."""
+    return {name: value for name, value in environ.items() if not name.startswith(_NOT_INHERITED)}
+
+
+def _end_one(process: subprocess.Popen[bytes], part: Part) -> None:
+    """Ask a part to end, and make it after a while."""
+    with suppress(ProcessLookupError):
+        process.send_signal(part.stop)
+    try:
+        process.wait(timeout=part.grace_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    _end_rest(process.pid)
+
+
+def _end_rest(leader: int) -> None:
+    """End what is left of the group and session of a part whose first process has ended."""
+    for one in members(os.getpid())[1:]:
+        with suppress(OSError, psutil.Error):
+            if leader in (os.getpgid(one.pid), os.getsid(one.pid)):
+                one.kill()
+
+
+def _start_of(pid: int) -> float | None:
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return None
+
+
+def _tie(stop: signal.Signals) -> Callable[[], None] | None:
+    """Have a child asked to end when this process is gone, however it went; only Linux can."""
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    library, parent, set_parent_death_signal = ctypes.CDLL(None), os.getpid(), 1
+
+    def tie() -> None:
+        library.prctl(set_parent_death_signal, int(stop), 0, 0, 0)
+        if os.getppid() != parent:  # it went before this was said
+            os._exit(1)
+
+    return tie

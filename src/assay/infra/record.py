@@ -1,0 +1,142 @@
+"""What was brought up, and where: one folder for each system, by which it is found again and taken down."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from assay.documents import from_json, to_json
+from assay.errors import MeasureError, UsageError
+from assay.files import write_whole
+
+VARIABLE = "ASSAY_INFRA"
+DEFAULT = "default"
+Provider = Literal["local", "kubernetes", "aws"]
+Word = Literal["healthy", "unhealthy", "absent"]
+T = TypeVar("T")
+
+# It becomes a part of paths, of DNS names and of the names of containers.
+_NAME = re.compile(r"[a-z]([a-z0-9-]{0,18}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class PartState:
+    """One part of a system, as it is now."""
+
+    name: str
+    state: str
+    """`healthy`, `starting`, `unhealthy`, `restarting`, `failed` or `stopped`; else the provider's own word."""
+    address: str = ""
+    pid: int | None = None
+    restarts: int | None = None
+    """None where nobody counts them."""
+    detail: str = ""
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A system, as it is now."""
+
+    provider: Provider
+    name: str
+    word: Word
+    parts: tuple[PartState, ...] = ()
+    folder: str = ""
+    """Where everything about it lies on this machine."""
+    then: Mapping[str, str] = field(default_factory=dict)
+    """What to type next, by what it does."""
+
+
+def base_folder() -> Path:
+    """The folder of all systems that this user brought up: from ASSAY_INFRA, else the system's place for it."""
+    if os.environ.get(VARIABLE):
+        return Path(os.environ[VARIABLE]).expanduser().absolute()
+    if is_root():
+        # Nobody else may look into root's own folders, and PostgreSQL refuses to run as root.
+        return Path("/var/lib/assay/infra")
+    import platformdirs
+
+    return Path(platformdirs.user_state_dir("assay", appauthor=False)) / "infra"
+
+
+def folder_of(provider: Provider, name: str) -> Path:
+    """The folder of one system; it need not be there.
+
+    Raises:
+        UsageError: if the name is none.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no name for a system", code="name", at="--name",
+                         try_="use up to 20 small letters, digits and -, beginning with a letter")  # fmt: skip
+    return base_folder() / provider / name
+
+
+def is_root() -> bool:
+    """Whether this user may do everything."""
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def make_folder(folder: Path, mode: int = 0o700) -> tuple[str, ...]:
+    """Make a folder and those above it; return the ones above that were not there, the lowest first.
+
+    Raises:
+        UsageError: if it cannot be made.
+    """
+    missing = [one for one in folder.parents if not one.exists()]
+    try:
+        for one in reversed(missing):
+            one.mkdir()
+            one.chmod(0o755)  # whatever the umask: other accounts must be able to pass
+        if not folder.exists():
+            folder.mkdir(mode=0o700)
+            folder.chmod(mode)
+    except OSError as problem:
+        raise UsageError(f"the folder cannot be made: {problem.strerror}", code="folder", at=str(folder),
+                         try_=f"name another place by {VARIABLE}") from None  # fmt: skip
+    return tuple(map(str, missing))
+
+
+def remove_folder(folder: Path, made: Iterable[str] = ()) -> None:
+    """Remove a folder, and of those above it the ones that were made for it and are empty now.
+
+    Raises:
+        MeasureError: if something stays; it says what.
+    """
+    left: list[str] = []
+    shutil.rmtree(folder, onerror=lambda _, path, __: left.append(str(path)))
+    if folder.exists():
+        raise MeasureError(f"{len(left)} files could not be removed, such as {left[0] if left else folder}",
+                           code="not-removed", at=str(folder),
+                           try_="remove the folder as the user who made it")  # fmt: skip
+    for one in made:
+        try:
+            Path(one).rmdir()
+        except OSError:  # somebody else uses it, or it is gone
+            return
+
+
+def keep(folder: Path, name: str, record: object) -> None:
+    """Write a record of a system into its folder."""
+    write_whole(folder / name, to_json(record, indent=2).encode())
+
+
+def kept(folder: Path, name: str, record: type[T]) -> T | None:
+    """A record of a system; None where there is none.
+
+    Raises:
+        UsageError: if it cannot be read.
+    """
+    path = folder / name
+    try:
+        return from_json(record, path.read_bytes(), source=str(path))
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise UsageError(f"cannot read what was brought up: {problem.strerror}", code="no-file", at=str(path),
+                         try_="use the account that brought it up") from None  # fmt: skip

@@ -1,0 +1,60 @@
+"""Options that have no meaning somewhere are refused there, never dropped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assay.errors import UsageError
+from assay.infra.providers import Wishes, create, refuse_meaningless
+
+SAID = {
+    "--with": {"with_": "processes"},
+    "--host": {"host": "0.0.0.0"},
+    "--port": {"port": 1},
+    "--without": {"without": ("redis",)},
+    "--allow": {"allow": ("command",)},
+    "--no-fetch": {"fetch": False},
+    "--namespace": {"namespace": "x"},
+    "--context": {"context": "x"},
+    "--values": {"values": (Path("x"),)},
+    "--set": {"settings": ("a=b",)},
+    "--within": {"within_s": 1.0},
+}
+MEANS = {
+    "processes": {"--with", "--host", "--port", "--without", "--allow", "--no-fetch", "--within"},
+    "compose": {"--with", "--host", "--port", "--allow", "--within"},
+    "kubernetes": {"--namespace", "--context", "--values", "--set", "--within"},
+    "aws": {"--values", "--set"},
+}
+
+
+@pytest.mark.parametrize("where", MEANS)
+@pytest.mark.parametrize("flag", SAID)
+def test_an_option_works_where_it_means_something_and_is_refused_elsewhere(where, flag):
+    wishes = Wishes(**SAID[flag])
+    if flag in MEANS[where]:
+        refuse_meaningless(wishes, where)
+        return
+    with pytest.raises(UsageError) as wrong:
+        refuse_meaningless(wishes, where)
+    assert (wrong.value.problem.code, wrong.value.problem.at) == ("option", flag)
+
+
+def test_every_wish_is_looked_at():
+    known = {name for given in SAID.values() for name in given} | {"name", "yes"}
+    assert known == set(Wishes.__slots__)
+
+
+def test_an_agent_is_allowed_only_what_is_known(place, told):
+    with pytest.raises(UsageError, match="--allow everything"):
+        create("local", Wishes(allow=("everything",)), told.append)
+    assert not place.exists()
+
+
+def test_parts_that_cannot_be_left_out_are_told(place, told):
+    with pytest.raises(UsageError) as wrong:
+        create("local", Wishes(without=("server",)), told.append)
+    assert wrong.value.problem.at == "--without"
+    assert not place.exists()
