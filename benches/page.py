@@ -14,6 +14,8 @@ from assay.hardware.machine import machine
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benches" / "results"
+# Benches that need more than this machine has, and what they are run in.
+_INSIDE = {"kubernetes": "scripts/kubernetes.sh "}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Page:
 
 def repeat(name: str) -> str:
     """How to get the page again."""
-    return f"`make setup && .venv/bin/python -m benches {name}`."
+    return f"`make setup && {_INSIDE.get(name, '')}.venv/bin/python -m benches {name}`."
 
 
 def facts(load_before: float) -> str:

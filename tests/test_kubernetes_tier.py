@@ -1,0 +1,33 @@
+"""`make test-kubernetes` is not run here, but what it needs is kept true: its scripts, and what people are told."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests_kubernetes.kubernetes_cluster import PROGRAMS
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPTS = ("kubernetes.sh", "kubernetes_images.sh")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_its_scripts_can_be_read_and_run(name):
+    path = ROOT / "scripts" / name
+    assert path.stat().st_mode & 0o111
+    subprocess.run(["bash", "-n", str(path)], check=True)
+
+
+def test_the_script_builds_what_the_cluster_starts():
+    built = re.search(r"^parts=\((.*)\)$", (ROOT / "scripts" / "kubernetes.sh").read_text(), re.MULTILINE)
+    assert built is not None
+    assert set(built[1].split()) == set(PROGRAMS)
+
+
+def test_it_is_a_target_of_its_own_and_contributors_are_told():
+    makefile = (ROOT / "Makefile").read_text()
+    assert "test-kubernetes: setup\n\tscripts/kubernetes.sh $(BIN)/python -m pytest tests_kubernetes\n" in makefile
+    recipe = re.search(r"^test: setup\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    assert recipe is not None
+    assert "kubernetes" not in recipe[1]
+    assert "make test-kubernetes" in (ROOT / "CONTRIBUTING.md").read_text()
