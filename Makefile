@@ -1,13 +1,13 @@
 # Five verbs: setup, demo, test, check, docs. Everything lives in .venv; nothing is installed outside it
 # except what `make test` tests with: a browser for the reports, PostgreSQL and Redis for the server, Slurm, Prometheus,
 # Podman and Charliecloud for clusters. The model servers and vector databases that it measures live in .venv-servers,
-# PyTorch (`make test-torch`) in .venv-torch.
+# PyTorch (`make test-torch`) in .venv-torch; Kubernetes (`make test-kubernetes`) in ~/.cache/assay/kubernetes.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-torch test-vllm test-milvus check docs bench lock clean
+.PHONY: setup demo test test-torch test-vllm test-milvus test-kubernetes check docs bench lock clean
 .DEFAULT_GOAL := setup
 
 setup: $(STAMP)
@@ -30,6 +30,7 @@ test: setup
 	@scripts/prometheus.sh
 	@scripts/containers.sh
 	@scripts/servers.sh
+	@scripts/deploy.sh
 	$(BIN)/python scripts/tests.py
 
 test-vllm: setup
@@ -38,6 +39,9 @@ test-vllm: setup
 
 test-milvus: setup
 	scripts/milvus.sh env ASSAY_MILVUS=.venv-milvus/bin/python $(BIN)/python -m pytest tests/run/targets/vector/test_milvus.py
+
+test-kubernetes: setup
+	scripts/kubernetes.sh $(BIN)/python -m pytest tests_kubernetes
 
 test-torch: setup
 	@scripts/torch.sh
@@ -61,4 +65,4 @@ lock: setup
 	  --extra dev pyproject.toml -o constraints.txt
 
 clean:
-	rm -rf $(VENV) .venv-servers .venv-torch .venv-vllm .venv-milvus demo-results site
+	rm -rf $(VENV) .venv-servers .venv-torch .venv-vllm .venv-milvus .venv-deploy demo-results site

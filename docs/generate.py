@@ -106,9 +106,15 @@ _VARIABLES = """\
 | `ASSAY_CA` | certificate of the authority that signed the server's |
 | `ASSAY_SERVER_…` | settings of `assay serve`, see [Server settings](server.md) |
 | `ASSAY_AGENT_STATE` | folder of what must survive a restart of the agent |
+| `ASSAY_AGENT_ALLOW` | what jobs may do on an agent besides, as `--allow` |
+| `ASSAY_INFRA` | folder of the systems of `assay infra` |
+| `ASSAY_POSTGRESQL`, `ASSAY_REDIS`, `ASSAY_PROMETHEUS` | programs of `assay infra` that are in no usual place |
 | `ASSAY_URL_POLICY` | set by an agent for its jobs: which addresses models may be fetched from |
 | `NO_COLOR` | print without colour |
 | `ASSAY_EMIT_PIPE` | set by assay for a measured program; `assay.emit` writes there |
+| `ASSAY_CODE` | set by assay for a measured program: where its `target.code` lies |
+| `ASSAY_SERVICE_NAME_HOST`, `…_PORT`, `…_URL` | set by assay for a measured program: where a service is |
+| `ASSAY_INSTANCES` | a table of types of machines, for [descriptors of Benchmark AI](../how-to/from-benchmark-ai.md) |
 | `ASSAY_RUN_ID` | set by assay for a measured program; number of the run, from 0 |"""
 
 

@@ -12,6 +12,8 @@ pytest_plugins = (
     "tests.redis_server",
     "tests.running_server",
     "tests.model_server",
+    "tests.s3_server",
+    "tests.kube_cluster",
     "tests.slurm_cluster",
 )
 
@@ -20,6 +22,7 @@ pytest_plugins = (
 def _own_store(tmp_path_factory, monkeypatch):
     """No test ever touches the user's results."""
     monkeypatch.setenv("ASSAY_STORE", str(tmp_path_factory.mktemp("store")))
+    monkeypatch.delenv("ASSAY_OBJECTS", raising=False)
 
 
 @pytest.fixture(autouse=True, scope="session")

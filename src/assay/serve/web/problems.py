@@ -39,6 +39,8 @@ _STATUS = {
     "samples": 500,
     "value": 422,
 }
+# Problem codes that mean that something is away for a while, and what it is.
+_AWAY = {"store": "the database", "redis": "Redis", "objects-away": "the object store"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +133,11 @@ def add_problem_answers(app: FastAPI) -> None:
 
 
 def is_away(problem: BaseException) -> bool:
-    """Whether an error means that the database or Redis cannot be reached, and not that a statement was wrong."""
+    """Whether an error means that the database, Redis or the object store cannot be reached for now."""
     if isinstance(problem, Unavailable):
         return True
     if isinstance(problem, StoreError):
-        return problem.problem.code in ("store", "redis")
+        return problem.problem.code in _AWAY
     if isinstance(problem, DataError | IntegrityError):
         return False
     return isinstance(problem, DBAPIError | PoolTimeoutError)
@@ -201,9 +203,9 @@ def _database(request: Request, problem: Exception) -> JSONResponse:
 
 
 def _away(problem: Exception) -> JSONResponse:
-    redis = isinstance(problem, StoreError) and problem.problem.code == "redis"
-    tell("away", level=logging.DEBUG, what="redis" if redis else "database", kind=type(problem).__name__)
-    unavailable = Unavailable("Redis" if redis else "the database")
+    what = _AWAY.get(problem.problem.code, "the database") if isinstance(problem, StoreError) else "the database"
+    tell("away", level=logging.DEBUG, what=what, kind=type(problem).__name__)
+    unavailable = Unavailable(what)
     return answer(unavailable.body, unavailable.headers)
 
 
