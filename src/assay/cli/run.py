@@ -117,14 +117,11 @@ def run(
     clustered = loaded.benchmark.place.on_cluster
     client = connect(server, token_file, ca) if server and not local else None
     if client is not None and not clustered:
-        from assay.remote import follow, submit
-
-        campaign_id = submit(loaded, client, _wishes(priority, deadline, agent, spread, unplaceable), view)
-        if detach:
-            view.close()
-            say(campaign_id)
-            return
-        end(follow(client, campaign_id, view), form, fail_on, out)
+        wishes = _wishes(priority, deadline, agent, spread, unplaceable)
+        done = _on_server(loaded, client, wishes, view, detach=detach)
+        if done is not None:
+            end(done, form, fail_on, out)
+        return
     from assay import campaign
 
     mode = lock.value if lock else None
@@ -137,6 +134,20 @@ def run(
         say(result.record.campaign)
         return
     end(result, form, fail_on, out)
+
+
+def _on_server(
+    loaded: Loaded, client: FleetClient, wishes: Wishes, view: View, *, detach: bool
+) -> CampaignResult | None:
+    """Hand a benchmark to a server's fleet; None where nobody waits for the results."""
+    from assay.remote import follow, submit
+
+    campaign = submit(loaded, client, wishes, view)
+    if not detach:
+        return follow(client, campaign, view)
+    view.close()
+    say(campaign)
+    return None
 
 
 def _opened(file: Path, settings: Sequence[str], *, text: bool, quiet: bool) -> tuple[Loaded, View]:
