@@ -15,11 +15,14 @@ import assay
 
 _FOLDERS = ("bin", "dev", "proc", "sys", "tmp", "etc", "root", "home", "mnt", "var/tmp", "usr/bin")
 _LIBRARIES = ("/lib64", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib")
+# Where the image has its Python: a runtime may hide a folder of the image, such as /tmp, behind one of the node.
+_PREFIX = Path("/opt/assay")
+PYTHON = str(_PREFIX / "bin" / "python")
 _NOT_NEEDED = ("test", "site-packages", "dist-packages", "idlelib", "tkinter", "ensurepip")
 
 
 def python_image(folder: Path, busybox: str) -> Path:
-    """Make the folder of an image in which `sys.executable` runs assay, under the same paths as here."""
+    """Make the folder of an image in which `PYTHON` runs assay."""
     for name in _FOLDERS:
         (folder / name).mkdir(parents=True, exist_ok=True)
     shutil.copy(busybox, folder / "bin/busybox")
@@ -31,15 +34,16 @@ def python_image(folder: Path, busybox: str) -> Path:
         _link(path, folder)
     _interpreter(folder)
     site = Path(sysconfig.get_path("purelib"))
+    inside = _PREFIX / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     for one in _needed("assay", {}).values():
         for path in one.files or ():
             found = Path(str(one.locate_file(path)))
             if found.is_file() and found.is_relative_to(site):
-                _link(found, folder)
+                _link(found, folder, inside / found.relative_to(site))
     # Where assay runs from its sources, they lie elsewhere.
-    _tree(Path(assay.__file__).parent, folder, site / "assay")
+    _tree(Path(assay.__file__).parent, folder, inside / "assay")
     own = Path(str(distribution("assay")._path))  # type: ignore[attr-defined]
-    _tree(own, folder, site / own.name)
+    _tree(own, folder, inside / own.name)
     return folder
 
 
@@ -52,16 +56,10 @@ def _interpreter(folder: Path) -> None:
     """The program, its library, what it is made of, and the environment around it."""
     real = Path(sys.executable).resolve()
     _link(real, folder)
-    at = Path(sys.executable)
-    while at.is_symlink():
-        target = at.readlink()
-        inside = _inside(folder, at)
-        inside.parent.mkdir(parents=True, exist_ok=True)
-        inside.symlink_to(target)
-        at = at.parent / target
-    config = Path(sys.prefix) / "pyvenv.cfg"
-    if config.is_file():
-        _link(config, folder)
+    program = _inside(folder, Path(PYTHON))
+    program.parent.mkdir(parents=True)
+    program.symlink_to(real)
+    (program.parents[1] / "pyvenv.cfg").write_text(f"home = {real.parent}\ninclude-system-site-packages = false\n")
     for path in Path(sys.base_prefix, "lib").glob("libpython*.so*"):
         _link(path, folder)
     _tree(Path(sysconfig.get_path("stdlib")), folder)

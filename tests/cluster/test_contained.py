@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.cluster.test_live import only
 from tests.lacking import lacking
-from tests.python_image import python_image
+from tests.python_image import PYTHON, python_image
 from tests.run.services.test_containers import IMAGE, image
 
 from assay.cluster.contained import contained
@@ -103,7 +102,7 @@ def test_a_job_is_measured_inside_of_its_image(site, rootfs, packed, monkeypatch
         fast = ("-noappend", "-quiet", "-noI", "-noD", "-noF", "-noX")
         subprocess.run(["mksquashfs", rootfs, used, *fast], check=True, timeout=60, stdout=subprocess.DEVNULL)
     monkeypatch.delenv("USER", raising=False)
-    slurm = {"container": str(used), "runtime": "charliecloud", "python": sys.executable}
+    slurm = {"container": str(used), "runtime": "charliecloud", "python": PYTHON}
     assert site.start(site.document("cat /etc/inside", slurm=slurm)).wait(60) == 0, site.said()
     campaign = site.newest()
     assert only(site.jobs(campaign)).metrics["x"].median == 42
