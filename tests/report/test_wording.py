@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assay.report.wording import job_label, job_labels, one_line, verdict_counts
+from assay.report.wording import failure_sentence, job_label, job_labels, one_line, verdict_counts
+from assay.run.records import Failure
 
 
 def test_a_label_is_short(build):
@@ -36,3 +37,9 @@ def test_counts_in_words(build):
 
 def test_one_line_takes_terminal_codes_and_line_ends_away():
     assert one_line("a\x1b[31mred\x1b[0m\r\nb\x07\u202ec") == "a red b c"
+
+
+def test_evidence_that_the_message_gives_is_not_said_twice():
+    said = failure_sentence(Failure("slurm-failed", "it is FAILED with exit code 1", exit_code=1, memory_mb=12.0))
+    assert said == "error[slurm-failed]: it is FAILED with exit code 1 (memory 12 MB)"
+    assert failure_sentence(Failure("child", "it ended", exit_code=1)) == "error[child]: it ended (exit code 1)"

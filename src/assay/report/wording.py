@@ -127,14 +127,14 @@ def gate_word(gate: Check) -> str:
 
 
 def failure_sentence(error: Failure) -> str:
-    """Why a job or run failed, as one line with its code, phase and evidence."""
+    """Why a job or run failed, as one line with its code, phase and the evidence that its message does not give."""
     where = f" in {error.phase}" if error.phase else ""
     evidence = [
         f"signal {error.signal}" if error.signal else "",
         f"exit code {error.exit_code}" if error.exit_code is not None else "",
         f"memory {error.memory_mb:,.0f} MB" if error.memory_mb is not None else "",
     ]
-    told = ", ".join(part for part in evidence if part)
+    told = ", ".join(part for part in evidence if part and part not in error.message)
     return one_line(f"error[{error.code}]{where}: {error.message}{f' ({told})' if told else ''}")
 
 
