@@ -18,6 +18,7 @@ from assay.place.engines.kubernetes.plan import Group, asked_of
 from assay.place.engines.kubernetes.pods import CONTAINER, PROGRAM
 from assay.place.engines.kubernetes.seen import PodSeen, Seen, seen
 from assay.place.engines.kubernetes.states import digest_of, facts_of, failure_of, phase_of, service_failure_of
+from assay.place.engines.kubernetes.troubles import lost_node
 from assay.plan.job import Job
 from assay.pods.document import PodCampaign
 from assay.pods.watching import Watching
@@ -197,9 +198,10 @@ def has_ended(found: Seen, now: datetime, gone: Collection[str]) -> bool:
     """
     if phase_of(found) == "ended":
         return True
+    lost = lost_node(found) is not None  # nobody will hand anything out there
     for pod in found.pods:
-        late = pod.deleted_at is not None and (now - pod.deleted_at).total_seconds() > _LATE_S
-        if pod.uid in gone or late:
+        over = pod.deleted_at if lost else pod.over_at
+        if pod.uid in gone or (over is not None and (now - over).total_seconds() > _LATE_S):
             return True
     mains = [box for pod in found.pods if (box := pod.container(CONTAINER)) is not None]
     return bool(mains) and len(mains) == len(found.pods) and all(box.state == "ended" for box in mains)

@@ -54,6 +54,8 @@ class PodSeen:
     """When its node took it."""
     deleted_at: datetime | None = None
     """When somebody asked for its end; what ends later may have ended because of it."""
+    over_at: datetime | None = None
+    """When the time that it was given to end is over."""
     unplaced: str = ""
     """Why the scheduler finds no node, in its own words."""
     unplaced_since: datetime | None = None
@@ -158,6 +160,7 @@ def read_pod(document: Document) -> PodSeen:
         created_at=moment(meta.get("creationTimestamp")),
         started_at=moment(status.get("startTime")),
         deleted_at=_asked_at(meta),
+        over_at=moment(meta.get("deletionTimestamp")),
         unplaced=(_text(scheduled, "message") or _text(scheduled, "reason")) if unplaced else "",
         unplaced_since=moment(scheduled.get("lastTransitionTime")) if unplaced else None,
         disruption=_text(disrupted, "reason") if hit else "",
