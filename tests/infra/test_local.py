@@ -216,10 +216,10 @@ def test_what_is_killed_comes_back_with_what_it_knew_and_destroy_still_leaves_no
     memory = shared_memory(system)
     for pid in (system.notes()["pid"], system.noted()["postgresql"]["pid"]):
         os.kill(pid, signal.SIGKILL)
-    system.assay("infra", "destroy", "--yes")
+    said = system.assay("infra", "destroy", "--yes")
     assert not tagged(tag)
     assert not system.place.exists()
-    assert not memory & known_memory(), "what PostgreSQL shared in memory"
+    assert not memory & known_memory(), f"what PostgreSQL shared in memory stays: {said}"
 
 
 def shared_memory(system: System) -> set[str]:

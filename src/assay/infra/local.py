@@ -24,6 +24,7 @@ from assay.run.processes import is_alive
 from assay.run.scratch import held
 
 Tell = Callable[[str], None]
+_MEMORY_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +119,18 @@ def destroy(name: str, tell: Tell, *, keep_data: bool = False) -> None:
 
 
 def _give_memory_back(folder: Path, record: Local, tell: Tell) -> None:
-    try:
-        give_memory_back(folder, record)
-    except MeasureError as problem:  # some bytes, until the machine starts again: no reason to keep everything else
-        tell(f"PostgreSQL was killed, and what it shared in memory stays: {problem.problem.message}")
+    until_s = time.monotonic() + _MEMORY_WITHIN_S
+    while True:
+        try:
+            give_memory_back(folder, record)
+        except MeasureError as problem:
+            # The kernel may take a moment until the last process of a killed PostgreSQL has let go of it.
+            if time.monotonic() < until_s:
+                time.sleep(0.5)
+                continue
+            # Some bytes, until the machine starts again: no reason to keep everything else.
+            tell(f"PostgreSQL was killed, and what it shared in memory stays: {problem.problem.message}")
+        return
 
 
 def _refuse_unfit(wish: Wish) -> None:
