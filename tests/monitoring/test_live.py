@@ -148,7 +148,8 @@ def test_the_figures_of_the_service_are_those_that_the_client_saw(campaign):
     done, *_ = campaign
     (one,) = done.jobs[0].runs
     told = {figure["what"]: figure for figure in one.facts[FACT]["figures"]}
-    assert told["running"]["mean"] == pytest.approx(4.0, abs=0.5)
+    assert told["running"]["max"] == 4  # a scrape may also come while one has ended and the next not begun
+    assert 2 <= told["running"]["mean"] <= 4
     assert told["requests_per_s"]["mean"] == pytest.approx(one.metrics["throughput_per_s"], rel=0.25)
     assert told["output_tokens_per_s"]["mean"] == pytest.approx(one.metrics["output_tokens_per_s"], rel=0.25)
     assert 0 < told["cpu_busy_pct"]["mean"] <= 110
