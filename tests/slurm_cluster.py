@@ -117,7 +117,7 @@ class SlurmCluster:
         self.start_controller()
         for node in self.nodes:
             self.start_node(node)
-        self._until("all nodes are idle", lambda: self._states() == dict.fromkeys(self.nodes, "idle"))
+        self._until("all nodes are idle", lambda: self.states() == dict.fromkeys(self.nodes, "idle"))
 
     def start_controller(self) -> None:
         """Start the controller, which knows of no job before."""
@@ -166,10 +166,10 @@ class SlurmCluster:
                 self.run("scontrol", "update", f"nodename={node}", "state=down", "reason=killed")
                 self.start_node(node)
         self._until("no job is left", self._cleared)
-        for node, state in self._states().items():
+        for node, state in self.states().items():
             if state not in ("idle", "completing"):
                 self.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
-        self._until("all nodes are idle", lambda: self._states() == dict.fromkeys(self.nodes, "idle"))
+        self._until("all nodes are idle", lambda: self.states() == dict.fromkeys(self.nodes, "idle"))
 
     def rest(self) -> str:
         """The address of slurmrestd on a socket, started with the first call."""
@@ -218,7 +218,8 @@ class SlurmCluster:
             self.run("scancel", "--quiet", *waiting, check=False)
         return not waiting
 
-    def _states(self) -> dict[str, str]:
+    def states(self) -> dict[str, str]:
+        """Node → its state, in the controller's own word."""
         told = self.run("sinfo", "--noheader", "--Node", "--partition=debug", "--format=%N %T", check=False)
         return dict(line.split() for line in told.splitlines())
 
