@@ -539,3 +539,15 @@ def test_the_image_that_fetches_is_missed_like_any_other():
     assert found.code == "kubernetes-image-pull"
     words = waiting_words(look([fetching(running(name="fetch"))]))
     assert words == "waiting: its files are fetched on n1"
+
+
+def test_a_volume_that_could_not_be_mounted_for_a_while_ends_nothing():
+    """A busy node says so and tries again; what it has not said for minutes is over."""
+    starting = pod(containers=[waiting("ContainerCreating")], phase="Pending")
+    busy = "failed to sync configmap cache: timed out waiting for the condition"
+    assert told(starting, events=[event("FailedMount", busy, ago_s=200.0)]) is None
+    young = pod(containers=[waiting("ContainerCreating")], phase="Pending", startTime=at(200))
+    assert told(young, events=[event("FailedMount", busy)]) is None
+    lasting = told(starting, events=[event("FailedMount", busy)])
+    assert lasting is not None
+    assert lasting.code == "kubernetes-volume"

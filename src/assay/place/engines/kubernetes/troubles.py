@@ -31,7 +31,9 @@ _CANNOT_START = ("StartError", "ContainerCannotRun")
 _NODE_REASONS = ("NodeLost", "NodeShutdown", "Shutdown", "Terminated")
 _BY_NODE = ("DeletionByTaintManager", "DeletionByPodGC", "TerminationByKubelet")
 # Passing troubles of the network, and of objects that are a moment late.
-_PULL_PATIENCE_S, _CONFIG_PATIENCE_S, _MOUNT_PATIENCE_S = 120.0, 30.0, 120.0
+_PULL_PATIENCE_S, _CONFIG_PATIENCE_S, _MOUNT_PATIENCE_S = 120.0, 30.0, 300.0
+# A node that cannot mount something says so again and again, at least every two minutes; one that went silent could.
+_MOUNT_AGAIN_S = 150.0
 # How often a first container may fail before its pod is given up.
 _FETCH_TRIES = 3
 _AGAIN = "run it again: what was measured before is kept"
@@ -75,14 +77,22 @@ def of_waiting(pod: PodSeen, seen: Seen, now: datetime) -> Told | None:
         if one.reason in _CONFIG and waited_s >= _CONFIG_PATIENCE_S:
             return Told(START, f"the pod {pod.name} cannot start{_where(pod)} ({one.reason}: {one.message})",
                         "see that the Secrets of place.kubernetes.secrets and the keys in them exist")  # fmt: skip
-    mount = newest(seen, pod.uid, "FailedMount", "FailedAttachVolume")
-    if mount is not None and waited_s >= _MOUNT_PATIENCE_S and not any(c.state == "running" for c in pod.containers):
+    if waited_s >= _MOUNT_PATIENCE_S and (mount := _unmounted(pod, seen, now)) is not None:
         return Told(
             VOLUME,
             f"a volume of the pod {pod.name} cannot be mounted{_where(pod)}: {mount.message}",
             "see that the claims of place.kubernetes.volumes exist and fit the node: kubectl get pvc",
         )
     return None
+
+
+def _unmounted(pod: PodSeen, seen: Seen, now: datetime) -> EventSeen | None:
+    """The trouble with a volume that keeps a pod from starting; None where there is none, or there was one before."""
+    found = newest(seen, pod.uid, "FailedMount", "FailedAttachVolume")
+    if found is None or any(one.state == "running" for one in pod.containers):
+        return None
+    lasts = found.at is None or (now - found.at).total_seconds() <= _MOUNT_AGAIN_S
+    return found if lasts else None
 
 
 def _not_fetched(pod: PodSeen, seen: Seen) -> Told | None:
