@@ -548,6 +548,9 @@ def test_a_volume_that_could_not_be_mounted_for_a_while_ends_nothing():
     assert told(starting, events=[event("FailedMount", busy, ago_s=200.0)]) is None
     young = pod(containers=[waiting("ContainerCreating")], phase="Pending", startTime=at(200))
     assert told(young, events=[event("FailedMount", busy)]) is None
+    placed = {"type": "PodScheduled", "status": "True", "lastTransitionTime": at(10)}
+    queued = pod(containers=[waiting("ContainerCreating")], phase="Pending", conditions=[placed], startTime=None)
+    assert told(queued, events=[event("FailedMount", busy)]) is None  # it waited for a node until now
     lasting = told(starting, events=[event("FailedMount", busy)])
     assert lasting is not None
     assert lasting.code == "kubernetes-volume"

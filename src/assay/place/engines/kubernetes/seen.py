@@ -52,6 +52,8 @@ class PodSeen:
     created_at: datetime | None = None
     started_at: datetime | None = None
     """When its node took it."""
+    placed_at: datetime | None = None
+    """When the scheduler found a node."""
     deleted_at: datetime | None = None
     """When somebody asked for its end; what ends later may have ended because of it."""
     over_at: datetime | None = None
@@ -163,6 +165,7 @@ def read_pod(document: Document) -> PodSeen:
         over_at=moment(meta.get("deletionTimestamp")),
         unplaced=(_text(scheduled, "message") or _text(scheduled, "reason")) if unplaced else "",
         unplaced_since=moment(scheduled.get("lastTransitionTime")) if unplaced else None,
+        placed_at=moment(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None,
         disruption=_text(disrupted, "reason") if hit else "",
         disruption_message=_text(disrupted, "message") if hit else "",
         ready=ready.get("status") == "True",

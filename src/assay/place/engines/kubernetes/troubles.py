@@ -65,7 +65,8 @@ def of_ended(pod: PodSeen, seen: Seen) -> Told | None:
 
 def of_waiting(pod: PodSeen, seen: Seen, now: datetime) -> Told | None:
     """Why a pod that has a node cannot start; None while it may."""
-    since = pod.started_at or pod.created_at
+    # A pod may have waited long for its node, which says a moment late that it took it.
+    since = pod.started_at or pod.placed_at or pod.created_at
     waited_s = 0.0 if since is None else (now - since).total_seconds()
     if told := _not_fetched(pod, seen):
         return told
