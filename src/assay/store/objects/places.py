@@ -68,7 +68,10 @@ def parse_place(text: str) -> Place:
         except RuntimeError:  # of somebody who has no home here
             raise _wrong(f"{text!r} names no folder of this machine") from None
     scheme, colon, _ = text.partition("://")
-    raise _wrong(f"object stores of the kind {scheme!r} are not supported" if colon else "this names no object store")
+    if colon:
+        raise _wrong(f"object stores of the kind {scheme!r} are not supported")
+    named = "this" if "@" in text else repr(text)  # a password would stand there
+    raise _wrong(f"{named} names no object store")
 
 
 def _bucket(parts: SplitResult) -> Place:
