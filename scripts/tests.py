@@ -27,6 +27,7 @@ LONGEST = (
 APART = tuple(one for one in ("run/services", "run/targets") if (TESTS / one).is_dir())
 # More failures than this are not the fault of a neighbour.
 AGAIN = 8
+MOST_REASONS = 40
 NOTHING = 5  # pytest's exit code where no test was chosen
 
 
@@ -96,20 +97,32 @@ def main(options: list[str]) -> int:
         bad = []
         for later in as_completed([pool.submit(run, part, options, caches) for part in parts()]):
             ended = later.result()
-            tell(ended)
-            if ended.code not in (0, NOTHING):
+            if ended.code in (0, NOTHING):
+                tell(ended)
+            else:
+                say(f"{ended.part.name:<16} {ended.took_s:6.0f} s  {len(ended.failed)} to be asked again")
                 bad.append(ended)
         # Only failures of tests are asked again: no broken collection, no killed process.
         if sum(len(one.failed) for one in bad) > AGAIN or any(one.code != 1 for one in bad):
+            for one in bad:
+                tell(one)
             return 1
         return max((_again(one, options, caches) for one in bad), default=0)
 
 
 def _again(first: Ended, options: Sequence[str], caches: Path) -> int:
-    say("failed beside others, and run once more alone:", *first.failed)
     second = run(first.part, [*options, "--last-failed", "--last-failed-no-failures=none"], caches)
+    if second.code == 0:
+        say("went wrong beside others, and right alone:", *(f"  {one}" for one in first.failed), *_reasons(first))
+    else:
+        tell(first)
     tell(second)
     return second.code
+
+
+def _reasons(ended: Ended) -> list[str]:
+    """The lines of a traceback that say what was wrong."""
+    return [one for one in ended.said.splitlines() if one.startswith("E   ")][:MOST_REASONS]
 
 
 if __name__ == "__main__":

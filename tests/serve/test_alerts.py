@@ -143,7 +143,9 @@ def test_a_failed_job_opens_an_alert_by_itself_and_a_good_one_resolves_it(serve)
         "speed batch=1 failed: error[crashed] in load: all 3 runs failed; run 0: the process died"
     ]
     notices = Notices(server.state.kept.store.engine, SYSTEM_CLOCK)
-    assert [one.channel for one in notices.list(alert=alert["id"])] == ["*"]
+    # What is owed of an alert is told in a transaction after the one that opened it.
+    told = wait_for(lambda: notices.list(alert=alert["id"]), what="the notice")
+    assert [one.channel for one in told] == ["*"]
     assert {one["origin"] for one in client.get("/alert-rules").json()["items"]} == {"file"}
     (of_file, _) = client.get("/alert-rules").json()["items"]
     is_problem(client.delete(f"/alert-rules/{of_file['name']}"), 409, "conflict")
