@@ -18,7 +18,8 @@ LOST_S = 4.0 * SILENT_S + 60
 def failed(site: Site, code: str, *words: str):
     """The only job of the newest campaign, which failed for one reason; nothing is left of it."""
     job = site.only_job()
-    assert (job.state, job.error.code) == ("failed", code), job.error
+    assert job.state == "failed"
+    assert job.error.code in code.split("|"), job.error
     told = f"{job.error.message} {job.error.try_}"
     for word in words:
         assert word in told, told
@@ -254,10 +255,11 @@ def test_ctrl_c_ends_it_where_that_was_asked_for(site):
 
 
 def test_memory_and_time_and_disk_are_told_apart(new_site):
+    # The kernel kills the command alone, and the pod lives to tell of it, unless the node kills whole containers.
     eats = "python3 -c 'import os, time; x = b\"1\" * 600_000_000; time.sleep(60)'; exit 1"
     fills = "head -c 60000000 /dev/zero > /tmp/much; sleep 120"
     cases = {
-        "kubernetes-oom": (eats, {"memory": "200MB"}, "190.7 MiB"),
+        "out-of-memory|kubernetes-oom": (eats, {"memory": "200MB"}, "memory"),
         "kubernetes-deadline": ("sleep 120", {"deadline": "10s"}, "10 s"),
         "kubernetes-evicted": (fills, {"storage": "20MB"}, "ephemeral"),
     }

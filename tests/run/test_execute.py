@@ -215,20 +215,22 @@ def test_a_model_that_wants_too_much_memory(tmp_path):
     assert "memory" in outcome.result.error.message.lower() or "alloc" in outcome.result.error.message.lower()
 
 
-def test_a_command_that_the_kernel_kills_for_memory(tmp_path):
+@pytest.mark.parametrize("kept", ["exec", ""], ids=["the command", "a child of its shell"])
+def test_a_command_that_the_kernel_kills_for_memory(tmp_path, kept):
     group = Path(f"/sys/fs/cgroup/memory/assay-test-{os.getpid()}")
     try:
         group.mkdir()
         (group / "memory.limit_in_bytes").write_text("300M")
     except OSError:
         pytest.skip("a memory limit of its own needs root and version 1 of cgroups")
-    hungry = f"echo $$ > {group}/cgroup.procs; exec {sys.executable} -c 'x = [bytearray(10**7) for _ in range(10**4)]'"
+    eats = f"{sys.executable} -c 'x = [bytearray(10**7) for _ in range(10**4)]'"
+    hungry = f"echo $$ > {group}/cgroup.procs; {kept} {eats}; exit 1"
     try:
         (outcome,) = execute(tmp_path, shell(hungry))
     finally:
         group.rmdir()
     assert outcome.result.error.code == "out-of-memory"
-    assert " MB" in outcome.result.error.message
+    assert "killed it for memory" in outcome.result.error.message
 
 
 def test_a_certain_failure_is_not_repeated(tmp_path):

@@ -328,7 +328,7 @@ def _failure(job: Job, ended: Ended, report: ChildReport | None, tail: tuple[str
         said = report.refusal
         # The child ended in good order and said why: its exit code and its own memory explain nothing.
         evidence = replace(evidence, exit_code=None, memory_mb=None, phase=said.phase or ended.phase)
-        if said.code == "command" and "signal 9" in said.message and ended.oom_kills:
+        if said.code == "command" and ended.oom_kills and _was_killed(said.message, tail):
             return replace(evidence, code="out-of-memory", message=f"{said.message}; the kernel killed it for memory",
                            try_="give it less to do, or run it on a machine with more memory")  # fmt: skip
         message = redact(said.message, _secrets(job))
@@ -340,6 +340,12 @@ def _failure(job: Job, ended: Ended, report: ChildReport | None, tail: tuple[str
         return replace(evidence, code="out-of-memory", try_="use a smaller batch or a machine with more memory",
                        message=f"the kernel killed it for memory{peak}, in phase {ended.phase}")  # fmt: skip
     return replace(evidence, message=f"killed by {ended.signal_name}{peak}, in phase {ended.phase}")
+
+
+def _was_killed(message: str, tail: tuple[str, ...]) -> bool:
+    """Whether a command, or a process that its shell started, ended by a signal that no program can catch."""
+    # A shell goes on when its child is killed: it says `Killed`, and ends with 128 + 9 or with what comes next.
+    return "signal 9" in message or "code 137" in message or any(line.split()[-1:] == ["Killed"] for line in tail)
 
 
 def _refused(job: Job, run_id: int, problem: Problem, clock: Clock) -> SingleRunResult:
