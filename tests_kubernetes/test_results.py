@@ -8,7 +8,7 @@ PRINTS = f"import random\nfor _ in range({MANY}): print('x=%r' % random.random()
 
 
 def large(site):
-    document = site.document()
+    document = site.document(kubernetes={"memory": "1GB"})
     document["target"]["command"] = ["python3", "-c", PRINTS]
     return document
 

