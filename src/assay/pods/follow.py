@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from assay.clock import Clock
 from assay.cluster.collect import Ended, collect, has_result
@@ -325,8 +325,10 @@ class Follower:
         if not any(pod.ready for pod in found.pods) or _is_troubled(found):
             found = self._look.service(group, name, events=True)
         told = self._look.told_of_service(name, found, group, self.clock.utc())
-        if told is not None:
-            self._doomed.setdefault(group.name, told)
+        if told is not None and group.name not in self._doomed:
+            self._logbook.read_service(group, name, found)
+            told = replace(told, message=f"{told.message}{self._logbook.last_words(group, name)}")
+            self._doomed[group.name] = told
             self._shown.once(f"doomed {group.name}", f"{told.message}; {told.try_}")
 
     def _end_groups(self) -> None:

@@ -16,6 +16,7 @@ from assay.place.engines.kubernetes.seen import PodSeen, Seen
 from assay.pods.delivery import Delivery
 from assay.pods.folder import PodFolder
 from assay.pods.reading import PodLog
+from assay.run.services.running import tail_of, told
 from assay.spec.kubernetes import Kubernetes
 
 # Logs are read so often while pods run: little is lost with a pod. All together no more than so many a second.
@@ -84,6 +85,11 @@ class Logbook:
                 self._services[pod.uid] = PodLog(self.api, pod.name, SERVICE, self.folder.service_log(group.name, name))
             with suppress(MeasureError):
                 self._services[pod.uid].read()
+
+    def last_words(self, group: Group, name: str) -> str:
+        """What a service wrote last, as the end of a message; empty where nothing came out of it."""
+        lines = tail_of(self.folder.service_log(group.name, name))
+        return told(lines) if lines else ""
 
     def of_job(self, index: int, group: Group) -> dict[str, Path]:
         """What the pods of a job and its services wrote, as far as it was read."""
