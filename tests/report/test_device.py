@@ -27,7 +27,7 @@ def job():
 
 @pytest.fixture(scope="module")
 def figures(job) -> dict[str, ET.Element]:
-    return {one.findtext("h4"): one for one in map(ET.fromstring, draw_device(job))}
+    return {one.title: ET.fromstring(one.figure()) for one in draw_device(job)}
 
 
 def rows_of(job) -> dict[str, dict[str, str]]:
@@ -109,7 +109,7 @@ def test_every_picture_is_told_in_words(figures):
 
 def test_transfers_do_not_flatten_the_memory():
     job = watched.device_job(tests=("copy", "to_device", "from_device_pinned"))
-    titles = [ET.fromstring(one).findtext("h4") for one in draw_device(job)]
+    titles = [one.title for one in draw_device(job)]
     assert titles == ["Memory bandwidth over size", "Transfers over size"]
 
 

@@ -161,7 +161,7 @@ def test_a_search_shows_its_probes_and_its_answer(search) -> None:
 def test_recall_over_speed(vectors) -> None:
     record, _ = vectors
     labels = job_labels(record)
-    picture = draw_recall(record.jobs, labels, {job.job: "x" for job in record.jobs})
+    picture = draw_recall(record.jobs, labels, {job.job: "x" for job in record.jobs}).svg
     assert all(label in picture for label in labels.values())
     assert draw_recall(record.jobs[:1], labels, {job.job: "x" for job in record.jobs}) is None
 
@@ -177,10 +177,10 @@ def test_millions_of_samples_make_a_small_picture_fast(rates) -> None:
     rng = np.random.default_rng(0)
     samples = {run: rng.lognormal(2.3, 0.3, 1_000_000) for run in range(3)}
     stats = replace(rates[0].jobs[0].metrics["itl_ms"], run_values=dict.fromkeys(range(3), 10.0))
-    tail = draw_tail("itl_ms", stats, samples, {"p99": 50.0})
+    tail = draw_tail("itl_ms", stats, samples, {"p99": 50.0}).figure()
     assert "All 3,000,000 samples of all runs, drawn through 240 of their percentiles" in tail
     assert len(tail) < 40_000
-    assert len(draw_distribution("itl_ms", stats, samples, "ms")) < 60_000
+    assert len(draw_distribution("itl_ms", stats, samples, "ms").figure()) < 60_000
 
 
 def test_hostile_words_of_a_server_stay_text(rates) -> None:

@@ -120,7 +120,7 @@ def test_every_form_of_report_has_it():
 
 def test_lines_are_where_the_values_are_and_runs_follow_each_other():
     found = (scraped(), scraped(1))
-    picture = ET.fromstring(draw_monitoring(job(*found), files(*found)))
+    picture = ET.fromstring(draw_monitoring(job(*found), files(*found)).figure())
     first, second = curves(picture, "Requests running")
     assert first[:, 1].tolist() == pytest.approx([0.0] * len(first), abs=0.2)  # 4 is the top of the axis
     assert first[-1][0] == pytest.approx(1000 * 19 / 80, abs=0.5)
@@ -141,7 +141,7 @@ def test_a_gap_is_no_line():
     course = dict(panel.lines)["b"]
     assert course.gaps == 1
     assert [(at[0], at[-1]) for at, _ in pieces(course)] == [(0.0, 4.0), (14.0, 18.0)]
-    assert "Where a line is broken, scrapes are missing." in str(draw_monitoring(job(found), files(found)))
+    assert "Where a line is broken, scrapes are missing." in draw_monitoring(job(found), files(found)).figure()
 
 
 def test_of_many_nodes_the_busiest_are_drawn():
@@ -161,7 +161,7 @@ def test_a_lost_or_damaged_file_costs_its_lines_alone():
 
 def test_names_of_others_cannot_break_the_page():
     hostile = scraped(rows=[*server("<script>alert(1)</script>")])
-    page = str(draw_monitoring(job(hostile), files(hostile)))
+    page = draw_monitoring(job(hostile), files(hostile)).figure()
     assert "<script>" not in page
     ET.fromstring(page)
 
@@ -169,6 +169,6 @@ def test_names_of_others_cannot_break_the_page():
 def test_what_was_zero_all_the_time_is_told_and_not_drawn():
     quiet = series("vllm:prompt_tokens_total", server()[0].labels, np.zeros(20), kind="counter")
     found = scraped(rows=[quiet])
-    page = str(draw_monitoring(job(found), files(found)))
+    page = draw_monitoring(job(found), files(found)).figure()
     assert "Zero all the time: tokens in." in page
     assert curves(ET.fromstring(page), "Tokens in, 1/s") == []

@@ -39,7 +39,7 @@ LOW, HIGH = -5.0, 11.0  # of the time axis: the first reading and the end of the
 
 @pytest.fixture(scope="module")
 def picture() -> ET.Element:
-    return ET.fromstring(draw_telemetry(watched.job(), watched.files))
+    return ET.fromstring(draw_telemetry(watched.job(), watched.files).figure())
 
 
 def coordinates(path: ET.Element) -> np.ndarray:
@@ -140,7 +140,7 @@ def test_reasons_that_would_meet_are_left_to_the_caption():
     at = np.round(np.arange(0.0, 10.0, 0.1), 1)
     values = np.where((at % 2) < 1, 0x4, 0)
     content = watched.recorded(more={("gpu:0", "throttle_bits"): (at, values)})
-    drawn = ET.fromstring(draw_telemetry(watched.job(), lambda *_: content))
+    drawn = ET.fromstring(draw_telemetry(watched.job(), lambda *_: content).figure())
     hot = [node for node in drawn.iter("rect") if node.get("class") == "hot"]
     assert len(hot) == 10
     assert len([text for text in drawn.iter("text") if text.text == "throttled: power cap"]) < 5
@@ -176,7 +176,7 @@ def test_an_hour_of_eight_boards_stays_small():
     noise = {(f"gpu:{board}", name): (at, rng.random(at.size) * 500 + 50 * board)
              for board in range(8) for name in ("power_w", "gpu_util_pct", "sm_mhz", "temperature_c")}  # fmt: skip
     content = watched.recorded(more=noise, phases=(("measure", 0.0, 3600.0),))
-    drawn = draw_telemetry(watched.job(), lambda job, run, name: content)
+    drawn = draw_telemetry(watched.job(), lambda job, run, name: content).figure()
     assert len(drawn) < 60_000
     assert "Of many devices, those with the highest values are drawn." in drawn
     assert "GPU 7 ┈┈" in drawn
@@ -187,7 +187,7 @@ def test_an_hour_of_eight_boards_stays_small():
 def test_the_first_good_run_is_the_one_that_is_drawn():
     job = watched.job()
     broken = replace(job.runs[0], error=watched.build.failed_job().runs[0].error)
-    drawn = draw_telemetry(replace(job, runs=(broken, *job.runs[1:])), watched.files)
+    drawn = draw_telemetry(replace(job, runs=(broken, *job.runs[1:])), watched.files).figure()
     assert "What was seen from the side, run 1" in drawn
 
 
@@ -198,7 +198,7 @@ def test_files_that_are_lost_or_damaged_cost_only_their_lines():
         return {1: b"damaged", 2: None}.get(run, watched.recorded(run))
 
     assert list(read_recordings(watched.job(), some)) == [3, 4]
-    assert "run 3" in draw_telemetry(watched.job(), some)
+    assert "run 3" in draw_telemetry(watched.job(), some).figure()
     assert draw_telemetry(watched.job(), lambda *_: None) is None
     assert draw_telemetry(watched.build.done_job(), watched.files) is None  # an older result has no such file
 
@@ -212,7 +212,7 @@ def test_only_what_was_read_is_drawn():
 
 
 def test_without_phases_time_counts_from_the_first_look():
-    drawn = draw_telemetry(watched.job(), lambda *_: watched.recorded(phases=()))
+    drawn = draw_telemetry(watched.job(), lambda *_: watched.recorded(phases=())).figure()
     assert "seconds since the first look" in drawn
     assert 'class="phase"' not in drawn
 
@@ -327,6 +327,6 @@ def test_the_readings_of_a_store_are_found(tmp_path):
     kept = tmp_path / "kept"
     kept.write_bytes(watched.recorded())
     store = SimpleNamespace(file_of=lambda job, run, name: kept if (run, name) == (0, FILE) else None)
-    drawn = draw_telemetry(watched.job(), file_reader(store))
+    drawn = draw_telemetry(watched.job(), file_reader(store)).figure()
     assert TITLE in drawn
     assert "faint lines" not in drawn

@@ -90,8 +90,12 @@ def compared(a: Side, b: Side, *, smallest: float = 0.0, anyway: bool = False, a
 def _headlines(found: JobComparison) -> tuple[Comparison, ...]:
     """What the metrics say that answer the question of a job, and its throughput."""
     by_name = {line.metric: line for line in found.lines}
-    wanted = dict.fromkeys((*headline_of(found.pool.b[0]), "throughput_per_s"))
-    return tuple(by_name[name] for name in wanted if name in by_name)
+    return tuple(by_name[name] for name in asked_of(found.pool.b[0]) if name in by_name)
+
+
+def asked_of(job: MultiRunJobResult) -> tuple[str, ...]:
+    """The metrics that are compared unless others are asked for: those that answer its question, and throughput."""
+    return tuple(dict.fromkeys((*headline_of(job), "throughput_per_s")))
 
 
 def labels_of(jobs: Sequence[MultiRunJobResult], side: Side) -> list[str]:

@@ -67,7 +67,11 @@ def curve_unit(test: DeviceTest) -> str:
 
 def is_device(job: MultiRunJobResult) -> bool:
     """Whether a job measures the hardware itself."""
-    target = section(job.definition, "target")
+    return asks_of_device(section(job.definition, "target"))
+
+
+def asks_of_device(target: Mapping[str, JsonValue]) -> bool:
+    """Whether a target is the hardware itself."""
     return "device" in target and not set(target) & {"model", "service", "endpoint", "library", "command"}
 
 

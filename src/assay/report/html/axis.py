@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 # Beyond this ratio the small values of a linear axis would all lie on one spot.
 _LOG_FROM = 40.0
 
@@ -23,6 +26,12 @@ class Axis:
         """Where a value lies, 0 at the low end and 1 at the high end; values beyond stick to the ends."""
         position, low, high = (math.log10(v) if self.log else v for v in (max(value, self.low), self.low, self.high))
         return min(max((position - low) / (high - low), 0.0), 1.0)
+
+    def shares(self, values: NDArray[np.float64]) -> list[float]:
+        """Where many values lie."""
+        low, high = (math.log10(end) if self.log else end for end in (self.low, self.high))
+        position = np.log10(np.maximum(values, self.low)) if self.log else values
+        return list(np.clip((position - low) / (high - low), 0.0, 1.0).tolist())
 
     def percent(self, value: float) -> str:
         """Where a value lies, as SVG wants it."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from assay.analyse.records import MultiRunJobResult
 from assay.report.device import By, DeviceTest, curve_unit, device_tests, is_device, show_size
 from assay.report.html.axis import Axis, axis_for
-from assay.report.html.chart import figure, label
+from assay.report.html.chart import label
 from assay.report.html.markup import Markup
+from assay.report.html.picture import Numbers, Picture
 from assay.report.html.plane import HEIGHT, Plane, Point
 from assay.report.numbers import show
 
@@ -43,7 +45,7 @@ class _CountAxis(Axis):
         return f"{tick:g}"
 
 
-def draw_device(job: MultiRunJobResult) -> list[Markup]:
+def draw_device(job: MultiRunJobResult) -> list[Picture]:
     """The curves of a device: memory, transfers, arithmetic by precision, scaling over cores."""
     if not is_device(job):
         return []
@@ -58,7 +60,7 @@ def draw_device(job: MultiRunJobResult) -> list[Markup]:
     return [_draw(title, tests, job.successful_runs) for title, tests in groups.items() if tests]
 
 
-def _draw(title: str, tests: Sequence[DeviceTest], runs: int) -> Markup:
+def _draw(title: str, tests: Sequence[DeviceTest], runs: int) -> Picture:
     by = tests[0].by
     across = size_axis([point.size for test in tests for point in test.curve], by)
     ends = [end for test in tests for point in test.curve for end in (point.low, point.high)]
@@ -71,7 +73,19 @@ def _draw(title: str, tests: Sequence[DeviceTest], runs: int) -> Markup:
         drawn.append(plane.line([(one.size, one.value) for one in test.curve], _KINDS[place % len(_KINDS)]))
         drawn.append(plane.points(Point(one.size, one.value, _kind(test, one.size), y_ends=(one.low, one.high))
                                   for one in test.curve))  # fmt: skip
-    return figure(title, plane.draw(*drawn, *_names(plane, tests)), _caption(tests, runs), wide=True)
+    svg = plane.draw(*drawn, *_names(plane, tests))
+    key = f"device:{title.partition(' over')[0].lower()}"
+    return Picture(key, "device", title, svg, _caption(tests, runs), partial(_numbers, tests), wide=True)
+
+
+def _numbers(tests: Sequence[DeviceTest]) -> Numbers:
+    rows = [
+        (test.name, point.size, _ACROSS[test.by], point.value, point.low, point.high, curve_unit(test),
+         "yes" if point.size in test.reported else "no")
+        for test in tests
+        for point in test.curve
+    ]  # fmt: skip
+    return Numbers.of(("test", "size", "size is", "value", "low", "high", "unit", "reported"), rows)
 
 
 _ACROSS = {"bytes": "bytes of one array", "n": "side of the square matrices", "cores": "cores"}

@@ -91,7 +91,7 @@ def _by_series(movements: Iterable[Movement]) -> dict[str, list[Movement]]:
 
 def _head(digest: Digest) -> Markup:
     package = files("assay.report.html")
-    style = "".join(package.joinpath(name).read_text("utf-8") for name in ("style.css", "digest.css"))
+    style = "".join(package.joinpath(name).read_text("utf-8") for name in ("style.css", "chart.css", "digest.css"))
     return el(
         "head",
         el("meta", charset="utf-8"),

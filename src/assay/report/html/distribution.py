@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from assay.analyse.records import MetricStatistics
 from assay.report.html.axis import Axis, axis_for, close_axis
-from assay.report.html.chart import Chart, bar, curve, figure, line
+from assay.report.html.chart import Chart, bar, curve, line
 from assay.report.html.markup import Markup, el, join
+from assay.report.html.picture import Cell, Numbers, Picture
 from assay.report.numbers import show, show_statistics
 
 Values = NDArray[np.float64]
@@ -29,7 +30,7 @@ class _Plan:
     largest: float
 
 
-def draw_distribution(name: str, stats: MetricStatistics, samples: Mapping[int, Values], axis_title: str) -> Markup:
+def draw_distribution(name: str, stats: MetricStatistics, samples: Mapping[int, Values], axis_title: str) -> Picture:
     """One row per run: the shape of its samples, their middle half and their median."""
     runs = sorted(stats.run_values)[:MOST_RUNS]
     plan = _plan(stats, [samples[run] for run in runs if run in samples and samples[run].size])
@@ -41,8 +42,31 @@ def draw_distribution(name: str, stats: MetricStatistics, samples: Mapping[int, 
     told = f"{name} by run. Median {shown.median} {stats.unit}, interval {shown.interval} between {stats.runs} runs."
     title = f"{name}, run by run"
     chart = Chart(title, told, plan.axis, axis_title, height * len(runs), left=52)
-    picture = chart.draw(_band(stats, plan.axis, height * len(runs)), rows)
-    return figure(title, picture, _caption(stats, samples, runs, plan))
+    drawn = chart.draw(_band(stats, plan.axis, height * len(runs)), rows)
+    says = _caption(stats, samples, runs, plan)
+    return Picture(f"runs:{name}", "runs", title, drawn, says, lambda: _numbers(name, stats, samples))
+
+
+def _numbers(name: str, stats: MetricStatistics, samples: Mapping[int, Values]) -> Numbers:
+    """What each run gave, and the interval that their spread makes."""
+    unit = f", {stats.unit}" if stats.unit else ""
+    columns = ("run", "samples", f"median of {name}{unit}", "p5", "p25", "p75", "p95", "lowest", "highest",
+               "interval low", "interval high")  # fmt: skip
+    rows: list[tuple[Cell, ...]] = [_run_numbers(run, stats.run_values[run], samples.get(run))
+                                    for run in sorted(stats.run_values)]  # fmt: skip
+    ends = (stats.interval.low, stats.interval.high) if stats.interval else (None, None)
+    whole: tuple[Cell, ...] = ("all runs", stats.count, stats.median, *[None] * 4, stats.min, stats.max, *ends)
+    return Numbers.of(columns, [*rows, whole])
+
+
+def _run_numbers(run: int, median: float, values: Values | None) -> tuple[Cell, ...]:
+    if values is None or not values.size:
+        return (str(run), None, median, *[None] * 8)
+    # A shape that nobody saw is not told: few samples have no quantiles.
+    inner: list[Cell] = [None] * 4
+    if values.size >= _FEW:
+        inner = [float(one) for one in np.quantile(values, [0.05, 0.25, 0.75, 0.95])]
+    return (str(run), int(values.size), median, *inner, float(values.min()), float(values.max()), None, None)
 
 
 def _plan(stats: MetricStatistics, drawn: list[Values]) -> _Plan:

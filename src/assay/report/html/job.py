@@ -10,10 +10,9 @@ from assay.report.facts import flat, indented
 from assay.report.headline import headline_of
 from assay.report.html.machine import energy_line, hardware_tables
 from assay.report.html.markup import Child, Markup, el, join
-from assay.report.html.monitoring import draw_monitoring
-from assay.report.html.pictures import Samples, draw_job, read_samples
+from assay.report.html.pictures import Samples, job_pictures
 from assay.report.html.tables import answers_tables, facts_table, metrics_table, runs_table, verdict_mark
-from assay.report.html.telemetry import Files, draw_telemetry
+from assay.report.html.telemetry import Files
 from assay.report.numbers import name_with_unit, show_statistics
 from assay.report.wording import (
     MEANING,
@@ -60,8 +59,7 @@ def job_section(
 
 
 def _pictures(job: MultiRunJobResult, samples: Samples, files: Files) -> list[Markup]:
-    watched = (draw_telemetry(job, files), draw_monitoring(job, files))
-    return [*draw_job(job, read_samples(job, samples)), *(one for one in watched if one is not None)]
+    return [one.figure() for one in job_pictures(job, samples, files)]
 
 
 def _sentence(job: MultiRunJobResult) -> Iterable[Child]:

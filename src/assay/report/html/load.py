@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from pydantic import JsonValue
@@ -12,9 +13,9 @@ from assay.analyse.percentiles import TAILS, samples_needed
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.report.headline import section
 from assay.report.html.axis import Axis, axis_for
-from assay.report.html.chart import figure
 from assay.report.html.distribution import Values
 from assay.report.html.markup import Markup
+from assay.report.html.picture import Numbers, Picture
 from assay.report.html.plane import Plane, Point
 from assay.report.numbers import show
 from assay.report.served import grouped, is_served, searches_of, series_of
@@ -23,6 +24,7 @@ from assay.report.wording import verdict_word
 _LATENCIES = ("ttft_ms", "latency_ms", "e2e_ms", "itl_ms")
 _PATHS = {"load.rate": "requests per second", "load.concurrency": "requests at once"}
 _KNOTS = 240
+_OF_TOKENS = ("ttft_ms", "itl_ms", "tpot_ms")  # only what answers token by token has them
 _TAIL_TICKS = {0.0: "0 %", 0.5: "50 %", 0.9: "90 %", 0.99: "99 %", 0.999: "99.9 %", 0.9999: "99.99 %"}
 
 
@@ -41,7 +43,7 @@ class _TailAxis(Axis):
 
 def draw_tail(
     name: str, stats: MetricStatistics, samples: Mapping[int, Values], limits: Mapping[str, float]
-) -> Markup | None:
+) -> Picture | None:
     """The cumulative distribution of all runs together, with room for its tail and the objectives of the metric."""
     pooled = np.concatenate(list(samples.values())) if samples else np.empty(0)
     if pooled.size < samples_needed(TAILS["p90"]):
@@ -68,10 +70,12 @@ def draw_tail(
         f"those with at least one sample beyond. Each further nine takes the same room."
     )
     caption += " A diamond is an objective: the line must pass to the left of it." if points else ""
-    return figure(title, drawn, caption)
+    numbers = partial(Numbers.of, ("share that is faster", f"{name}, {stats.unit}"),
+                      list(zip(shares.tolist(), at.tolist(), strict=True)))  # fmt: skip
+    return Picture(f"tail:{name}", "llm" if name in _OF_TOKENS else "latency", title, drawn, caption, numbers)
 
 
-def draw_curves(record: CampaignRecord, labels: Mapping[str, str], anchors: Mapping[str, str]) -> list[Markup]:
+def draw_curves(record: CampaignRecord, labels: Mapping[str, str], anchors: Mapping[str, str]) -> list[Picture]:
     """Latency over the load for every part of a matrix that varies it, and recall over speed."""
     jobs = [job for job in record.jobs if job.state == "done" and is_served(job)]
     pictures = []
@@ -85,7 +89,7 @@ def draw_curves(record: CampaignRecord, labels: Mapping[str, str], anchors: Mapp
 
 def _latency_curve(
     series: Sequence[tuple[float, MultiRunJobResult]], path: str, across: str, rest: str, anchors: Mapping[str, str]
-) -> Markup | None:
+) -> Picture | None:
     name = next((one for one in _LATENCIES if sum(one in job.metrics for _, job in series) >= 2), None)
     if name is None:
         return None
@@ -102,7 +106,7 @@ def _latency_curve(
     told = "; ".join(f"{level:g}: {show(stats.p50)} {stats.unit}" for level, _, stats in there)
     plane = Plane(title, told, x, across, up, f"{name}, in {there[0][2].unit}")
     medians = [
-        Point(level, stats.p50, verdict_word(job), y_ends=_ends(stats) or None, href=f"#{anchors[job.job]}")
+        Point(level, stats.p50, verdict_word(job), y_ends=_ends(stats) or None, href=_link(anchors, job))
         for level, job, stats in there
     ]
     tails = [(level, stats.p99) for level, _, stats in there if stats.p99 is not None]
@@ -114,7 +118,19 @@ def _latency_curve(
         plane.points(medians),
         *(plane.limit(limit, f"objective: {name}.{key} at most {limit:g}") for key, limit in limits.items()),
     )
-    return figure(title, drawn, _curve_caption(bend, bool(tails), len(there)), wide=True)
+    says = _curve_caption(bend, bool(tails), len(there))
+    key = f"curve:{path}{f':{rest}' if rest else ''}"
+    return Picture(key, "load", title, drawn, says, partial(_curve_numbers, name, across, there), wide=True)
+
+
+def _curve_numbers(
+    name: str, across: str, there: Sequence[tuple[float, MultiRunJobResult, MetricStatistics]]
+) -> Numbers:
+    unit = there[0][2].unit
+    columns = (across, f"median of {name}, {unit}", "interval low", "interval high", "p99", "verdict", "job")
+    rows = [(level, stats.p50, *(_ends(stats) or (None, None)), stats.p99, verdict_word(job), job.job)
+            for level, job, stats in there]  # fmt: skip
+    return Numbers.of(columns, rows)
 
 
 def _knee_band(plane: Plane, bend: Knee | None) -> Markup | None:
@@ -136,14 +152,14 @@ def _curve_caption(bend: Knee | None, tails: bool, levels: int) -> str:
     return " ".join(parts)
 
 
-def draw_search(job: MultiRunJobResult) -> list[Markup]:
+def draw_search(job: MultiRunJobResult) -> list[Picture]:
     """The probes of the searches of a job: what each rate gave, whether it met the objective, and the answer."""
     found = searches_of(job)
     names = dict.fromkeys(name for _, one in found for name in _mapping(one.get("objective")))
     return [picture for name in names if (picture := _search(name, found, job)) is not None]
 
 
-def _search(name: str, found: Sequence[tuple[int, Mapping[str, JsonValue]]], job: MultiRunJobResult) -> Markup | None:
+def _search(name: str, found: Sequence[tuple[int, Mapping[str, JsonValue]]], job: MultiRunJobResult) -> Picture | None:
     limit = next(
         value for _, one in found if isinstance(value := _mapping(one.get("objective")).get(name), int | float)
     )
@@ -171,7 +187,14 @@ def _search(name: str, found: Sequence[tuple[int, Mapping[str, JsonValue]]], job
         "was missed, open where the samples could not tell. The band reaches from the highest rate that met it to the "
         "lowest above that missed it."
     )
-    return figure(title, drawn, caption, wide=True)
+    numbers = partial(_search_numbers, name, points)
+    return Picture(f"search:{name}", "load", title, drawn, caption, numbers, wide=True)
+
+
+def _search_numbers(name: str, points: Sequence[Point]) -> Numbers:
+    answers = {"valid": "met", "invalid": "missed", "suspect": "cannot tell"}
+    rows = [(point.x, point.y, answers[point.kind]) for point in points]
+    return Numbers.of(("requests per second", name, "objective"), rows)
 
 
 def _probe_point(probe: Mapping[str, JsonValue], name: str) -> Point | None:
@@ -188,12 +211,12 @@ def _probe_point(probe: Mapping[str, JsonValue], name: str) -> Point | None:
 
 def draw_recall(
     jobs: Sequence[MultiRunJobResult], labels: Mapping[str, str], anchors: Mapping[str, str]
-) -> Markup | None:
+) -> Picture | None:
     """Queries per second over recall: a point is better the further it lies to the upper right."""
     there = [job for job in jobs if "recall" in job.metrics and "throughput_per_s" in job.metrics]
     if len(there) < 2:
         return None
-    points = [_recall_point(job, labels[job.job], f"#{anchors[job.job]}") for job in there]
+    points = [_recall_point(job, labels[job.job], _link(anchors, job)) for job in there]
     across = axis_for([end for point in points for end in (point.x, *(point.x_ends or ()))])
     up = axis_for([end for point in points for end in (point.y, *(point.y_ends or ()))], may_log=True, zero=True)
     title = "Queries per second over recall"
@@ -205,10 +228,21 @@ def draw_recall(
         "Each dot is a job; its whiskers are the intervals from the spread between runs. The broken line joins those "
         "that no other beats in both: more queries per second cost recall along it."
     )
-    return figure(title, drawn, caption, wide=True)
+    return Picture("recall", "load", title, drawn, caption, partial(_recall_numbers, points), wide=True)
 
 
-def _recall_point(job: MultiRunJobResult, name: str, href: str) -> Point:
+def _recall_numbers(points: Sequence[Point]) -> Numbers:
+    columns = ("job", "recall", "recall low", "recall high", "queries per second", "low", "high")
+    rows = [(one.name, one.x, *(one.x_ends or (None, None)), one.y, *(one.y_ends or (None, None))) for one in points]
+    return Numbers.of(columns, rows)
+
+
+def _link(anchors: Mapping[str, str], job: MultiRunJobResult) -> str | None:
+    """Where a page has the section of a job; a picture that stands alone has no links."""
+    return f"#{anchors[job.job]}" if job.job in anchors else None
+
+
+def _recall_point(job: MultiRunJobResult, name: str, href: str | None) -> Point:
     recall, speed = job.metrics["recall"], job.metrics["throughput_per_s"]
     spread = recall.interval
     ends = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,9 @@ from assay.analyse.monitored import Quantity, watched
 from assay.analyse.records import MultiRunJobResult
 from assay.errors import AssayError
 from assay.report.html.axis import Axis, axis_for, close_axis
-from assay.report.html.chart import Chart, bar, curve, figure, label, line
+from assay.report.html.chart import Chart, bar, curve, label, line
 from assay.report.html.markup import Markup, el, join
+from assay.report.html.picture import Numbers, Picture
 from assay.report.html.timeline import thin
 from assay.report.numbers import show
 from assay.report.wording import one_line
@@ -56,7 +58,7 @@ class Stretch:
     phases: tuple[tuple[str, float, float], ...] = ()
 
 
-def draw_monitoring(job: MultiRunJobResult, files: Files) -> Markup | None:
+def draw_monitoring(job: MultiRunJobResult, files: Files) -> Picture | None:
     """One picture of all runs, one after another as they were; None where no metrics were kept."""
     runs = read_metrics(job, files)
     if not runs:
@@ -77,7 +79,20 @@ def draw_monitoring(job: MultiRunJobResult, files: Files) -> Markup | None:
     title = "Nodes and services while the job ran"
     left = 14 + 7 * max(len(tick) for panel in panels for tick in _labels(_up(panel)))
     chart = Chart(title, _told(panels), across, "seconds since the first run began", height, left=left)
-    return figure(title, chart.draw(*content), _caption(job, runs, panels, every), wide=True)
+    says = _caption(job, runs, panels, every)
+    numbers = partial(_numbers, panels, most)
+    return Picture("monitoring", "telemetry", title, chart.draw(*content), says, numbers, wide=True)
+
+
+def _numbers(panels: Sequence[Panel], most: int) -> Numbers:
+    rows = [
+        (panel.title, panel.unit, one_line(of), seconds, value)
+        for panel in panels
+        for of, course in panel.lines
+        for at, values in pieces(course)
+        for seconds, value in zip(*(part.tolist() for part in thin(at, values, most)), strict=True)
+    ]
+    return Numbers.of(("quantity", "unit", "of", "seconds", "value"), rows)
 
 
 def read_metrics(job: MultiRunJobResult, files: Files) -> dict[int, Metrics]:
@@ -200,7 +215,7 @@ def _trace(
     at: NDArray[np.float64], value: NDArray[np.float64], across: Axis, up: Axis, top: float, class_: str, most: int
 ) -> Markup:
     kept_at, kept = thin(at, value, most)
-    points = [(across.share(x), up.share(v)) for x, v in zip(kept_at.tolist(), kept.tolist(), strict=True)]
+    points = list(zip(across.shares(kept_at), up.shares(kept), strict=True))
     if len(points) == 1:
         points = [(max(points[0][0] - 0.002, 0.0), points[0][1]), (min(points[0][0] + 0.002, 1.0), points[0][1])]
     return curve(points, top, _PANEL, class_)

@@ -56,6 +56,8 @@ def render_html(record: CampaignRecord, samples: Samples, files: Files = _no_fil
 
 
 def _head(record: CampaignRecord) -> Markup:
+    package = files("assay.report.html")
+    style = "".join(package.joinpath(name).read_text("utf-8") for name in ("style.css", "chart.css"))
     return el(
         "head",
         el("meta", charset="utf-8"),
@@ -63,7 +65,7 @@ def _head(record: CampaignRecord) -> Markup:
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         el("meta", name="color-scheme", content="light dark"),
         el("title", f"{one_line(record.benchmark)} – assay"),
-        el("style", Markup(files("assay.report.html").joinpath("style.css").read_text("utf-8"))),
+        el("style", Markup(style)),
     )
 
 
@@ -94,7 +96,11 @@ def _overview(record: CampaignRecord, labels: dict[str, str], anchors: dict[str,
     pictures = draw_overview(record, labels, anchors)
     undrawn = [labels[job.job] for job in record.jobs if job.state != "done"]
     note = el("p", f"Not drawn, as they have no numbers: {', '.join(undrawn)}.", class_="quiet") if undrawn else None
-    shown = (el("div", *pictures, class_="figures"), note, summary_table(record, labels, anchors))
+    shown = (
+        el("div", *(one.figure() for one in pictures), class_="figures"),
+        note,
+        summary_table(record, labels, anchors),
+    )
     tables = (load_summary(record, labels, anchors), efficiency_summary(record, labels, anchors))
     content: tuple[Child, ...] = (*tables, *shown)
     return el("section", el("h2", "All jobs"), *content, id="overview")

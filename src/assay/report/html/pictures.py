@@ -12,12 +12,13 @@ from assay.errors import AssayError
 from assay.metrics import METRICS, base_name
 from assay.report.grid import shorten
 from assay.report.headline import headline_of
-from assay.report.html.chart import figure
 from assay.report.html.device import draw_device
 from assay.report.html.distribution import Values, draw_distribution
 from assay.report.html.load import draw_curves, draw_search, draw_tail, limits_of
-from assay.report.html.markup import Markup
-from assay.report.html.rows import Row, draw_rows
+from assay.report.html.monitoring import draw_monitoring
+from assay.report.html.picture import Group, Picture
+from assay.report.html.rows import Row, draw_rows, numbers_of
+from assay.report.html.telemetry import Files, draw_telemetry
 from assay.report.html.timeline import Trace, draw_timeline
 from assay.report.numbers import centre_of, decimals_of, show, show_statistics
 from assay.report.served import is_served
@@ -46,7 +47,7 @@ _MEMORY = (
 )
 
 
-def draw_overview(record: CampaignRecord, labels: Mapping[str, str], anchors: Mapping[str, str]) -> list[Markup]:
+def draw_overview(record: CampaignRecord, labels: Mapping[str, str], anchors: Mapping[str, str]) -> list[Picture]:
     """One picture per headline metric: all jobs on a common axis, with their intervals."""
     groups: dict[str, list[tuple[Row, str]]] = {}
     for job in record.jobs:
@@ -71,7 +72,13 @@ def read_samples(job: MultiRunJobResult, samples: Samples) -> Sets:
     return found
 
 
-def draw_job(job: MultiRunJobResult, sets: Sets) -> list[Markup]:
+def job_pictures(job: MultiRunJobResult, samples: Samples, files: Files) -> list[Picture]:
+    """All pictures of a job that was measured: of its samples, and of what was seen from the side."""
+    watched = (draw_telemetry(job, files), draw_monitoring(job, files))
+    return [*draw_job(job, read_samples(job, samples)), *(one for one in watched if one is not None)]
+
+
+def draw_job(job: MultiRunJobResult, sets: Sets) -> list[Picture]:
     """All pictures of a job that was measured."""
     # A score is a few fixed steps, and does not move with time: its interval in the tables says all.
     shown = [name for name in headline_of(job) if job.metrics[name].run_values and not is_quality(name)]
@@ -100,7 +107,7 @@ def _overview_row(job: MultiRunJobResult, name: str, label: str, anchor: str) ->
     return Row(told, f"{shown.median} {shown.spread}", centre_of(stats, name), low, high, word, f"#{anchor}")
 
 
-def _overview(name: str, rows: Sequence[Row], unit: str) -> Markup:
+def _overview(name: str, rows: Sequence[Row], unit: str) -> Picture:
     title = f"{name} of all jobs"
     picture = draw_rows(rows, title, _axis_title(name, unit), style="dots")
     caption = (
@@ -108,7 +115,7 @@ def _overview(name: str, rows: Sequence[Row], unit: str) -> Markup:
         "intervals that overlap do not tell two jobs apart. A full dot is valid, an open one suspect, a cross invalid. "
         "A dot without whisker comes from one run: its doubt is unknown."
     )
-    return figure(title, picture, caption, wide=True)
+    return Picture(f"overview:{name}", "other", title, picture, caption, lambda: numbers_of(rows, unit), wide=True)
 
 
 def _axis_title(name: str, unit: str) -> str:
@@ -128,7 +135,7 @@ def _values(parts: Iterable[SampleSet], name: str, phase: str) -> Values:
     return next((part.value for part in parts if part.metric == name and part.phase == phase), np.empty(0))
 
 
-def _timeline(job: MultiRunJobResult, name: str, sets: Sets) -> Markup | None:
+def _timeline(job: MultiRunJobResult, name: str, sets: Sets) -> Picture | None:
     traces = [trace for run in job.runs if (trace := _trace(run, name, sets.get(run.run_id, ()))) is not None]
     return draw_timeline(name, job.metrics[name].unit, traces) if traces else None
 
@@ -148,7 +155,7 @@ def _trace(run: SingleRunResult, name: str, parts: Sequence[SampleSet]) -> Trace
     return Trace(run.run_id, at[finite], value[finite], warm_s) if finite.sum() > 1 else None
 
 
-def _cold(job: MultiRunJobResult) -> Markup | None:
+def _cold(job: MultiRunJobResult) -> Picture | None:
     rows = [_cold_row(job, *entry) for entry in _COLD]
     drawn = [row for row in rows if row is not None]
     if len({name for name, *_ in _COLD if name in job.metrics}) < 2 or not drawn:
@@ -158,7 +165,7 @@ def _cold(job: MultiRunJobResult) -> Markup | None:
         "Dashed: run 0, which found nothing warm. Filled: the median of all runs, each a fresh process. "
         f"All bars share one axis from zero. {_whisker_note(drawn)}"
     )
-    return figure(title, draw_rows(drawn, title, "milliseconds", style="bars"), caption)
+    return _bars("cold", "cold", title, drawn, "milliseconds", caption)
 
 
 def _cold_row(job: MultiRunJobResult, name: str, cold: bool, label: str) -> Row | None:
@@ -173,14 +180,19 @@ def _cold_row(job: MultiRunJobResult, name: str, cold: bool, label: str) -> Row 
     return _bar_row(label, stats)
 
 
-def _memory(job: MultiRunJobResult) -> Markup | None:
+def _memory(job: MultiRunJobResult) -> Picture | None:
     rows = [_bar_row(label, job.metrics[name]) for name, label in _MEMORY if name in job.metrics]
     title = "Memory"
     caption = (
         "Resident memory of the measured process, the kernel's own high-water marks; median of the runs. "
         f"The first bar is the interpreter and its libraries. {_whisker_note(rows)}"
     )
-    return figure(title, draw_rows(rows, title, "megabytes", style="bars"), caption) if rows else None
+    return _bars("memory", "other", title, rows, "megabytes", caption) if rows else None
+
+
+def _bars(key: str, group: Group, title: str, rows: Sequence[Row], unit: str, caption: str) -> Picture:
+    drawn = draw_rows(rows, title, unit, style="bars")
+    return Picture(key, group, title, drawn, caption, lambda: numbers_of(rows, unit))
 
 
 def _whisker_note(rows: Iterable[Row]) -> str:

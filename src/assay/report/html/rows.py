@@ -9,6 +9,7 @@ from typing import Literal
 from assay.report.html.axis import Axis, axis_for
 from assay.report.html.chart import Chart, bar, label, whisker
 from assay.report.html.markup import Markup, el, join
+from assay.report.html.picture import Numbers
 
 ROW = 44
 _LONGEST_LABEL = 44
@@ -40,6 +41,12 @@ def draw_rows(rows: Sequence[Row], title: str, axis_title: str, *, style: Litera
     chart = Chart(title, description, axis, axis_title, height=ROW * len(rows))
     draw = _bar if bars else _dot
     return chart.draw(join(_row(row, i * ROW, draw(axis, row, i * ROW + 30)) for i, row in enumerate(rows)))
+
+
+def numbers_of(rows: Sequence[Row], unit: str) -> Numbers:
+    """The values of rows with their intervals."""
+    columns = ("what", f"value, {unit}" if unit else "value", "interval low", "interval high")
+    return Numbers.of(columns, [(row.label, row.centre, row.low, row.high) for row in rows])
 
 
 def _row(row: Row, top: float, mark: Markup) -> Markup:

@@ -321,9 +321,9 @@ def _days(seconds: float) -> str:
 def _alone_style() -> str:
     """Those rules of the report's style that a picture needs."""
     package = files("assay.report.html")
-    page, own = (package.joinpath(name).read_text("utf-8") for name in ("style.css", "digest.css"))
+    page, drawn, own = (package.joinpath(name).read_text("utf-8") for name in ("style.css", "chart.css", "digest.css"))
     colours = page[: page.index("* {")]
-    rules = [one for one in (*page.splitlines(), *own.splitlines()) if one.startswith(".chart")]
+    rules = [one for one in (*drawn.splitlines(), *own.splitlines()) if one.startswith(".chart ")]
     font = (
         'svg { font-family: system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; } .back { fill: var(--surface); }'
     )

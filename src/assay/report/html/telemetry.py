@@ -6,15 +6,17 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from assay.analyse.records import MultiRunJobResult
 from assay.errors import AssayError
 from assay.report.html.axis import Axis, axis_for, close_axis
-from assay.report.html.chart import Chart, bar, curve, figure, label, line
+from assay.report.html.chart import Chart, bar, curve, label, line
 from assay.report.html.markup import Markup, el, join
 from assay.report.html.panels import Line, Panel, panels_of, reach
+from assay.report.html.picture import Numbers, Picture
 from assay.report.html.throttling import Held, held_back
 from assay.report.html.timeline import thin
 from assay.report.numbers import show
@@ -51,7 +53,7 @@ class _Drawn:
     """Whether the origin is the beginning of the measured window."""
 
 
-def draw_telemetry(job: MultiRunJobResult, files: Files) -> Markup | None:
+def draw_telemetry(job: MultiRunJobResult, files: Files) -> Picture | None:
     """One picture of the first good run, with the others thin behind it; None where nothing was kept."""
     runs = [_drawn(run, recording) for run, recording in read_recordings(job, files).items()]
     runs = [run for run in runs if run.panels]
@@ -73,7 +75,21 @@ def draw_telemetry(job: MultiRunJobResult, files: Files) -> Markup | None:
     since = "the measured window began" if first.measured else "the first look"
     left = 14 + 7 * max(len(tick) for panel in first.panels for tick in _labels(_up(panel, behind[panel.title])))
     chart = Chart(title, _told(first), across, f"seconds since {since}", height, left=left)
-    return figure(title, chart.draw(*content), _caption(first, others, len(runs_seen(job))), wide=True)
+    says = _caption(first, others, len(runs_seen(job)))
+    numbers = partial(_numbers, first, points[0])
+    return Picture("telemetry", "telemetry", title, chart.draw(*content), says, numbers, wide=True)
+
+
+def _numbers(run: _Drawn, most: int) -> Numbers:
+    """The lines of the run that is drawn in full, thinned as far as they are drawn."""
+    rows = [
+        (panel.title, panel.unit, whose(one.source), at, value)
+        for panel in run.panels
+        for one in panel.lines
+        for at, value in zip(*(part.tolist() for part in thin(one.at_s, one.value, most)), strict=True)
+    ]
+    phases = [("Phase", "s", name, begin, end - begin) for name, begin, end in run.phases]
+    return Numbers.of(("quantity", "unit", "of", "seconds", "value"), [*rows, *phases])
 
 
 def read_recordings(job: MultiRunJobResult, files: Files) -> dict[int, Recording]:
@@ -197,11 +213,11 @@ def _panel(panel: Panel, behind: Sequence[Panel], across: Axis, top: float, poin
 def _trace(one: Line, across: Axis, up: Axis, top: float, class_: str, most: int) -> Markup:
     inside = (one.at_s >= across.low) & (one.at_s <= across.high)
     at, value = thin(one.at_s[inside], one.value[inside])
-    shares = [(across.share(x), up.share(v)) for x, v in zip(at.tolist(), value.tolist(), strict=True)]
+    shares = list(zip(across.shares(at), up.shares(value), strict=True))
     points = straightened(shares, _SEEN_PX / _PANEL)
     if len(points) > most:
         at, value = thin(at, value, most)
-        points = [(across.share(x), up.share(v)) for x, v in zip(at.tolist(), value.tolist(), strict=True)]
+        points = list(zip(across.shares(at), up.shares(value), strict=True))
     return curve(points, top, _PANEL, class_) if len(points) > 1 else Markup()
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assay.report.html.axis import Axis, close_axis
-from assay.report.html.chart import Chart, bar, curve, figure, label, line
+from assay.report.html.chart import Chart, bar, curve, label, line
 from assay.report.html.markup import Markup, el, join
+from assay.report.html.picture import Numbers, Picture
 from assay.report.numbers import show
 
 MOST_POINTS = 600
@@ -31,7 +33,7 @@ class Trace:
     warm_s: float  # where the warm-up ends
 
 
-def draw_timeline(name: str, unit: str, traces: Sequence[Trace]) -> Markup:
+def draw_timeline(name: str, unit: str, traces: Sequence[Trace]) -> Picture:
     """One panel per run, on common axes."""
     drawn = traces[:MOST_RUNS]
     across = close_axis(0.0, max(float(trace.at_s[-1]) for trace in drawn) or 1.0)
@@ -41,7 +43,19 @@ def draw_timeline(name: str, unit: str, traces: Sequence[Trace]) -> Markup:
     height = len(drawn) * (_PANEL + _GAP) - _GAP
     title = f"{name} over time, run below run"
     chart = Chart(title, told, across, "seconds since the warm-up began", height, left=52, top=22)
-    return figure(title, chart.draw(panels), _caption(name, unit, traces, drawn, up), wide=True)
+    says = _caption(name, unit, traces, drawn, up)
+    numbers = partial(_numbers, name, unit, drawn)
+    return Picture(f"time:{name}", "time", title, chart.draw(panels), says, numbers, wide=True)
+
+
+def _numbers(name: str, unit: str, traces: Sequence[Trace]) -> Numbers:
+    """The points as they are drawn: long runs are thinned."""
+    rows = [
+        (trace.run, "warm-up" if at < trace.warm_s else "measured", at, value)
+        for trace in traces
+        for at, value in zip(*(part.tolist() for part in thin(trace.at_s, trace.value)), strict=True)
+    ]
+    return Numbers.of(("run", "phase", "seconds", f"{name}{f', {unit}' if unit else ''}"), rows)
 
 
 def thin(
@@ -50,11 +64,19 @@ def thin(
     """At most so many points, keeping the lowest and the highest of each stretch of time."""
     if value.size <= most:
         return at, value
-    kept: list[int] = []
-    for part in np.array_split(np.arange(value.size), most // 2):
-        ends = {int(part[np.argmin(value[part])]), int(part[np.argmax(value[part])])}
-        kept += sorted(ends)
-    return at[kept], value[kept]
+    # The same stretches as np.array_split makes: the first few are longer by one.
+    stretches = most // 2
+    size, longer = divmod(value.size, stretches)
+    edge = longer * (size + 1)
+    parts = ((0, value[:edge].reshape(longer, size + 1)), (edge, value[edge:].reshape(stretches - longer, size)))
+    kept = [
+        begin + np.arange(rows.shape[0]) * rows.shape[1] + ends
+        for begin, rows in parts
+        if rows.size
+        for ends in (rows.argmin(axis=1), rows.argmax(axis=1))
+    ]
+    order = np.unique(np.concatenate(kept))
+    return at[order], value[order]
 
 
 def _height_axis(traces: Sequence[Trace]) -> Axis:
@@ -68,7 +90,7 @@ def _height_axis(traces: Sequence[Trace]) -> Axis:
 
 def _panel(trace: Trace, across: Axis, up: Axis, top: float) -> Markup:
     at, value = thin(trace.at_s, trace.value)
-    points = [(across.share(x), up.share(v)) for x, v in zip(at.tolist(), value.tolist(), strict=True)]
+    points = list(zip(across.shares(at), up.shares(value), strict=True))
     shade = bar(across, 0.0, trace.warm_s, top, _PANEL, "warm") if trace.warm_s > 0 else None
     above = trace.at_s[trace.value > up.high][:_MOST_MARKS].tolist()
     marks = [line(across.percent(x), across.percent(x), top - 5, top, "beyond") for x in above]
