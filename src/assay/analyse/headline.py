@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 from assay.analyse.quality import foremost
-from assay.analyse.records import MetricStatistics
 from assay.metrics import METRICS, base_name
 from assay.spec.benchmark import Definition
 from assay.spec.target import CommandTarget, DeviceTarget, ModelTarget
@@ -18,7 +17,7 @@ _OF_A_DEVICE = ("_gb_per_s", "_tflops", "_tops")
 _OF_A_GENERATOR = ("prefill_ms", "decode_ms")
 
 
-def headline(definition: Definition, metrics: Mapping[str, MetricStatistics]) -> tuple[str, ...]:
+def headline(definition: Definition, metrics: Collection[str]) -> tuple[str, ...]:
     """The metrics that answer the job's question, of those that it measured."""
     target = definition.target
     if isinstance(target, CommandTarget):
@@ -30,7 +29,7 @@ def headline(definition: Definition, metrics: Mapping[str, MetricStatistics]) ->
     return _of_service(definition, metrics)
 
 
-def _of_model(definition: Definition, metrics: Mapping[str, MetricStatistics]) -> tuple[str, ...]:
+def _of_model(definition: Definition, metrics: Collection[str]) -> tuple[str, ...]:
     """Latency or, offline, throughput; prefill and decoding where the model writes text."""
     if definition.load.scenario == "offline":
         return _present(("throughput_per_s",), metrics) or _present(("output_tokens_per_s",), metrics)
@@ -38,7 +37,7 @@ def _of_model(definition: Definition, metrics: Mapping[str, MetricStatistics]) -
     return (*found, *foremost(metrics)) if found else ()
 
 
-def _of_service(definition: Definition, metrics: Mapping[str, MetricStatistics]) -> tuple[str, ...]:
+def _of_service(definition: Definition, metrics: Collection[str]) -> tuple[str, ...]:
     """What was searched for, then what a user feels, then how good the answers were."""
     load = definition.load
     first = ["capacity_per_s"] if load.rate == "search" else []
@@ -53,7 +52,7 @@ def _of_service(definition: Definition, metrics: Mapping[str, MetricStatistics])
     return (*_present(first, metrics), *felt, *foremost(metrics))
 
 
-def _of_command(target: CommandTarget, metrics: Mapping[str, MetricStatistics]) -> tuple[str, ...]:
+def _of_command(target: CommandTarget, metrics: Collection[str]) -> tuple[str, ...]:
     """The declared metrics, else all that the program reported, else how long it took."""
     names = {pattern.name for pattern in target.metrics}
     declared = tuple(name for name in metrics if base_name(name) in names)
@@ -62,5 +61,5 @@ def _of_command(target: CommandTarget, metrics: Mapping[str, MetricStatistics]) 
     return declared or reported or _present(("duration_s",), metrics)
 
 
-def _present(names: Iterable[str], metrics: Mapping[str, MetricStatistics]) -> tuple[str, ...]:
+def _present(names: Iterable[str], metrics: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in metrics)

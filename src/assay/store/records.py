@@ -81,6 +81,8 @@ class JobSummary:
     """Leases lost since it was last submitted or retried."""
     not_before: float
     """It waits until then after a lost lease."""
+    point: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Axis of the matrix → its value."""
 
 
 @dataclass(frozen=True, slots=True)

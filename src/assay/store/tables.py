@@ -34,7 +34,7 @@ class CampaignRow(Table):
     __table_args__ = (
         Index("ix_campaigns_created_at_id", "created_at", "id"),
         Index("ix_campaigns_digest", "digest"),
-        Index("ix_campaigns_benchmark", "benchmark"),
+        Index("ix_campaigns_benchmark_created_at_id", "benchmark", "created_at", "id"),
         Index("ix_campaigns_state_created_at_id", "state", "created_at", "id"),
     )
 
@@ -70,7 +70,10 @@ class JobRow(Table):
         Index("ix_jobs_state_needs_not_before", "state", "needs", "not_before"),
         # The newest jobs, and what people search them by, without reading a job.
         Index("ix_jobs_submitted_at_id_campaign_id_label", "submitted_at", "id", "campaign_id", "label"),
-        Index("ix_jobs_agent_id", "agent_id"),
+        # Each of these answers a list, the newest first, and how many there are.
+        Index("ix_jobs_agent_id_submitted_at_id", "agent_id", "submitted_at", "id"),
+        Index("ix_jobs_verdict_submitted_at_id", "verdict", "submitted_at", "id"),
+        Index("ix_jobs_state_ended_at_id", "state", "ended_at", "id"),
         # The next job of a campaign, and how many of its jobs are in which state, without reading a job.
         Index("ix_jobs_campaign_id_state_position_needs", "campaign_id", "state", "position", "needs"),
         Index("ix_jobs_state_submitted_at_id", "state", "submitted_at", "id"),
@@ -269,3 +272,16 @@ class ScoreRow(Table):
     version: Mapped[str] = mapped_column(String(200))  # of the scorer, in words
     computed_at: Mapped[float]
     document: Mapped[str] = mapped_column(Text)  # statistics, and which answers they are of
+
+
+class PriceRow(Table):
+    """What a machine costs, as somebody told the server."""
+
+    __tablename__ = "prices"
+
+    machine: Mapped[str] = mapped_column(String(200), primary_key=True)  # its name, or a pattern of names
+    per_hour: Mapped[float]
+    currency: Mapped[str] = mapped_column(String(8))
+    date: Mapped[str] = mapped_column(String(10))  # when it was looked up
+    by: Mapped[str] = mapped_column(String(200))
+    changed_at: Mapped[float]

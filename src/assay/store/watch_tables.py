@@ -52,7 +52,10 @@ class FindingRow(Table):
     """A change that was found in a series."""
 
     __tablename__ = "findings"
-    __table_args__ = (Index("ix_findings_series_id_first_bad", "series_id", "first_bad"),)
+    __table_args__ = (
+        Index("ix_findings_series_id_first_bad", "series_id", "first_bad"),
+        Index("ix_findings_state_found_at_id", "state", "found_at", "id"),
+    )
 
     id: Mapped[str] = mapped_column(String(16), primary_key=True)
     series_id: Mapped[str] = mapped_column(ForeignKey("series.id", ondelete="CASCADE"))

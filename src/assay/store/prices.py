@@ -1,0 +1,134 @@
+"""What machines cost, as somebody told the server: by name, or by a pattern of names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date as Date  # noqa: N812  (a field is called date)
+from fnmatch import fnmatchcase
+
+from sqlalchemy import Engine, select
+
+from assay.clock import Clock
+from assay.errors import UsageError
+from assay.store.database import insert_into, reading, writing
+from assay.store.tables import PriceRow
+
+_LONGEST_NAME = 200
+_LONGEST_CURRENCY = 8
+_MOST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a machine costs an hour."""
+
+    machine: str
+    """Name of a machine or of an agent, or a pattern of names: `gpu-*`."""
+    per_hour: float
+    currency: str
+    date: str
+    """When the price was looked up."""
+    by: str
+    """Who told it."""
+    changed_at: float
+
+
+class Prices:
+    """Keeping, reading and removing prices."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def all(self) -> tuple[Price, ...]:
+        """Every price, by name."""
+        with reading(self._engine) as session:
+            return tuple(map(_price, session.scalars(select(PriceRow).order_by(PriceRow.machine).limit(_MOST))))
+
+    def get(self, machine: str) -> Price:
+        """The price of one name or pattern, as it was given.
+
+        Raises:
+            UsageError: `unknown-price` if there is none.
+        """
+        with reading(self._engine) as session:
+            row = session.get(PriceRow, machine)
+        if row is None:
+            raise _unknown(machine)
+        return _price(row)
+
+    def put(self, machine: str, per_hour: float, currency: str, date: str, *, by: str) -> Price:
+        """Keep a price in place of the one before.
+
+        Args:
+            machine: name or pattern.
+            per_hour: what an hour costs.
+            currency: in which money.
+            date: the day on which it was looked up, as `2026-03-01`; today when empty.
+            by: who tells it.
+
+        Raises:
+            UsageError: `value` if one of them makes no sense.
+        """
+        _check(machine, per_hour, currency)
+        now = self._clock.utc()
+        values = {"per_hour": float(per_hour), "currency": currency.upper(), "date": _day(date) or f"{now:%Y-%m-%d}",
+                  "by": by[:_LONGEST_NAME], "changed_at": now.timestamp()}  # fmt: skip
+        with writing(self._engine) as session:
+            added = insert_into(session, PriceRow).values(machine=machine, **values)
+            session.execute(added.on_conflict_do_update(index_elements=["machine"], set_=values))
+            return _price(session.get_one(PriceRow, machine, populate_existing=True))
+
+    def remove(self, machine: str) -> None:
+        """Forget a price.
+
+        Raises:
+            UsageError: `unknown-price` if there is none.
+        """
+        with writing(self._engine) as session:
+            row = session.get(PriceRow, machine)
+            if row is None:
+                raise _unknown(machine)
+            session.delete(row)
+
+
+def price_for(prices: Iterable[Price], names: Iterable[str]) -> Price | None:
+    """The price of a machine: that of its own name, else of the longest pattern that fits; None where there is none.
+
+    Args:
+        prices: all that are known.
+        names: what the machine is called, by itself and as an agent.
+    """
+    known = [name for name in names if name]
+    fitting = [one for one in prices if any(name == one.machine or fnmatchcase(name, one.machine) for name in known)]
+    return max(fitting, key=lambda one: (one.machine in known, len(one.machine)), default=None)
+
+
+def _check(machine: str, per_hour: float, currency: str) -> None:
+    if not machine.strip() or len(machine) > _LONGEST_NAME or not machine.isprintable():
+        raise UsageError(f"the name of a machine has 1 to {_LONGEST_NAME} characters", code="value")
+    if not math.isfinite(per_hour) or per_hour <= 0:
+        raise UsageError(f"a price is a number above zero, not {per_hour!r}", code="value",
+                         try_="remove the price of a machine that costs nothing")  # fmt: skip
+    if not 1 <= len(currency) <= _LONGEST_CURRENCY or not currency.isalpha() or not currency.isascii():
+        raise UsageError("a currency is a short word of letters, such as USD or EUR", code="value")
+
+
+def _day(text: str) -> str:
+    if not text:
+        return ""
+    try:
+        return Date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise UsageError("a date is written as 2026-03-01", code="value") from None
+
+
+def _unknown(machine: str) -> UsageError:
+    return UsageError(f"no price is known for {machine!r}", code="unknown-price",
+                      try_="`GET /api/v1/prices` lists what is there")  # fmt: skip
+
+
+def _price(row: PriceRow) -> Price:
+    return Price(row.machine, row.per_hour, row.currency, row.date, row.by, row.changed_at)
