@@ -18,11 +18,11 @@ from pydantic import JsonValue
 
 from assay import __version__
 from assay.errors import AssayError, MeasureError
-from assay.run.scoring.outputs import OUTPUTS, Output, read_outputs, write_outputs
+from assay.run.scoring.outputs import OUTPUTS, Output, as_asked, read_outputs, write_outputs
 
 __all__ = [
-    "GROUP", "OUTPUTS", "Output", "Scored", "Scorer", "find_scorer", "read_outputs", "score", "scored", "scorer_names",
-    "scorer_version", "write_outputs",
+    "GROUP", "OUTPUTS", "Output", "Scored", "Scorer", "as_asked", "find_scorer", "read_outputs", "score", "scored",
+    "scorer_names", "scorer_version", "write_outputs",
 ]  # fmt: skip
 
 GROUP = "assay.scorers"

@@ -18,6 +18,8 @@ from assay.errors import MeasureError
 OUTPUTS = "outputs.jsonl.gz"
 _OWN = ("item", "session", "turn", "text", "reference", "data", "outcome")
 _LONGEST_LINE = 64 * 2**20
+# Of a question that much is kept beside its answer, so that people know what was asked; its item has it whole.
+_LONGEST_PROMPT = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,13 @@ class Output:
     def answered(self) -> bool:
         """Whether there is an answer, even an empty one."""
         return self.outcome == "ok"
+
+
+def as_asked(prompt: str) -> dict[str, JsonValue]:
+    """What was asked, as a fact about a request; a long question is cut, and says so."""
+    if len(prompt) <= _LONGEST_PROMPT:
+        return {"prompt": prompt}
+    return {"prompt": prompt[:_LONGEST_PROMPT], "prompt_characters": len(prompt)}
 
 
 def write_outputs(path: Path, outputs: Iterable[Output]) -> int:

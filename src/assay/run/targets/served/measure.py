@@ -19,7 +19,7 @@ from assay.run.contract import Measured, Order, Rules, Stage
 from assay.run.load.http.recording import Recording, client_metrics
 from assay.run.probes import Probe, Telemetry, watching
 from assay.run.records import SampleSet, Window
-from assay.run.scoring import OUTPUTS, Output, find_scorer, scored, write_outputs
+from assay.run.scoring import OUTPUTS, Output, as_asked, find_scorer, scored, write_outputs
 from assay.run.services import refuse_ended
 from assay.run.targets.served.apis import Api, find_api
 from assay.run.targets.served.counting import UNKNOWN, Counter
@@ -295,18 +295,19 @@ def _outputs(recording: Recording, rows: Rows, api: Api, work: Workset) -> Seque
     found = []
     for row in outputs(recording, rows, api, work.items):
         item = by_id[str(row["item"])]
-        last = int(str(row["turn"])) == len(item.turns) - 1
+        turn = int(str(row["turn"]))
+        last = turn == len(item.turns) - 1
         own = {name: row.pop(name) for name in ("item", "session", "turn", "text")}
         found.append(
             Output(
                 item=str(own["item"]),
                 session=int(str(own["session"])),
-                turn=int(str(own["turn"])),
+                turn=turn,
                 text=str(own["text"]),
                 reference=item.reference if last else None,
                 data=dict(item.data),
                 outcome=str(row.pop("outcome")),
-                more=row,
+                more={**row, **as_asked(item.turns[turn])},
             )
         )
     return found

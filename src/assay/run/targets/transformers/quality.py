@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from assay.run.contract import Order
 from assay.run.records import SampleSet
-from assay.run.scoring import OUTPUTS, Output, scored, write_outputs
+from assay.run.scoring import OUTPUTS, Output, as_asked, scored, write_outputs
 from assay.run.targets.transformers.figures import Generated
 
 
@@ -64,7 +64,11 @@ def first_answers(calls: Iterable[Generated], text: Callable[[Generated, int], s
                 text(call, row),
                 ask.item.reference if last else None,
                 ask.item.data,
-                more={"input_tokens": call.input_tokens[row], "output_tokens": call.output_tokens[row]},
+                more={
+                    "input_tokens": call.input_tokens[row],
+                    "output_tokens": call.output_tokens[row],
+                    **as_asked(ask.item.turns[ask.turn]),
+                },
             )
             kept[key] = (output, call.begun_ns - own[0].begun_ns, tokens)
     found = list(kept.values())
