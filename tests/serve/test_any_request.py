@@ -36,7 +36,8 @@ def filled(tmp_path_factory, request):
     held = agent.lease()
     client.post("/benchmarks", json={"document": benchmark()})
     names = {"agent": agent.id, "campaign": campaign, "job": held.job.id, "fence": held.fence, "name": "speed",
-             "sha256": agent.upload(b"content"), "run": 0, "form": "csv", "worker": agent.id}  # fmt: skip
+             "sha256": agent.upload(b"content"), "run": 0, "form": "csv", "worker": agent.id,
+             "machine": "box"}  # fmt: skip
     yield server, names
     server.stop()
 

@@ -13,6 +13,8 @@ from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from assay.clock import SYSTEM_CLOCK, Clock
+from assay.serve import dashboard
+from assay.serve.dashboard.files import BUILT, BuiltFiles
 from assay.serve.live.notifying import Notifying
 from assay.serve.live.schedules import Scheduler
 from assay.serve.live.sending import Sending
@@ -25,15 +27,22 @@ from assay.serve.routes import (
     attempts,
     benchmarks,
     campaigns,
+    channels,
+    compare,
+    drawings,
     elsewhere,
     events,
+    hardware,
     health,
     jobs,
     notices,
+    overview,
+    prices,
     results,
     schedules,
     scores,
     series,
+    session,
     tokens,
 )
 from assay.serve.settings import ServerSettings
@@ -50,11 +59,16 @@ ROUTERS: tuple[APIRouter, ...] = (
     benchmarks.router,
     campaigns.router,
     jobs.router,
+    drawings.router,
+    hardware.router,
+    compare.router,
     elsewhere.router,
     schedules.router,
     alerts.router,
     alerts.rules_router,
     notices.router,
+    channels.router,
+    prices.router,
     scores.router,
     results.router,
     series.router,
@@ -62,9 +76,13 @@ ROUTERS: tuple[APIRouter, ...] = (
     artefacts.router,
     events.router,
     tokens.router,
+    session.router,
+    overview.router,
     health.router,
     health.metrics_router,
     docs.router,
+    # Last: it takes whatever page address no other has.
+    dashboard.router,
 )
 
 _TAGS = [
@@ -78,8 +96,11 @@ _TAGS = [
     {"name": "results", "description": "Results across jobs."},
     {"name": "series", "description": "Metrics over time, what changed in them, and why."},
     {"name": "alerts", "description": "What people are told about, and the rules that decide when."},
+    {"name": "prices", "description": "What machines cost, where a result does not say so itself."},
     {"name": "artefacts", "description": "Files by content."},
     {"name": "events", "description": "Live updates."},
+    {"name": "overview", "description": "How things stand now."},
+    {"name": "session", "description": "Who asks, and what a benchmark file may say."},
     {"name": "tokens", "description": "Who may use the server."},
     {"name": "health", "description": "Whether the server lives and can work."},
 ]
@@ -97,6 +118,7 @@ def create_app(settings: ServerSettings, clock: Clock = SYSTEM_CLOCK) -> FastAPI
     )  # fmt: skip
     app.state.assay = state
     app.state.notifying = Notifying.of(state)
+    app.state.dashboard = BuiltFiles(settings.dashboard or BUILT)
     add_problem_answers(app)
     for router in (*ROUTERS, *_more_routers()):
         app.include_router(router)

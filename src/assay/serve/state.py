@@ -25,6 +25,7 @@ from assay.serve.logs import tell
 from assay.serve.metrics import Counts, ServerMetrics, count_states
 from assay.serve.settings import MB, ServerSettings
 from assay.serve.web.problems import Unavailable, is_away
+from assay.spec.benchmark import Definition
 from assay.store.artefacts import Artefacts
 from assay.store.catalogue import Catalogue
 from assay.store.control import Control
@@ -71,6 +72,8 @@ class ServerState:
     """Everybody is admin; None while that is not known, because the store was not open yet."""
     runs: dict[str, int] = field(default_factory=dict)
     """Campaign → runs of all its jobs, as far as somebody asked."""
+    definitions: dict[str, Definition | None] = field(default_factory=dict)
+    """Campaign → what its first job measures, as far as somebody asked; none where it cannot be read any more."""
     dispatcher: Dispatcher = field(init=False)
     feed: Feed = field(init=False)
     beats: BeatCollector = field(init=False)

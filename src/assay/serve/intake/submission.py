@@ -74,16 +74,25 @@ def keep(state: ServerState, planned: Planned, also: Also | None = None) -> Plan
 def plan_submission(state: ServerState, submission: Submission, *, by: str = "", origin: str = "") -> Planned:
     """Check and plan a submission; nothing is kept."""
     document, files, version = _named(state.kept, submission)
-    _check_files(files)
     pinned = _pinned(document, submission.agent)
     loaded = load(pinned, base=Path())
+    whole = replace(submission, files=files, version=version)
+    return replace(plan_loaded(state, loaded, whole, by=by, origin=origin), document=pinned)
+
+
+def plan_loaded(
+    state: ServerState, loaded: Loaded, submission: Submission, *, by: str = "", origin: str = ""
+) -> Planned:
+    """Check and plan a benchmark that was read, with the files and wishes of a submission; nothing is kept."""
+    files = submission.files
+    _check_files(files)
     _check_target(loaded)
     plan = make_plan(loaded, lambda definition: _fingerprints(definition, files))
     _check_paths(plan, files)
     labels = {**loaded.benchmark.labels, **submission.labels}
     jobs = tuple(_with_files(replace(job, labels=labels, git=submission.git), files) for job in plan.jobs)
-    settings = _settings(state, loaded, submission, by=by, origin=origin, version=version)
-    return Planned(replace(plan, jobs=jobs), pinned, labels, settings)
+    settings = _settings(state, loaded, submission, by=by, origin=origin, version=submission.version)
+    return Planned(replace(plan, jobs=jobs), loaded.source.document, labels, settings)
 
 
 def demand_files(kept: Kept, plan: Plan) -> None:

@@ -77,13 +77,13 @@ def add_agent(address: AgentAddress, state: State, request: Request, response: R
 @router.get("/{agent}", dependencies=[readers])
 def get_agent(agent: AgentId, state: State) -> AgentView:
     """Read one agent: profile, labels, health, jobs that it holds."""
-    return AgentView.of(state.kept.control.agent(_id(state, agent)), _now(state))
+    return AgentView.of(state.kept.control.agent(agent_id(state, agent)), _now(state))
 
 
 @router.patch("/{agent}", dependencies=[users])
 def change_agent(agent: AgentId, change: AgentChange, state: State, by: User) -> AgentView:
     """Label an agent, let it drain, or let it take jobs again."""
-    control, name = state.kept.control, _id(state, agent)
+    control, name = state.kept.control, agent_id(state, agent)
     labels = None
     if change.labels is not None:
         both = {**control.agent(name).labels, **change.labels}
@@ -97,7 +97,7 @@ def change_agent(agent: AgentId, change: AgentChange, state: State, by: User) ->
 @router.delete("/{agent}", dependencies=[admins], status_code=204)
 def remove_agent(agent: AgentId, state: State, by: Admin) -> None:
     """Forget an agent; what it holds is offered to others."""
-    name = _id(state, agent)
+    name = agent_id(state, agent)
     jobs = state.kept.control.remove_agent(name, by=by.name)
     tell("agent removed", agent=name, jobs=list(jobs), by=by.name)
     state.dispatcher.forget(name)
@@ -107,7 +107,7 @@ def remove_agent(agent: AgentId, state: State, by: Admin) -> None:
 @router.post("/{agent}/reset", dependencies=[users])
 def reset_agent(agent: AgentId, state: State) -> AgentView:
     """Let a faulty agent take jobs again."""
-    return AgentView.of(state.kept.control.reset_agent(_id(state, agent)), _now(state))
+    return AgentView.of(state.kept.control.reset_agent(agent_id(state, agent)), _now(state))
 
 
 @router.post("/{agent}/heartbeat", dependencies=[agents], response_model=HeartbeatAnswer)
@@ -194,7 +194,7 @@ def _give_back(state: ServerState, lease: Lease) -> None:
     state.changed()
 
 
-def _id(state: ServerState, reference: str) -> str:
+def agent_id(state: ServerState, reference: str) -> str:
     """The id of an agent that is named by its id or its name."""
     if reference.startswith("agent-"):
         return reference

@@ -8,22 +8,23 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from assay.errors import SpecError
 from assay.place.engines.fleet.protocol import Submission
-from assay.place.needs import needs_in_words
-from assay.serve.intake.files import missing
-from assay.serve.intake.submission import Planned, label_of, plan_submission
+from assay.serve.intake.checking import BenchmarkRead, BenchmarkText, read_text
+from assay.serve.intake.preview import preview
+from assay.serve.intake.submission import plan_submission
 from assay.serve.logs import tell
 from assay.serve.state import ServerState
 from assay.serve.web.access import User, readers, users
+from assay.serve.web.headlines import MOST, Headline, headlines
 from assay.serve.web.parameters import Cursor, Limit, State, Text, unchanged
 from assay.serve.web.problems import RequestProblem
-from assay.serve.web.records import BenchmarkInput, BenchmarkPreview, JobPreview, Listed, PlacementView
+from assay.serve.web.records import BenchmarkInput, BenchmarkPreview, Listed
 from assay.store.catalogue import BenchmarkSummary, Draft, StoredBenchmark
 
 router = APIRouter(prefix="/api/v1/benchmarks", tags=["benchmarks"])
 
 Name = Annotated[str, Path(max_length=200)]
 Version = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="The newest when left out.")]
-_SHOWN = 500
+Names = Annotated[list[str], Query(alias="name", max_length=MOST, description="Name of a benchmark; may be repeated.")]
 
 
 @router.post("", dependencies=[users], status_code=201, responses={409: {"description": "There is one already."}})
@@ -48,8 +49,19 @@ def list_benchmarks(
 @router.post("/check", dependencies=[users])
 def check_benchmark(submission: Submission, state: State) -> BenchmarkPreview:
     """Say what would happen: the jobs, what they need, and which agents could take them. Nothing is kept."""
-    planned = plan_submission(state, submission)
-    return _preview(state, planned)
+    return preview(state, plan_submission(state, submission))
+
+
+@router.post("/read", dependencies=[users])
+def read_benchmark(given: BenchmarkText, state: State) -> BenchmarkRead:
+    """Read a file while it is written: what it says, what is wrong with it and where, and what would happen."""
+    return read_text(state, given)
+
+
+@router.get("/headlines", dependencies=[readers])
+def list_headlines(state: State, names: Names) -> Listed[Headline]:
+    """List the headline metric of each benchmark with its newest 40 points; one without results has none."""
+    return Listed(headlines(state, names))
 
 
 @router.get("/{name}", dependencies=[readers], response_model=StoredBenchmark,
@@ -101,6 +113,8 @@ def _checked(state: ServerState, given: BenchmarkInput) -> str:
     name = planned.plan.benchmark
     if "/" in name or "\\" in name:
         raise SpecError(f"a stored benchmark's name has no slash; this one is {name!r}", code="name", at="benchmark")
+    if name == "headlines":
+        raise SpecError("a stored benchmark is not named headlines: that address is taken", code="name", at="benchmark")
     return name
 
 
@@ -117,20 +131,3 @@ def _expected(if_match: str | None) -> int | None:
         raise RequestProblem(412, "If-Match is not an ETag of this benchmark", code="precondition",
                              try_="read the benchmark and send the ETag that came with it")  # fmt: skip
     return int(number)
-
-
-def _preview(state: ServerState, planned: Planned) -> BenchmarkPreview:
-    plan = planned.plan
-    wanted = dict.fromkeys(file.sha256 for job in plan.jobs for found in job.files.values() for file in found)
-    jobs = tuple(
-        JobPreview(job.index, label_of(job), job.digest, needs_in_words(job), job.definition.measure.runs)
-        for job in plan.jobs[:_SHOWN]
-    )
-    return BenchmarkPreview(
-        benchmark=plan.benchmark,
-        digest=plan.digest,
-        jobs=len(plan.jobs),
-        job_list=jobs,
-        placement=PlacementView.of(state.kept.control.preview(plan.jobs)),
-        files_missing=missing(state.kept.store, wanted),
-    )

@@ -121,5 +121,6 @@ admins = Depends(allow_admins)
 agents = Depends(allow_agents)
 everybody_known = Depends(allow_everybody_known)
 
+Reader = Annotated[Principal, readers]
 User = Annotated[Principal, users]
 Admin = Annotated[Principal, admins]

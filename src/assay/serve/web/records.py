@@ -123,6 +123,8 @@ class JobView:
     ended_at: float | None
     not_before: float
     """It waits until then after a lost lease."""
+    point: Mapping[str, JsonValue]
+    """Axis of the matrix → its value."""
 
     @classmethod
     def of(cls, one: JobSummary) -> JobView:
@@ -131,7 +133,7 @@ class JobView:
             id=one.id, campaign=one.campaign, benchmark=one.benchmark, index=one.position, label=one.label,
             state=one.state, verdict=one.verdict, agent=one.agent, agent_name=one.agent_name, fence=one.fence,
             lost=one.lost, reason=one.reason, progress=one.progress, submitted_at=one.submitted_at,
-            started_at=one.started_at, ended_at=one.ended_at, not_before=one.not_before,
+            started_at=one.started_at, ended_at=one.ended_at, not_before=one.not_before, point=one.point,
         )  # fmt: skip
 
 

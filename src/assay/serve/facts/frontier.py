@@ -1,0 +1,201 @@
+"""Jobs between two metrics: each as a point with its doubt, and which of them no other one beats."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Literal
+
+from assay.analyse.compare.likeness import unusable_word
+from assay.analyse.frontier import Spot, frontier
+from assay.analyse.intervals import between_runs
+from assay.analyse.records import Interval, MetricStatistics
+from assay.clock import SYSTEM_CLOCK
+from assay.errors import UsageError
+from assay.metrics import Better, describe
+from assay.report.energy import grade_of, price_of
+from assay.report.wording import machine_name
+from assay.serve.facts.records import Frontier, FrontierAxis, FrontierPoint
+from assay.serve.facts.sides import ReadResult, ReadSide
+from assay.serve.state import Kept
+from assay.store.prices import Price, Prices, price_for
+
+Per = Literal["", "watt", "dollar"]
+_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """One number of a point."""
+
+    value: float
+    interval: Interval | None
+    unit: str
+    grade: str = ""
+    """How far it can be believed, in words."""
+    kind: str = ""
+    """What figures must have in common to stand beside each other: the grade of energy, or the money."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    side: str
+    one: ReadResult
+    x: _Figure
+    y: _Figure
+
+
+def frontier_of(kept: Kept, sides: Sequence[ReadSide], x: str, y: str, per: Per) -> Frontier:
+    """Hold the jobs of some sides between two metrics.
+
+    Raises:
+        UsageError: if a metric has no direction, or cannot be had per watt or per price.
+    """
+    metrics = _directed(sides)
+    axes = _axis(x, metrics), _axis(y, metrics)
+    if per and axes[1][1] != "higher":
+        raise UsageError(f"{y} is better when it is lower: per {per} only tells something of what should be high",
+                         code="axis", try_="take throughput_per_s or output_tokens_per_s as y")  # fmt: skip
+    prices = Prices(kept.store.engine, SYSTEM_CLOCK).all() if per == "dollar" else ()
+    absent: dict[str, str] = {}
+    found = list(_candidates(sides, x, y, per, prices, absent))
+    drawn = _alike(found, absent)
+    standing = frontier([_spot(one) for one in drawn], axes[0][1], axes[1][1])
+    points = [_point(one, stand.on_front, stand.surely) for one, stand in zip(drawn, standing, strict=True)]
+    units = [(one.x.unit, one.y.unit) for one in drawn][:1] or [(axes[0][0], axes[1][0])]
+    return Frontier(
+        FrontierAxis(x, units[0][0], axes[0][1]), FrontierAxis(y, units[0][1], axes[1][1]), tuple(points), absent,
+        tuple(metrics), tuple(one.side for one in sides),
+    )  # fmt: skip
+
+
+def _directed(sides: Sequence[ReadSide]) -> dict[str, tuple[str, Better]]:
+    """What can be an axis: metric → its unit and the way in which it is better."""
+    found: dict[str, tuple[str, Better]] = {}
+    for side in sides:
+        for one in side.results:
+            found |= {name: (stats.unit, stats.better) for name, stats in one.result.metrics.items() if stats.better}
+    return found
+
+
+def _axis(metric: str, known: Mapping[str, tuple[str, Better]]) -> tuple[str, Better]:
+    if metric in known:
+        return known[metric]
+    told = describe(metric)
+    if told.better is None:
+        raise UsageError(f"{metric} is no metric that is better one way or the other", code="axis",
+                         try_=f"use one of {', '.join(list(known)[:8])}" if known else "choose another")  # fmt: skip
+    return told.unit, told.better
+
+
+def _candidates(
+    sides: Sequence[ReadSide], x: str, y: str, per: Per, prices: Sequence[Price], absent: dict[str, str]
+) -> Iterable[_Candidate]:
+    """Every job that has both numbers; why others have not is added to `absent`."""
+    seen: set[str] = set()
+    for side in sides:
+        for one in side.results:
+            job = one.summary.id
+            if job in seen:
+                continue  # the same result on two sides is one point
+            seen.add(job)
+            try:
+                yield _candidate(side.side.key, one, x, y, per, prices)
+            except LookupError as lacking:
+                absent[job] = str(lacking.args[0])
+
+
+def _candidate(side: str, one: ReadResult, x: str, y: str, per: Per, prices: Sequence[Price]) -> _Candidate:
+    if word := unusable_word(one.result):
+        raise LookupError(f"it is {word}")
+    across, up = (_measured(one, name) for name in (x, y))
+    figure = _Figure(up.median, up.interval, up.unit)
+    if per == "watt":
+        figure = _per_watt(one, y, up)
+    if per == "dollar":
+        figure = _per_price(one, figure, prices)
+    return _Candidate(side, one, _Figure(across.median, across.interval, across.unit), figure)
+
+
+def _measured(one: ReadResult, metric: str) -> MetricStatistics:
+    stats = one.result.metrics.get(metric)
+    if stats is None:
+        told = next((run.absent[metric] for run in one.result.runs if metric in run.absent), "")
+        raise LookupError(told or f"{metric} was not measured")
+    return stats
+
+
+def _per_watt(one: ReadResult, metric: str, stats: MetricStatistics) -> _Figure:
+    """A metric for each watt, run by run: the doubt is that of the ratio."""
+    power = _measured(one, "power_w")
+    ratios = [value / power.run_values[run] for run, value in stats.run_values.items() if power.run_values.get(run)]
+    if not ratios:
+        raise LookupError(f"no run has both {metric} and power_w")
+    grade = grade_of(one.result)
+    # So many a second for each watt are so many for each joule.
+    unit = f"{stats.unit.removesuffix('/s')}/J" if stats.unit.endswith("/s") else f"{stats.unit}/W"
+    return _Figure(median(ratios), between_runs(ratios), unit, grade, grade)
+
+
+def _per_price(one: ReadResult, figure: _Figure, prices: Sequence[Price]) -> _Figure:
+    """A metric for the money that the machine costs meanwhile; always an estimate: of the machine alone."""
+    per_hour, currency, source = _price(one, prices)
+    rate = figure.unit.endswith("/s")
+    factor = (_SECONDS if rate else 1.0) / per_hour
+    unit = f"{figure.unit.removesuffix('/s')}/{currency}" if rate else f"{figure.unit} per {currency} an hour".strip()
+    interval = figure.interval
+    scaled = replace(interval, low=interval.low * factor, high=interval.high * factor) if interval else None
+    grade = f"estimated: {per_hour:g} {currency} an hour, {source}"
+    return _Figure(figure.value * factor, scaled, unit, grade, currency)
+
+
+def _price(one: ReadResult, prices: Sequence[Price]) -> tuple[float, str, str]:
+    """What an hour of the machine costs, in which money, and who says so: the result itself, else this server."""
+    own = price_of(one.result)
+    per_hour = own.get("per_hour")
+    if isinstance(per_hour, int | float) and per_hour > 0:
+        looked_up = f" on {own['date']}" if own.get("date") else ""
+        return float(per_hour), str(own.get("currency") or "USD"), f"as its benchmark file says{looked_up}"
+    names = [name for name in (machine_name(one.result), one.summary.agent_name) if name]
+    told = price_for(prices, names)
+    if told is None:
+        raise LookupError(f"no price is known of its machine ({' or '.join(names) or 'which is not known either'})")
+    return told.per_hour, told.currency, f"as told for {told.machine} on {told.date}"
+
+
+def _alike(found: Sequence[_Candidate], absent: dict[str, str]) -> list[_Candidate]:
+    """Those that may stand beside each other: grades of energy never mix, and money is not converted."""
+    units = Counter((one.x.unit, one.y.unit, one.y.kind) for one in found)
+    if len(units) <= 1:
+        return list(found)
+    (x_unit, y_unit, kind), _ = units.most_common(1)[0]
+    kept = []
+    for one in found:
+        own = (one.x.unit, one.y.unit, one.y.kind)
+        if own == (x_unit, y_unit, kind):
+            kept.append(one)
+        elif one.y.kind != kind:
+            absent[one.one.summary.id] = f"its figure is {one.y.kind or 'of no grade'}, most are {kind or 'of none'}"
+        else:
+            absent[one.one.summary.id] = f"its units are {own[0]} and {own[1]}, most have {x_unit} and {y_unit}"
+    return kept
+
+
+def _spot(one: _Candidate) -> Spot:
+    return Spot(one.x.value, one.y.value, _ends(one.x.interval), _ends(one.y.interval))
+
+
+def _ends(interval: Interval | None) -> tuple[float, float] | None:
+    return (interval.low, interval.high) if interval else None
+
+
+def _point(one: _Candidate, on_front: bool, surely: bool) -> FrontierPoint:
+    job = one.one.summary
+    return FrontierPoint(
+        job=job.id, campaign=job.campaign, benchmark=job.benchmark, label=job.label,
+        machine=machine_name(one.one.result) or (job.agent_name or ""), side=one.side, x=one.x.value,
+        x_interval=one.x.interval, y=one.y.value, y_interval=one.y.interval, verdict=job.verdict, on_front=on_front,
+        surely=surely, grade=one.y.grade,
+    )  # fmt: skip

@@ -1,0 +1,199 @@
+"""What the newest results of an agent tell of its machine: fitness, noise, and what its devices can do."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from statistics import median
+
+from pydantic import JsonValue
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from assay.analyse.checks.table import CONDITIONS
+from assay.analyse.records import MultiRunJobResult
+from assay.documents import from_json
+from assay.report.device import asks_of_device, device_tests
+from assay.report.headline import headline_of, section
+from assay.report.wording import machine
+from assay.serve.facts.records import AgentFitness, AgentHardware, AgentNoise, DeviceBench, DeviceFigure
+from assay.serve.state import Kept
+from assay.store.database import reading
+from assay.store.records import AgentRecord
+from assay.store.tables import JobRow
+
+# Results among which tests of devices are looked for.
+_LOOKED_AT = 300
+_MOST_DEVICES = 8
+_TRIES = 3  # of one device, where the newest result has no number
+# Results that are read for the state of the machine, and those that a spread is made of where nothing better is known.
+_FOR_STATE = 5
+_FOR_NOISE = 20
+# Of so many results one at least was measured.
+_SEEN_FOR_ONE = 4
+_FEWEST_RUNS = 3
+_PRECISION = re.compile(r"^(fp64|fp32|tf32|fp16|bf16|fp8|int8)(?=_|$)")
+_PARTS = ("integer", "memory")
+_NO_RESULT = "{} has delivered no result yet"
+
+
+def hardware_of(kept: Kept, agent: AgentRecord) -> AgentHardware:
+    """What is known of an agent's machine from its own results; what is not known says why."""
+    newest = _newest(kept, agent.id, _FOR_STATE)
+    if not newest:
+        why = _NO_RESULT.format(agent.name)
+        return AgentHardware(None, None, (), {"fitness": why, "noise": why, "bench": why})
+    absent: dict[str, str] = {}
+    fitness = _fitness(newest)
+    if fitness is None:
+        absent["fitness"] = "none of its newest results tells the state of the machine before and after"
+    noise = _of_control(newest) or _of_results(_newest(kept, agent.id, _FOR_NOISE))
+    if noise is None:
+        absent["noise"] = f"no result has a control workload with a history, or {_FEWEST_RUNS} runs of one metric"
+    bench = _bench(kept, agent.id)
+    if not bench:
+        absent["bench"] = (
+            f"none of its newest {_LOOKED_AT} results is a test of a device; "
+            "run a benchmark with `target: {device: cpu}`, or cuda, on it"
+        )
+    return AgentHardware(fitness, noise, bench, absent)
+
+
+def _newest(kept: Kept, agent: str, most: int) -> list[MultiRunJobResult]:
+    """The newest measured results of an agent."""
+    with reading(kept.store.engine) as session:
+        ids = _ids(session, agent, _SEEN_FOR_ONE * most)
+        query = select(JobRow.id, JobRow.result).where(JobRow.id.in_(ids[:most]))
+        found = {row.id: row.result for row in session.execute(query)}
+    return [from_json(MultiRunJobResult, found[one], source=one) for one in ids if found.get(one)]
+
+
+def _ids(session: Session, agent: str, looked_at: int) -> list[str]:
+    """The measured ones among the newest jobs of an agent, the newest first.
+
+    They are asked for alone, and their state only when they are known: a database that has an index of each would
+    rather walk all jobs of that state.
+    """
+    newest = select(JobRow.id, JobRow.state).where(JobRow.agent_id == agent)
+    rows = session.execute(newest.order_by(JobRow.submitted_at.desc(), JobRow.id.desc()).limit(looked_at)).all()
+    return [row.id for row in rows if row.state == "done"]
+
+
+# Fitness
+
+
+def _fitness(newest: Sequence[MultiRunJobResult]) -> AgentFitness | None:
+    """The checks of the machine that the newest result carries which has any."""
+    for result in newest:
+        checks = tuple(one for one in result.checks if one.name in CONDITIONS)
+        if checks:
+            return AgentFitness(checks, _moment(result.completed_at), result.job)
+    return None
+
+
+# Noise
+
+
+def _of_control(newest: Sequence[MultiRunJobResult]) -> AgentNoise | None:
+    """How far the control workload spreads on this machine, as its own history says."""
+    for result in newest:
+        control = section(section(section(result.environment, "before"), "fitness"), "control")
+        history = section(control, "history")
+        bands = {part: band for part in _PARTS if (band := _number(section(history, part).get("band_pct"))) is not None}
+        if bands:
+            widest = max(bands, key=lambda part: bands[part])
+            entries = _number(history.get("entries"))
+            often = f", over {entries:g} earlier times" if entries else ""
+            says = f"a fixed loop ({widest}) takes within ±{bands[widest]:.1f} % of its usual time here{often}"
+            return AgentNoise(round(bands[widest], 3), "%", says, _moment(result.completed_at), 1)
+    return None
+
+
+def _of_results(newest: Sequence[MultiRunJobResult]) -> AgentNoise | None:
+    """How far runs of the same job lie apart, in the middle of the newest results."""
+    spreads = [spread for result in newest if (spread := _spread(result)) is not None]
+    if not spreads:
+        return None
+    share = 100 * median(spreads)
+    says = f"runs of the same job differ by {share:.1f} % (coefficient of variation, middle of {len(spreads)} results)"
+    return AgentNoise(round(share, 3), "%", says, _moment(newest[0].completed_at), len(spreads))
+
+
+def _spread(result: MultiRunJobResult) -> float | None:
+    """Coefficient of variation between the runs of a job's first headline metric."""
+    for name in headline_of(result)[:1]:
+        values = list(result.metrics[name].run_values.values()) if name in result.metrics else []
+        if len(values) >= _FEWEST_RUNS and all(value > 0 for value in values):
+            logs = [math.log(value) for value in values]
+            mean = sum(logs) / len(logs)
+            return math.sqrt(sum((one - mean) ** 2 for one in logs) / (len(logs) - 1))
+    return None
+
+
+# What devices can do
+
+
+def _bench(kept: Kept, agent: str) -> tuple[DeviceBench, ...]:
+    """The newest test of each device, the newest first."""
+    found: dict[str, DeviceBench] = {}
+    tried: dict[str, int] = {}
+    with reading(kept.store.engine) as session:
+        ids = _ids(session, agent, _LOOKED_AT)
+        # What was asked for is short, and tells which results are worth reading.
+        asked = select(JobRow.id, JobRow.document).where(JobRow.id.in_(ids))
+        documents = {row.id: row.document for row in session.execute(asked)}
+        for job in ids:
+            device = _asked_device(documents[job])
+            if not device or device in found or tried.get(device, 0) == _TRIES or len(found) == _MOST_DEVICES:
+                continue
+            tried[device] = tried.get(device, 0) + 1
+            written = session.scalar(select(JobRow.result).where(JobRow.id == job))
+            one = _device(from_json(MultiRunJobResult, written or "", source=job))
+            if one.items:
+                found[device] = one
+    return tuple(found.values())
+
+
+def _asked_device(document: str) -> str:
+    """The device that a job tests; empty where it measures something else."""
+    definition = json.loads(document).get("definition")
+    target = section(definition, "target") if isinstance(definition, dict) else {}
+    given = {name: value for name, value in target.items() if value is not None}
+    return str(given["device"]) if asks_of_device(given) else ""
+
+
+def _device(result: MultiRunJobResult) -> DeviceBench:
+    tests = {test.metric: test.name for test in device_tests(result)}
+    names = [*tests, *(name for name in headline_of(result) if name not in tests)]
+    items = tuple(_figure(result, name, tests.get(name, name)) for name in names if name in result.metrics)
+    return DeviceBench(result.job, _moment(result.completed_at), _called(result), items, result.verdict)
+
+
+def _figure(result: MultiRunJobResult, metric: str, test: str) -> DeviceFigure:
+    stats = result.metrics[metric]
+    precision = _PRECISION.match(metric)
+    return DeviceFigure(
+        test, precision[1] if precision else None, stats.median, stats.unit, stats.interval, stats.better
+    )
+
+
+def _called(result: MultiRunJobResult) -> str:
+    """What a device is called: its own name where the machine tells it, else as the benchmark asks for it."""
+    asked = str(section(result.definition, "target").get("device") or "")
+    known = machine(result)
+    name = known.get("cpu") or known.get("soc") if asked.startswith("cpu") else known.get("gpu")
+    return f"{asked} ({name})" if name else asked
+
+
+def _moment(written: str | None) -> float | None:
+    try:
+        return datetime.fromisoformat(written).timestamp() if written else None
+    except ValueError:
+        return None
+
+
+def _number(value: JsonValue) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

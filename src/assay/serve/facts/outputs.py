@@ -1,0 +1,180 @@
+"""The answers that the runs of a job kept, a page at a time: run by run, in the order in which they were asked for."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from pydantic import JsonValue
+
+from assay.analyse.quality import is_quality
+from assay.errors import AssayError, StoreError
+from assay.report.headline import section
+from assay.run.records import SampleSet, SingleRunResult
+from assay.run.scoring.outputs import OUTPUTS
+from assay.serve.facts.records import Output
+from assay.serve.state import Kept
+from assay.store.paging import Page, from_cursor, to_cursor
+
+# Of one text that much is shown; the file has it whole.
+_LONGEST = 20_000
+_LONGEST_LINE = 64 * 2**20
+# As `write_outputs` writes it: counting answers need not read them.
+_ANSWERED = b'"outcome": "ok"'
+_SHOWN = frozenset(
+    {"item", "session", "turn", "text", "reference", "data", "outcome", "error", "prompt", "ttft_ms", "e2e_ms",
+     "input_tokens", "output_tokens"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One line of a file of answers."""
+
+    place: int
+    answered: int
+    """Answers before it."""
+    content: bytes
+
+
+def outputs_page(kept: Kept, job: str, cursor: str | None, limit: int) -> Page[Output]:
+    """One page of the kept answers of a job; empty where it kept none.
+
+    Raises:
+        UsageError: `cursor` if it is not one of this list, `unknown-job` if there is no such job.
+        StoreError: if a file of answers cannot be read.
+    """
+    kept.listing.job(job)
+    run_from, place_from = from_cursor(cursor, int, int) if cursor else (-1, 0)
+    found: list[Output] = []
+    for run in kept.store.runs(job):
+        digest = run.files.get(OUTPUTS)
+        if digest is None or run.run_id < int(str(run_from)):
+            continue
+        path = kept.store.artefacts.find(digest)
+        if path is None:
+            continue  # retention has taken it
+        first = int(str(place_from)) if run.run_id == run_from else 0
+        found += _of_run(kept, job, run, path, first, limit + 1 - len(found))
+        if len(found) > limit:
+            extra = found[limit]
+            return Page(tuple(found[:limit]), to_cursor((extra.run, extra.sample)))
+    return Page(tuple(found))
+
+
+def _of_run(kept: Kept, job: str, run: SingleRunResult, path: Path, first: int, most: int) -> Iterator[Output]:
+    lines, total, answered = _read(path, first, most)
+    scores = _Scores.of(_samples(kept, job, run), run, total, answered) if lines else _Scores({}, {})
+    for line in lines:
+        try:
+            row = json.loads(line.content)
+        except ValueError:
+            raise _unreadable(job, run.run_id) from None
+        yield _output(run.run_id, line, row, scores)
+
+
+def _read(path: Path, first: int, most: int) -> tuple[list[_Line], int, int]:
+    """Some lines of a file, how many it has, and how many of them are answers."""
+    lines: list[_Line] = []
+    total = answered = 0
+    try:
+        with gzip.open(path, "rb") as file:
+            while content := file.readline(_LONGEST_LINE):
+                if total >= first and len(lines) < most:
+                    lines.append(_Line(total, answered, content))
+                total += 1
+                answered += _ANSWERED in content
+    except (OSError, EOFError, zlib.error) as problem:
+        raise StoreError(f"the kept answers cannot be read: {type(problem).__name__}", code="samples") from None
+    return lines, total, answered
+
+
+def _samples(kept: Kept, job: str, run: SingleRunResult) -> tuple[SampleSet, ...]:
+    try:
+        return kept.store.samples_of(job, run.run_id)
+    except AssayError:
+        return ()  # answers without their scores are still worth reading
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """What scorers said about each answer, as far as it can be told which answer each score is of."""
+
+    by_line: Mapping[str, list[float]]
+    """Metric → one value for each line."""
+    by_answer: Mapping[str, list[float]]
+    """Metric → one value for each line that is an answer."""
+
+    @classmethod
+    def of(cls, samples: tuple[SampleSet, ...], run: SingleRunResult, total: int, answered: int) -> _Scores:
+        """Scores whose number fits; where some answers have none, nobody kept which."""
+        names = _scored(run)
+        found = {one.metric: one.value.tolist() for one in samples
+                 if one.phase == "measure" and (one.metric in names or is_quality(one.metric))}  # fmt: skip
+        return cls({name: values for name, values in found.items() if len(values) == total},
+                   {name: values for name, values in found.items() if len(values) == answered != total})  # fmt: skip
+
+    def at(self, line: _Line, *, answered: bool) -> dict[str, float]:
+        """The scores of one line."""
+        told = {name: values[line.place] for name, values in self.by_line.items()}
+        if answered:
+            told |= {name: values[line.answered] for name, values in self.by_answer.items()}
+        return {name: value for name, value in told.items() if np.isfinite(value)}
+
+
+def _scored(run: SingleRunResult) -> set[str]:
+    """The metrics that scorers gave, ours and those of others."""
+    scorers = {**section(run.facts, "scores"), **section(section(run.facts, "answers"), "scorers")}
+    found: set[str] = set()
+    for facts in scorers.values():
+        names = facts.get("metrics") if isinstance(facts, dict) else None
+        found |= {str(name) for name in names} if isinstance(names, list | tuple) else set()
+    return found
+
+
+def _output(run: int, line: _Line, row: Mapping[str, JsonValue], scores: _Scores) -> Output:
+    data = section(row, "data")
+    prompt = row.get("prompt") or data.get("prompt")
+    outcome = str(row.get("outcome") or "ok")
+    texts = [_text(value) for value in (prompt, row.get("text"), row.get("reference"))]
+    return Output(
+        run=run, sample=line.place, item=str(row.get("item") or ""), session=_whole(row.get("session")) or 0,
+        turn=_whole(row.get("turn")) or 0, prompt=_cut(texts[0]), output=_cut(texts[1]) or "", expected=_cut(texts[2]),
+        scores=scores.at(line, answered=outcome == "ok"), outcome=outcome, error=_cut(_text(row.get("error"))),
+        ttft_ms=_number(row.get("ttft_ms")), e2e_ms=_number(row.get("e2e_ms")),
+        input_tokens=_whole(row.get("input_tokens")), output_tokens=_whole(row.get("output_tokens")),
+        more=_more(row, data), cut=any(len(text or "") > _LONGEST for text in texts),
+    )  # fmt: skip
+
+
+def _more(row: Mapping[str, JsonValue], data: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    rest = {name: value for name, value in row.items() if name not in _SHOWN and value is not None}
+    kept = {name: value for name, value in data.items() if name != "prompt"}
+    every = {**rest, **({"data": kept} if kept else {})}
+    return {name: value for name, value in every.items() if len(json.dumps(value)) <= _LONGEST}
+
+
+def _text(value: JsonValue) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _cut(text: str | None) -> str | None:
+    # A lone surrogate, which a server may send, has no place in an answer of ours.
+    return None if text is None else text[:_LONGEST].encode("utf-8", "replace").decode()
+
+
+def _number(value: JsonValue) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _whole(value: JsonValue) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _unreadable(job: str, run: int) -> StoreError:
+    return StoreError(f"the kept answers of run {run} of {job} cannot be read", code="samples")

@@ -1,0 +1,75 @@
+"""The overview: what runs, what failed, what moved, who is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import APIRouter
+
+from assay.alert import desk
+from assay.alert.records import AlertRecord
+from assay.history import KnownFinding, SeriesStore
+from assay.serve.state import ServerState
+from assay.serve.web.access import readers
+from assay.serve.web.parameters import State
+from assay.serve.web.records import JobView
+from assay.store.alerts import AlertFilter
+from assay.store.records import CampaignSummary
+from assay.store.standing import FleetHealth, Standing, Waiting
+
+router = APIRouter(prefix="/api/v1", tags=["overview"])
+
+_SHOWN = 10
+_FAILED_WITHIN_S = 7 * 86400.0
+# Campaigns of a process on this machine that is gone are among those that still say that they run.
+_LOOKED_THROUGH = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """How things stand now."""
+
+    empty: bool
+    """Nothing was ever submitted, and no agent is enrolled."""
+    campaigns: int
+    running: tuple[CampaignSummary, ...]
+    """The newest 10 that run."""
+    last: tuple[CampaignSummary, ...]
+    """The newest 10 that have ended."""
+    failed: tuple[JobView, ...]
+    """Jobs that failed or were set aside in the last seven days, the newest 10."""
+    findings_open: int
+    moved: tuple[KnownFinding, ...]
+    """The newest 10 open findings."""
+    alerts_open: int
+    alerts: tuple[AlertRecord, ...]
+    """The newest 10 open alerts."""
+    jobs: Waiting
+    fleet: FleetHealth
+
+
+@router.get("/overview", dependencies=[readers])
+def get_overview(state: State) -> Overview:
+    """Read what runs now, what failed, what moved and how the fleet is."""
+    kept, now = state.kept, state.clock.utc().timestamp()
+    standing = Standing(kept.store.engine)
+    counts = standing.counts()
+    fleet = standing.fleet(silent_before=now - state.settings.silent_after_s)
+    return Overview(
+        empty=not counts.campaigns and not fleet.agents,
+        campaigns=counts.campaigns,
+        running=_running(state),
+        last=standing.ended(_SHOWN),
+        failed=tuple(map(JobView.of, standing.failed(now - _FAILED_WITHIN_S, _SHOWN))),
+        findings_open=counts.findings,
+        moved=SeriesStore(kept.store, state.clock).findings(state="open", limit=_SHOWN),
+        alerts_open=counts.alerts,
+        alerts=desk.listed(kept.store, AlertFilter(("open",)), None, _SHOWN).items,
+        jobs=counts.jobs,
+        fleet=fleet,
+    )
+
+
+def _running(state: ServerState) -> tuple[CampaignSummary, ...]:
+    found = state.kept.listing.campaigns(state="running", limit=_LOOKED_THROUGH).items
+    return tuple(one for one in found if one.state == "running")[:_SHOWN]
