@@ -46,6 +46,17 @@ def _option(name: str, text: str) -> typer.models.OptionInfo:
     return info
 
 
+ChannelsOption = Annotated[
+    Path | None, _option("--channels", "File of the channels by which people are told of alerts.")
+]
+PublicUrlOption = Annotated[
+    str | None, _option("--public-url", "Address under which people reach the server, for links in messages.")
+]
+DashboardOption = Annotated[
+    Path | None, _option("--dashboard", "Folder of the built web pages, instead of those that came with assay.")
+]
+
+
 def serve(
     host: Annotated[str | None, _option("--host", "Address to listen on (127.0.0.1).")] = None,
     port: Annotated[int | None, _option("--port", "Port to listen on (8080); 0 takes a free one.")] = None,
@@ -85,12 +96,9 @@ def serve(
     cors_origins: Annotated[
         list[str] | None, _option("--cors-origin", "Web pages of this origin may use the API; may be repeated.")
     ] = None,
-    channels: Annotated[
-        Path | None, _option("--channels", "File of the channels by which people are told of alerts.")
-    ] = None,
-    public_url: Annotated[
-        str | None, _option("--public-url", "Address under which people reach the server, for links in messages.")
-    ] = None,
+    channels: ChannelsOption = None,
+    public_url: PublicUrlOption = None,
+    dashboard: DashboardOption = None,
 ) -> None:  # fmt: skip
     """Start the server; settings come from flags, then ASSAY_SERVER_* variables, then --config."""
     run, read_settings = _parts()
@@ -102,7 +110,7 @@ def serve(
         silent_after_s=silent_after_s, tries=tries, backoff_s=backoff_s, max_body_mb=max_body_mb,
         max_result_mb=max_result_mb, max_artefact_mb=max_artefact_mb, root_path=root_path, open=open_,
         allow_private_agents=allow_private_agents, cors_origins=tuple(cors_origins) if cors_origins else None,
-        channels=channels, public_url=public_url,
+        channels=channels, public_url=public_url, dashboard=dashboard,
     )  # fmt: skip
     run(settings, _say_now)
 

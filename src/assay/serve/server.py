@@ -120,6 +120,7 @@ def welcome(settings: ServerSettings, port: int, *, open_: bool) -> list[str]:
         f"access    {who}",
         f"agent     assay agent start --host {url}",
         f"measure   assay run bench.yaml --server {url}",
+        f"dashboard {url}/",
         f"api       {url}/api/v1/docs",
     ]
 

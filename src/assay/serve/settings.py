@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +20,11 @@ from assay.spec.source import read
 from assay.store.objects.places import parse_place
 
 MB = 10**6
+
+
+def _dashboard() -> Path | None:
+    named = os.environ.get("ASSAY_DASHBOARD")
+    return Path(named) if named else None
 
 
 class ServerSettings(BaseSettings):
@@ -80,6 +86,8 @@ class ServerSettings(BaseSettings):
     """File of the channels by which people are told of alerts; nobody is told when left out."""
     public_url: str = ""
     """Address under which people reach the server, for links in messages; made of host and port when left out."""
+    dashboard: Path | None = Field(default_factory=_dashboard)
+    """Folder of the built web pages, also by ASSAY_DASHBOARD; those that came with assay when left out."""
 
     @classmethod
     def settings_customise_sources(
@@ -203,8 +211,6 @@ def read_settings(config: Path | None = None, **flags: object) -> ServerSettings
 
 
 def _environment_names() -> list[str]:
-    import os
-
     known = {name.upper(): name for name in ServerSettings.model_fields}
     prefix = "ASSAY_SERVER_"
     return [
