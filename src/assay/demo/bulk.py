@@ -1,0 +1,259 @@
+"""Many more campaigns by bulk inserts: a few are drawn and judged, the others copied under other names and times."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+from sqlalchemy import Table as SqlTable
+from sqlalchemy import insert, select, text
+from sqlalchemy.orm import Session
+
+from assay.analyse.judge import judge
+from assay.analyse.readings import Reading, readings
+from assay.analyse.records import MultiRunJobResult
+from assay.analyse.series.identity import context, identity, machine_kind
+from assay.clock import iso
+from assay.demo.changes import moment
+from assay.demo.machines import FLEET, machine_facts
+from assay.demo.playing import label_of
+from assay.demo.runs.model import model_runs
+from assay.demo.scene import Scene, chance
+from assay.demo.studies import LABELS
+from assay.documents import to_json
+from assay.history import SeriesStore
+from assay.place.leasing import needs_key
+from assay.plan.job import Job
+from assay.plan.plan import Plan, make_plan
+from assay.run.records import RunOutcome, SingleRunResult
+from assay.spec.load import load
+from assay.store.database import writing
+from assay.store.series_records import SeriesRecord
+from assay.store.series_rows import SeriesRows
+from assay.store.store import Store
+from assay.store.tables import AgentRow, AttemptRow, CampaignRow, EventRow, JobRow
+from assay.store.watch_tables import PointRow
+
+_BENCHMARKS = 40
+_VARIANTS = 6
+_LEAST_JOBS = 10
+_AT_ONCE = 4000
+_FAILED_EVERY = 50
+# Ids of bulk campaigns count up from here, so that none meets one that was drawn by chance.
+_FIRST_ID = 0x1_0000
+# Names that stand for those of each campaign and benchmark.
+_CAMPAIGN = "c00000000"
+_NAME = "demo sweep 00"
+_KEPT = frozenset({"latency_ms", "throughput_per_s"})
+_THREADS = (1, 2, 4, 8, 12, 16, 20, 24, 32, 48)
+_CHECKED = 200
+_RUN_S = 24.0
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """How much was written."""
+
+    campaigns: int
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """One job of the bulk benchmarks in one of its variants, as its rows are made."""
+
+    job: str
+    """The document, under the names of the template."""
+    result: str
+    verdict: str | None
+    digest: str
+    needs: str
+    label: str
+    readings: tuple[Reading, ...]
+    """What goes into its series."""
+    context: dict[str, Any]
+
+
+class Bulk:
+    """Writes campaigns by the thousand.
+
+    Args:
+        store: where they go.
+        days: over how many days they are spread, up to now.
+        seed: of all that is drawn.
+    """
+
+    def __init__(self, store: Store, days: int, seed: int) -> None:
+        self._store, self._seed = store, seed
+        self._now = datetime.now(UTC) - timedelta(hours=1)
+        self._first = self._now - timedelta(days=days - 1)
+        self._series: dict[tuple[str, int, str], str] = {}
+        with writing(store.engine) as session:
+            self._agents: Sequence[str] = session.scalars(select(AgentRow.id).order_by(AgentRow.name)).all()
+
+    def copy(self, campaigns: int, results: int, tell: Callable[[int, int], None] | None = None) -> Copied:
+        """Write so many campaigns, with so many results at least in all.
+
+        Args:
+            campaigns: how many.
+            results: how many at least; a few for each campaign when 0.
+            tell: is told how many campaigns of how many are done.
+        """
+        each = max(_LEAST_JOBS, math.ceil(results / campaigns))
+        plan = _plan(each).submitted_as(_CAMPAIGN)
+        patterns = [[_pattern(job, _result(job, one, self._seed)) for one in range(_VARIANTS)] for job in plan.jobs]
+        names = [f"demo sweep {number + 1:02}" for number in range(min(_BENCHMARKS, campaigns))]
+        self._know_series(names, plan)
+        portion = max(1, _AT_ONCE // each)
+        for begin in range(0, campaigns, portion):
+            numbers = range(begin, min(begin + portion, campaigns))
+            with writing(self._store.engine) as session:
+                self._write(session, numbers, campaigns, names, patterns)
+            if tell is not None:
+                tell(numbers.stop, campaigns)
+        self._analyse()
+        return Copied(campaigns, campaigns * each)
+
+    def _know_series(self, names: Sequence[str], plan: Plan) -> None:
+        """Make the series of every job of every benchmark."""
+        records = []
+        for job in plan.jobs:
+            result = _result(job, 0, self._seed)
+            kind = machine_kind(result.environment)
+            for name in names:
+                for one in readings(result):
+                    series = identity(name, result.definition, result.point, kind, one.metric, LABELS)
+                    self._series[name, job.index, one.metric] = series
+                    records.append(SeriesRecord(series, name, one.metric, one.unit, one.better, result.point, LABELS,
+                                                kind))  # fmt: skip
+        rows = SeriesRows(self._store.engine)
+        for begin in range(0, len(records), _AT_ONCE):
+            rows.add(records[begin : begin + _AT_ONCE], ())
+
+    def _write(
+        self, session: Session, numbers: range, of: int, names: Sequence[str], patterns: Sequence[list[_Pattern]]
+    ) -> None:
+        campaigns: list[dict[str, Any]] = []
+        jobs: list[dict[str, Any]] = []
+        points: list[dict[str, Any]] = []
+        for number in numbers:
+            name = names[number % len(names)]
+            row = self._campaign(number, of, name, len(patterns))
+            campaigns.append(row)
+            for position, variants in enumerate(patterns):
+                pattern = variants[(number * 7 + position * 3) % _VARIANTS]
+                jobs.append(self._job(row, number, position, pattern))
+                points += self._points(jobs[-1], name, pattern, number)
+        events = [*_submitted(campaigns), *_accepted(jobs)]
+        tables = {CampaignRow: campaigns, JobRow: jobs, AttemptRow: list(_attempts(jobs)), EventRow: events}
+        for table, rows in (*tables.items(), (PointRow, points)):
+            # The table, not the class: rows that nobody reads back need no objects.
+            session.execute(insert(cast("SqlTable", table.__table__)), rows)
+
+    def _campaign(self, number: int, of: int, name: str, jobs: int) -> dict[str, Any]:
+        at = self._first + (self._now - self._first) * (number / max(of, 1))
+        return {
+            "id": f"c{_FIRST_ID + number:08x}", "benchmark": name, "digest": _digest(name),
+            "state": "partial" if number % _FAILED_EVERY == 7 else "done", "created_at": iso(at),
+            "completed_at": iso(at + timedelta(minutes=30)), "labels": LABELS, "document": _document(name),
+            "surroundings": "", "engine": "fleet", "submitted_by": f"demo-user-{number % 12}", "served": jobs,
+        }  # fmt: skip
+
+    def _job(self, campaign: dict[str, Any], number: int, position: int, pattern: _Pattern) -> dict[str, Any]:
+        name = str(campaign["id"])
+        failed = campaign["state"] == "partial" and position == 1
+        at = datetime.fromisoformat(campaign["created_at"]).timestamp()
+        return {
+            "id": f"{name}-job-{position}", "campaign_id": name, "position": position, "digest": pattern.digest,
+            "state": "failed" if failed else "done", "verdict": "invalid" if failed else pattern.verdict,
+            "seconds": _RUN_S, "document": pattern.job.replace(_CAMPAIGN, name).replace(_NAME, campaign["benchmark"]),
+            "result": pattern.result.replace(_CAMPAIGN, name), "needs": pattern.needs,
+            "agent_id": self._agents[(number + position) % len(self._agents)], "fence": 1, "label": pattern.label,
+            "submitted_at": at, "started_at": at + 4 + 10 * position, "ended_at": at + 4 + 10 * position + _RUN_S,
+            "reason": "the process ended with signal SIGKILL" if failed else "", "not_before": 0.0, "lost": 0,
+        }  # fmt: skip
+
+    def _points(self, job: dict[str, Any], name: str, pattern: _Pattern, number: int) -> Iterator[dict[str, Any]]:
+        """The rows of a job in its series: the numbers of its variant, moved a little."""
+        moved = 1 + 0.004 * math.sin(number * 12.9898)
+        failed = job["state"] == "failed"
+        for one in pattern.readings:
+            yield {
+                "series_id": self._series[name, job["position"], one.metric], "job_id": job["id"],
+                "at": job["ended_at"], "value": None if failed or one.value is None else one.value * moved,
+                "standard_error": None if failed else one.standard_error,
+                "verdict": "failed" if failed else pattern.verdict or "", "context": pattern.context,
+            }  # fmt: skip
+
+    def _analyse(self) -> None:
+        """Look at some of the series, as a server does; tell the database how its tables look now."""
+        known = SeriesStore(self._store)
+        known.check([one.id for one in known.list(text="demo sweep", limit=_CHECKED)])
+        with self._store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("ANALYZE"))
+
+
+def _document(name: str, batches: Sequence[int] = (1,), threads: Sequence[int] = _THREADS) -> dict[str, Any]:
+    return {
+        "benchmark": name, "description": "Simulated, in bulk: nothing of this was measured.", "labels": LABELS,
+        "target": {"model": "https://models.example/squeezenet-1.1.onnx"}, "measure": {"runs": 3},
+        "matrix": {"workload.batch": list(batches), "target.threads": list(threads)},
+    }  # fmt: skip
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+def _plan(jobs: int) -> Plan:
+    """The plan of the bulk benchmarks: batch over threads, with so many points."""
+    batches = range(1, math.ceil(jobs / len(_THREADS)) + 1)
+    plan = make_plan(load(_document(_NAME, batches)), lambda _definition: {})
+    return replace(plan, jobs=plan.jobs[:jobs])
+
+
+def _pattern(job: Job, result: MultiRunJobResult) -> _Pattern:
+    return _Pattern(
+        to_json(job), to_json(result), result.verdict, job.digest, needs_key(job), label_of(job), readings(result),
+        context(result),
+    )  # fmt: skip
+
+
+def _result(job: Job, variant: int, seed: int) -> MultiRunJobResult:
+    """A result without what makes it long: no telemetry, few metrics, a short environment."""
+    machine = FLEET[0]
+    now = moment("", machine, 1.0, seed)
+    # Nothing is written: only scenes of which files are kept write any.
+    scene = Scene(job, now, datetime(2026, 1, 1, tzinfo=UTC), chance(seed, job.index, variant), Path())
+    runs = [RunOutcome(_short(one.result), one.samples) for one in model_runs(scene)]
+    result = judge(job, runs, {"machine": machine_facts(machine), "git": {"commit": now.commit, "changed": False}})
+    metrics = {name: replace(stats, outliers=()) for name, stats in result.metrics.items() if name in _KEPT}
+    return replace(result, metrics=metrics, runs=tuple(replace(run, metrics={}) for run in result.runs))
+
+
+def _short(run: SingleRunResult) -> SingleRunResult:
+    return replace(run, seen=None, phases={}, absent={}, facts={}, window=None)
+
+
+def _attempts(jobs: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for job in jobs:
+        yield {"job_id": job["id"], "fence": 1, "agent_id": job["agent_id"], "state": "delivered",
+               "leased_at": job["started_at"], "ended_at": job["ended_at"]}  # fmt: skip
+
+
+def _submitted(campaigns: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for row in campaigns:
+        at = datetime.fromisoformat(row["created_at"]).timestamp()
+        yield {"at": at, "campaign_id": row["id"], "job_id": None, "kind": "submitted",
+               "detail": {"by": row["submitted_by"]}}  # fmt: skip
+
+
+def _accepted(jobs: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for job in jobs:
+        yield {"at": job["ended_at"], "campaign_id": job["campaign_id"], "job_id": job["id"], "kind": "result accepted",
+               "detail": {"agent": job["agent_id"], "fence": 1, "state": job["state"]}}  # fmt: skip

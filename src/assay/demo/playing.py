@@ -1,0 +1,331 @@
+"""The demo's campaigns through the store: enrolled, submitted, leased, delivered, watched, as a server does it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from assay.alert.regular import follow_jobs
+from assay.analyse.judge import judge
+from assay.analyse.records import MultiRunJobResult
+from assay.demo.calendar import Entry, cron_of, entries, shares
+from assay.demo.changes import moment
+from assay.demo.logs import log_lines
+from assay.demo.machines import Machine, by_name, enrolment, fleet
+from assay.demo.runs import RUNS
+from assay.demo.runs.record import failed
+from assay.demo.scene import Scene, chance, environment
+from assay.demo.studies import LABELS, STUDIES, Study
+from assay.demo.watching import deal_with, import_series, tell_channels
+from assay.documents import to_json
+from assay.place.engines.fleet.protocol import Heartbeat, Held, Progress, Submission
+from assay.plan.job import Job
+from assay.plan.plan import Plan, make_plan
+from assay.report.wording import failure_of, failure_sentence, job_label
+from assay.run.records import Failure, RunOutcome
+from assay.spec.load import load
+from assay.spec.watching import Schedule
+from assay.store.artefacts import left_by, note_left
+from assay.store.catalogue import Catalogue, Draft
+from assay.store.control import Control
+from assay.store.database import writing
+from assay.store.firings import FiringRecord, Firings
+from assay.store.prices import Prices
+from assay.store.records import AgentRecord, FleetSettings
+from assay.store.schedules import Schedules
+from assay.store.store import Store
+from assay.watching import observe_job
+
+AWAY = frozenset({"demo-pi-03", "demo-laptop-02"})
+RESTS = "demo-xeon-02"
+_SILENT_S = 600.0
+_SERVER = "demo-server:1"
+# Samples and files are kept of what is younger, as a share of the whole time.
+_KEPT_SINCE = 0.88
+_OUT_OF_MEMORY = Failure(
+    "out-of-memory", "the process was killed: it used more memory than there is", phase="load", exit_code=-9,
+    signal="SIGKILL", memory_mb=7921.0, log_tail=("loading weights", "allocating 6.2 GiB for the workspace", "Killed"),
+    try_="take a smaller batch, or a machine with more memory",
+)  # fmt: skip
+_LOST_DEVICE = Failure(
+    "target", "the service ended before it was ready: CUDA error: device-side assert triggered", phase="load",
+    exit_code=1, log_tail=("INFO starting engine", "ERROR CUDA error: device-side assert triggered"),
+    try_="look at the log of the service",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How much of a year there is."""
+
+    campaigns: int = 200
+    agents: int = 20
+    days: int = 365
+    seed: int = 2026
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+@dataclass(slots=True)
+class Moving:
+    """A clock that stands where the player puts it."""
+
+    at: datetime
+
+    def monotonic_s(self) -> float:
+        """Seconds, as the calendar counts them."""
+        return self.at.timestamp()
+
+    def utc(self) -> datetime:
+        """The moment."""
+        return self.at
+
+    def forward(self, seconds: float) -> None:
+        """Let time go by."""
+        self.at += timedelta(seconds=seconds)
+
+
+class Player:
+    """Plays campaigns into a store, one after another.
+
+    Args:
+        store: where they go.
+        settings: how many, over how long.
+    """
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.store, self.settings = store, settings
+        self.clock = Moving(settings.now - timedelta(days=settings.days + 1))
+        self.control = Control(store.engine, self.clock, seed=settings.seed)
+        self.machines: Mapping[str, Machine] = by_name(fleet(settings.agents))
+        self.agents: dict[str, AgentRecord] = {}
+        self._schedules: dict[str, str] = {}
+        self._stored: dict[str, int] = {}
+        self._event = 0
+        self.jobs = 0
+
+    def play(self, tell: Callable[[int, int], None] = lambda _done, _of: None) -> int:
+        """Play everything; return how many jobs there were.
+
+        Args:
+            tell: is told how many campaigns of how many are done.
+        """
+        settings = self.settings
+        planned = entries(settings.campaigns, settings.days, settings.now, settings.seed)
+        self.enrol()
+        with tempfile.TemporaryDirectory() as folder:
+            for number, entry in enumerate(planned):
+                self.campaign(entry, Path(folder))
+                tell(number + 1, len(planned))
+            self._unfinished(Path(folder))
+        self.clock.at = settings.now
+        import_series(self.store, self.clock, settings.days, settings.seed)
+        deal_with(self.store, self.clock)
+        tell_channels(self.store, self.clock)
+        self._beat()
+        return self.jobs
+
+    def campaign(self, entry: Entry, scratch: Path) -> str:
+        """Play one campaign; return its id."""
+        self.clock.at = entry.at
+        plan = self.submit(entry)
+        campaign, began = plan.jobs[0].campaign, entry.at
+        ended = began
+        free: dict[str, datetime] = {}
+        for job in plan.jobs:
+            if entry.ends == "cancelled" and job.index >= len(plan.jobs) // 2:
+                continue
+            machine = self.machine_of(entry.study, job)
+            self.clock.at = free.get(machine.name, began) + timedelta(seconds=4)
+            self._measure(entry, job, machine, scratch)
+            free[machine.name] = self.clock.at
+            ended = max(ended, self.clock.at)
+        self.clock.at = ended + timedelta(seconds=2)
+        if entry.ends == "cancelled":
+            self.control.cancel_campaign(campaign, "not needed any more", by=entry.study.by)
+        self.control.settle_campaigns()
+        _, self._event = follow_jobs(self.store, None, self.clock, self._event)
+        tell_channels(self.store, self.clock)
+        return campaign
+
+    def submit(self, entry: Entry) -> Plan:
+        """Submit the campaign of an entry, as whoever is behind it does."""
+        study = entry.study
+        document = self._document(study)
+        loaded = load(document)
+        plan = make_plan(loaded, lambda _definition: {})
+        firing = self._firing(entry) if study.scheduled else None
+        version = self._version(study)
+        settings = FleetSettings(submitted_by=study.by, origin="schedule" if firing else "", version=version)
+        firings = Firings(self.store.engine, self.clock)
+        return self.store.submit_to_fleet(
+            plan, document, loaded.benchmark.labels, self.clock, settings=settings, label_of=label_of,
+            also=(lambda session, campaign: firings.confirm(session, firing, campaign)) if firing else None,
+        )  # fmt: skip
+
+    def machine_of(self, study: Study, job: Job) -> Machine:
+        """The machine that measures a job."""
+        return self.machines[job.definition.needs.agent or study.machine]
+
+    def scene(self, entry: Entry, job: Job, machine: Machine, scratch: Path) -> Scene:
+        """What is around a job."""
+        seed = self.settings.seed
+        draw = chance(seed, entry.study.name, entry.number, job.index)
+        now = moment(entry.study.name, machine, entry.age, seed)
+        return Scene(
+            job, now, self.clock.at, draw, scratch, entry.age >= _KEPT_SINCE or entry.newest, entry.ends == "busy"
+        )
+
+    # What has not ended
+
+    def _unfinished(self, scratch: Path) -> None:
+        """Campaigns that are under way, or wait for a machine."""
+        for place, (study, minutes) in enumerate(((STUDIES[1], 14), (STUDIES[0], 9), (STUDIES[3], 5))):
+            at = self.settings.now - timedelta(minutes=minutes)
+            entry = Entry(replace(study, scheduled=False, by="alice"), at, "running", 1.0, 10_000 + place, newest=True)
+            self._begin(entry, scratch, done=2 - place)
+        self.clock.at = self.settings.now - timedelta(hours=5)
+        waits = replace(STUDIES[4], scheduled=False, by="bob")
+        document = {**waits.document, "needs": {"gpu_model": "B200"}}
+        plan = make_plan(load(document), lambda _definition: {})
+        self.store.submit_to_fleet(plan, document, LABELS, self.clock, settings=FleetSettings(submitted_by="bob"),
+                                   label_of=label_of)  # fmt: skip
+
+    def _begin(self, entry: Entry, scratch: Path, done: int) -> None:
+        """Play the first jobs of a campaign, and leave the next one in the middle."""
+        self.clock.at = entry.at
+        plan = self.submit(entry)
+        for job in plan.jobs[:done]:
+            self.clock.at = entry.at
+            self._measure(entry, job, self.machine_of(entry.study, job), scratch)
+        self.clock.at = self.settings.now
+        job = plan.jobs[done]
+        agent = self.agents[self.machine_of(entry.study, job).name]
+        if self.control.claim(agent.id, job.id, 1) is not None:
+            runs = job.definition.measure.runs
+            told = Progress(agent.id, 1, runs, "measure", 0.4, "measuring", ("run 1 ended", "run 2 of 5 begins"))
+            self.control.progress(job.id, 1, told)
+
+    def _beat(self) -> None:
+        """Let all agents say that they are there, but for those that are away, and one that is to rest."""
+        for name, record in self.agents.items():
+            if name not in AWAY:
+                held = tuple(Held(job, 1) for job in self.control.agent(record.id).jobs)
+                self.control.heartbeat(record.id, Heartbeat("busy" if held else "active", held))
+            if name == RESTS:
+                self.control.patch_agent(record.id, draining=True)
+        self.control.mark_silent(_SILENT_S)
+
+    # What one campaign is made of
+
+    def enrol(self) -> None:
+        """Make all machines known, and what those cost that are paid by the hour."""
+        prices = Prices(self.store.engine, self.clock)
+        for machine in self.machines.values():
+            record, _ = self.control.enroll(enrolment(machine))
+            self.agents[machine.name] = record
+            if machine.price:
+                prices.put(machine.name, machine.price, "USD", "", by="alice")
+
+    def _document(self, study: Study) -> dict[str, Any]:
+        """The file of a study, for the machines that there are."""
+        document = dict(study.pinned)
+        matrix = dict(document.get("matrix", {}))
+        if "needs.agent" in matrix:
+            matrix["needs.agent"] = [name for name in matrix["needs.agent"] if name in self.machines]
+        return {**document, **({"matrix": matrix} if matrix else {})}
+
+    def _version(self, study: Study) -> int:
+        """The version of the stored benchmark, which is kept when it is first needed."""
+        if study.name not in self._stored:
+            catalogue = Catalogue(self.store.engine, self.clock)
+            first = {**self._document(study), "description": "Simulated: a first sketch."}
+            catalogue.create(study.name, Draft(first, by=study.by))
+            self._stored[study.name] = catalogue.change(study.name, Draft(self._document(study), by=study.by)).version
+        return self._stored[study.name]
+
+    def _firing(self, entry: Entry) -> FiringRecord | None:
+        """The firing of a schedule that is due; the schedule is made when it is first needed."""
+        study = entry.study
+        if study.name not in self._schedules:
+            before = Moving(entry.at - timedelta(minutes=1))
+            count = shares(self.settings.campaigns)[study.name]
+            schedule = Schedule(cron=cron_of(study, count, self.settings.days))
+            submission = Submission(document=self._document(study))
+            record, _ = Schedules(self.store.engine, before).keep(study.name, schedule, submission, study.by)
+            self._schedules[study.name] = record.id
+        taken = Firings(self.store.engine, self.clock).take_due(self._schedules[study.name], _SERVER)
+        return taken[-1] if taken else None
+
+    def _measure(self, entry: Entry, job: Job, machine: Machine, scratch: Path) -> None:
+        """One job: taken, measured, delivered."""
+        agent = self.agents[machine.name]
+        fence = 1
+        if entry.ends == "lost once" and job.index == 0:
+            self._lose(agent, job)
+            fence = 2
+        lease = self.control.claim(agent.id, job.id, fence)
+        if lease is None:
+            return
+        scene = self.scene(entry, job, machine, scratch)
+        runs = self._runs(entry, scene)
+        result = judge(job, runs, environment(scene))
+        self._log(scene, agent, fence, result)
+        self.clock.forward(sum(run.result.duration_seconds + 1.5 for run in runs))
+        self.deliver(job, fence, agent, result, runs)
+        self.jobs += 1
+
+    def _runs(self, entry: Entry, scene: Scene) -> list[RunOutcome]:
+        broken = entry.ends == "all failed" or (entry.ends == "one failed" and scene.job.index == 1)
+        if not broken:
+            return list(RUNS[entry.study.kind](scene))
+        failure = _LOST_DEVICE if entry.study.kind in ("llm", "search") else _OUT_OF_MEMORY
+        return failed(scene, failure, {"prepare": 0.6, "load": 7.0})
+
+    def _lose(self, agent: AgentRecord, job: Job) -> None:
+        """Let an attempt end with its agent gone."""
+        self.control.claim(agent.id, job.id, 1)
+        self.clock.forward(90)
+        self.control.expire()
+        self.clock.forward(30)
+
+    def _log(self, scene: Scene, agent: AgentRecord, fence: int, result: MultiRunJobResult) -> None:
+        if scene.rich or result.error is not None:
+            lines = tuple(log_lines(scene, result))
+            told = Progress(agent.id, scene.runs - 1, scene.runs, "measure", 1.0, log=lines)
+            self.control.progress(scene.job.id, fence, told)
+
+    def deliver(
+        self, job: Job, fence: int, agent: AgentRecord, result: MultiRunJobResult, runs: list[RunOutcome]
+    ) -> None:
+        """Keep a result with its samples and files, and take it into its series."""
+        result = self.kept(result, runs)
+        failure = failure_of(result) if result.state == "failed" else None
+        self.control.deliver(
+            job.id, fence, agent.id, event="finish" if result.state == "done" else "fail", verdict=result.verdict,
+            result=to_json(result), runs=result.runs, reason=failure_sentence(failure) if failure else "",
+        )  # fmt: skip
+        if left := left_by(result.runs):
+            with writing(self.store.engine) as session:
+                note_left(session, self.store.artefacts, job.id, fence, left)
+        observe_job(self.store, job, result, self.clock)
+
+    def kept(self, result: MultiRunJobResult, runs: list[RunOutcome]) -> MultiRunJobResult:
+        """A result whose runs name the samples and files that were kept of them."""
+        kept = tuple(
+            replace(
+                run.result,
+                samples=self.store.samples.write(run.samples) if run.files else None,
+                files={name: self.store.artefacts.take(path) for name, path in run.files.items()},
+            )
+            for run in runs
+        )
+        return replace(result, runs=kept)
+
+
+def label_of(job: Job) -> str:
+    """A job's point in words."""
+    return job_label(job.point, job.definition.model_dump(mode="json", exclude_defaults=True))

@@ -1,0 +1,156 @@
+"""A language model behind an API: first tokens, the gaps between the others, goodput, and what it answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from assay.demo.runs.answers import Summary, summaries, write_answers
+from assay.demo.runs.record import Drawn, outcomes
+from assay.demo.scene import Scene, Values
+from assay.run.records import RunOutcome, SampleSet
+from assay.run.scoring.outputs import OUTPUTS
+
+# Requests a second at which an H100 is full, and its times when it is not.
+_FULL_PER_S = 18.0
+_TTFT_MS, _ITL_MS = 62.0, 8.6
+_OUTPUT_TOKENS, _INPUT_TOKENS = 128, 420
+_MEASURE_S, _WARMUP_S = 120.0, 5.0
+_MOST_GAPS, _FEW_GAPS = 6000, 1200
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Requests:
+    """The requests of one run, in the order in which they were due."""
+
+    due_s: Values
+    ttft_ms: Values
+    tpot_ms: Values
+    gaps_ms: Values
+    """Some of all gaps between tokens."""
+    output: NDArray[np.float64]
+    input: NDArray[np.float64]
+
+    @property
+    def e2e_ms(self) -> Values:
+        """From the moment a request was due to the end of its answer."""
+        return self.ttft_ms + self.tpot_ms * (self.output - 1)
+
+    def __len__(self) -> int:
+        return int(self.due_s.size)
+
+
+def llm_runs(scene: Scene) -> list[RunOutcome]:
+    """The runs of a job with a fixed rate."""
+    rate = scene.job.definition.load.rate
+    per_s = float(rate) if isinstance(rate, int | float) else 1.0
+    return outcomes(scene, [_run(scene, per_s, number) for number in range(scene.runs)])
+
+
+def capacity_per_s(scene: Scene) -> float:
+    """The rate at which the machine is full at this time."""
+    return float(_FULL_PER_S * max(scene.machine.gpu_speed, 0.02) ** 0.8 / scene.moment.slower)
+
+
+def requests_at(scene: Scene, per_s: float, seconds: float) -> Requests:
+    """What a service answers to requests at a rate."""
+    count = max(30, int(scene.draw.poisson(per_s * seconds)))
+    load = per_s / capacity_per_s(scene)
+    slow = scene.between_runs() * scene.moment.slower / max(scene.machine.gpu_speed, 0.02) ** 0.45
+    waits = 1 + 0.55 * min(load, 0.96) / (1 - min(load, 0.96))
+    ttft = _TTFT_MS * slow * waits * np.exp((0.16 + 0.24 * min(load, 1.2)) * scene.draw.normal(size=count))
+    if load > 0.95:  # a queue that grows until the end
+        ttft += np.linspace(0, 1000 * seconds * (load - 0.95), count)
+    gap = _ITL_MS * slow * (1 + 0.75 * min(load, 1.1))
+    tpot = gap * np.exp(0.05 * scene.draw.normal(size=count))
+    output = np.clip(scene.draw.normal(0.93 * _OUTPUT_TOKENS, 9, count).round(), 40, _OUTPUT_TOKENS)
+    gaps = scene.times(gap, min(_MOST_GAPS if scene.rich else _FEW_GAPS, int(output.sum())), 0.16, tail=0.02)
+    due = np.sort(scene.draw.random(count) * seconds)
+    entered = np.clip(scene.draw.normal(_INPUT_TOKENS, 90, count).round(), 60, 900)
+    return Requests(due, ttft, tpot, gaps, output, entered)
+
+
+def samples_of(scene: Scene, sent: Requests, seconds: float, answers: Sequence[Summary] = ()) -> tuple[SampleSet, ...]:
+    """The samples of a run; answers that were scored have a sample of each score."""
+    at = (sent.due_s * 1e9).astype(np.int64)
+    delay = np.abs(scene.draw.normal(0.06, 0.03, len(sent)))
+    columns: dict[str, Values] = {
+        "ttft_ms": sent.ttft_ms, "tpot_ms": sent.tpot_ms, "e2e_ms": sent.e2e_ms, "service_ms": sent.e2e_ms - delay,
+        "schedule_delay_ms": delay, "input_tokens": sent.input, "output_tokens": sent.output,
+        "user_tokens_per_s": 1000 / sent.tpot_ms,
+    }  # fmt: skip
+    scores = [one.scores() for one in answers]
+    columns |= {name: np.array([one[name] for one in scores]) for name in (scores[0] if scores else ())}
+    found = [SampleSet(name, "measure", at, values) for name, values in columns.items()]
+    gaps_at = scene.moments_ns(sent.gaps_ms.size, seconds)
+    return (*found, SampleSet("itl_ms", "measure", gaps_at, sent.gaps_ms))
+
+
+def totals_of(scene: Scene, sent: Requests, seconds: float) -> dict[str, float]:
+    """Numbers of the whole window."""
+    limits = {name.partition(".")[0]: limit for name, limit in scene.job.definition.objective.items()}
+    in_time = (sent.ttft_ms <= limits.get("ttft_ms", np.inf)) & (sent.tpot_ms <= limits.get("itl_ms", np.inf))
+    ended = (sent.due_s * 1000 + sent.e2e_ms) <= 1000 * seconds
+    totals = {
+        "throughput_per_s": float(ended.sum()) / seconds,
+        "offered_per_s": len(sent) / seconds,
+        "concurrency": float(sent.e2e_ms.sum()) / 1000 / seconds,
+        "error_rate": 0.0,
+        "skipped": 0.0,
+        "input_tokens_per_s": float(sent.input[ended].sum()) / seconds,
+        "output_tokens_per_s": float(sent.output[ended].sum()) / seconds,
+        "client_cpu_pct": 4.0 + 0.6 * len(sent) / seconds,
+        "client_ceiling_pct": 0.4 * len(sent) / seconds,
+        "client_wait_pct": 0.2,
+    }
+    return totals | ({"goodput_per_s": float((in_time & ended).sum()) / seconds} if limits else {})
+
+
+def facts_of(sent: Requests, seconds: float, totals: Mapping[str, float]) -> dict[str, JsonValue]:
+    """What is told of a load beside its numbers."""
+    stops = int((sent.output < _OUTPUT_TOKENS).sum())
+    return {
+        "requests": {"due": len(sent), "ok": len(sent), "unfinished": 0, "skipped": 0, "failed": 0, "warmup": 20},
+        "errors": {},
+        "statuses": {"200": len(sent)},
+        "load": {"offered_per_s": totals["offered_per_s"], "delivered_per_s": totals["throughput_per_s"],
+                 "window_s": seconds, "clients": 1, "stopped": "finished", "warmup": {"steady": True}},
+        "finish_reasons": {"stop": stops, "length": len(sent) - stops},
+        "tokens": {"input": {"source": "server usage"}, "output": {"source": "server usage"}, "bundled": False,
+                   "tokens_per_chunk": {"mean": 1.0, "max": 1}},
+        "lengths": {"output": {"asked": {"median": float(_OUTPUT_TOKENS)},
+                               "counted": {"median": float(np.median(sent.output))}}},
+    }  # fmt: skip
+
+
+def view_of(scene: Scene, sent: Requests) -> dict[str, JsonValue]:
+    """What the server itself would say of the same window: a little less, since it does not see the way."""
+    seen = {"ttft_ms.p50": float(np.quantile(sent.ttft_ms, 0.5)), "ttft_ms.p99": float(np.quantile(sent.ttft_ms, 0.99)),
+            "itl_ms.mean": float(sent.gaps_ms.mean())}  # fmt: skip
+    names = {"ttft_ms.p50": "vllm:time_to_first_token_seconds", "ttft_ms.p99": "vllm:time_to_first_token_seconds",
+             "itl_ms.mean": "vllm:time_per_output_token_seconds"}  # fmt: skip
+    told: dict[str, JsonValue] = {
+        name: {"value": value * float(scene.draw.uniform(0.96, 0.995)), "from": names[name]}
+        for name, value in seen.items()
+    }
+    return {"llm": told}
+
+
+def _run(scene: Scene, per_s: float, number: int) -> Drawn:
+    sent = requests_at(scene, per_s, _MEASURE_S)
+    answers = summaries(scene, len(sent)) if scene.job.definition.workload.task == "wikipedia-summary" else []
+    totals = totals_of(scene, sent, _MEASURE_S)
+    load = min(1.0, per_s / capacity_per_s(scene))
+    metrics = {**totals, "start_to_ready_s": 48.0 * scene.between_runs(), "load_ms": 31_000.0 * scene.between_runs(),
+               "first_ms": _TTFT_MS * 5.5 * scene.between_runs() * (1.6 if number == 0 else 1.0)}  # fmt: skip
+    phases = {"prepare": 1.2, "load": 31.0, "first": metrics["first_ms"] / 1000, "warmup": _WARMUP_S,
+              "measure": _MEASURE_S, "score": 2.0, "cleanup": 1.0}  # fmt: skip
+    facts: dict[str, JsonValue] = {**facts_of(sent, _MEASURE_S, totals), "server_view": view_of(scene, sent),
+                                   "engine": {"name": "vLLM", "version": "0.8.5"}}  # fmt: skip
+    files = {OUTPUTS: write_answers(scene, number, sent, answers)} if scene.rich and answers else {}
+    return Drawn(phases, metrics, samples_of(scene, sent, _MEASURE_S, answers), facts, work=0.25 + 0.7 * load,
+                 rss_mb=9400.0, files=files)  # fmt: skip
