@@ -1,0 +1,40 @@
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { sessionQuery } from '@/api/queries'
+import { useTell } from '@/parts/Toasts'
+
+const MAY_CHANGE = ['admin', 'user']
+
+/** Whether who looks may also change something: readers may not. */
+export function useMayChange(): boolean {
+  const session = useQuery(sessionQuery())
+  return session.data !== undefined && (session.data.open || MAY_CHANGE.includes(session.data.role))
+}
+
+interface Act<Given, Answer> {
+  /** What is asked of the server. */
+  ask: (given: Given) => Promise<Answer>
+  /** What to tell when it is done. */
+  done: (answer: Answer, given: Given) => string
+  /** What to tell when it is not; nothing where the problem is shown in place. */
+  failed?: string
+  /** First words of the keys of what it changes. */
+  touches: readonly string[]
+  after?: (answer: Answer) => void
+}
+
+/** Change something on the server; whoever looks is told what became of it, and sees it. */
+export function useAct<Given = void, Answer = unknown>({ ask, done, failed, touches, after }: Act<Given, Answer>) {
+  const client = useQueryClient()
+  const tell = useTell()
+  return useMutation({
+    mutationFn: ask,
+    onSuccess: async (answer, given) => {
+      tell(done(answer, given))
+      after?.(answer)
+      await client.invalidateQueries({ predicate: (query) => touches.includes(String(query.queryKey[0])) })
+    },
+    onError: (problem) => {
+      if (failed !== undefined) tell(failed, problem)
+    },
+  })
+}

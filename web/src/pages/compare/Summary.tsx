@@ -1,0 +1,82 @@
+import type { Choices } from '@/app/choices'
+import { type Comparison, counted, letterOf } from '@/pages/compare/records'
+import { Mark } from '@/parts/Mark'
+
+/** Why some of it may not be compared: said before any number, with the way to ask all the same. */
+export function NotComparable({ reasons, choices }: { reasons: string[]; choices: Choices }) {
+  const isAnyway = choices.text('anyway') === 'yes'
+  if (reasons.length === 0 && !isAnyway) return null
+  return (
+    <section className="card not-comparable" aria-labelledby="not-comparable">
+      {reasons.length > 0 && (
+        <h2 id="not-comparable">
+          <Mark tone="untold" glyph="◆" word="Not comparable because…" square />
+        </h2>
+      )}
+      <ul>
+        {reasons.map((one) => (
+          <li key={one}>{one}</li>
+        ))}
+      </ul>
+      <label>
+        <input
+          type="checkbox"
+          checked={isAnyway}
+          onChange={(event) => choices.choose({ anyway: event.target.checked ? 'yes' : undefined })}
+        />{' '}
+        Compare all the same: that the machines or settings differ is my question
+      </label>
+    </section>
+  )
+}
+
+/** For each side, how many of the rows are better, worse or cannot be told. */
+export function Summary({ found }: { found: Comparison }) {
+  const others = found.sides.slice(1)
+  return (
+    <ul className="summary" aria-label="Answers in numbers">
+      {others.map((side) => {
+        const count = counted(found.rows, side.key)
+        return (
+          <li key={side.key} className="card">
+            <p>
+              <strong>{side.name}</strong> <span className="quiet">against {letterOf(0)}</span>
+            </p>
+            <Counts count={count} />
+          </li>
+        )
+      })}
+    </ul>
+  )
+}
+
+function Counts({ count }: { count: ReturnType<typeof counted> }) {
+  const { better, worse, 'cannot tell': untold } = count
+  if (better + worse + untold === 0) return <p className="quiet">Nothing can be judged: no job is on both sides.</p>
+  return (
+    <p className="actions">
+      <Mark tone="good" glyph="▲" word={`${better} better`} />
+      <Mark tone="bad" glyph="▼" word={`${worse} worse`} />
+      <Mark tone="untold" glyph="◆" word={`${untold} cannot tell`} square />
+    </p>
+  )
+}
+
+/** What else differs between the sides: it forbids nothing, and one should know it. */
+export function Notes({ found }: { found: Comparison }) {
+  const notes = [
+    ...found.warnings,
+    ...(found.left_out > 0 ? [`${found.left_out} rows are left out: choose one metric to see all of its rows`] : []),
+  ]
+  if (notes.length === 0) return null
+  return (
+    <details className="card notes">
+      <summary>{notes.length === 1 ? 'One note on these results' : `${notes.length} notes on these results`}</summary>
+      <ul>
+        {notes.map((one) => (
+          <li key={one}>{one}</li>
+        ))}
+      </ul>
+    </details>
+  )
+}

@@ -1,0 +1,75 @@
+import type { Api } from '@/api/client'
+import type { Tone } from '@/parts/Mark'
+
+/** What became of a job, in a sentence; the same words as in every report. */
+export const MEANING: Record<string, string> = {
+  valid: 'every check that could be made passed, advice apart',
+  suspect: 'measured, but at least one check gives a reason to doubt the numbers',
+  invalid: 'measured, but a check shows that the numbers do not mean what they seem to',
+  failed: 'could not be measured; there are no numbers',
+  poisoned: 'set aside: attempts at it ended badly too often',
+  cancelled: 'stopped before it was measured',
+  running: 'being measured now',
+  pending: 'not started yet',
+  'not judged': 'finished without a verdict',
+}
+
+/** Everything about one job; what its definition holds is asked for by key. */
+export interface Full extends Omit<Api<'JobFull'>, 'document'> {
+  document: Pick<Api<'Job'>, 'files' | 'labels' | 'git'> & { definition: object }
+}
+
+/** The one word that says what became of a job. */
+export function wordOf(full: Full): string {
+  return full.summary.state === 'done' ? (full.result.verdict ?? 'not judged') : full.summary.state
+}
+
+/** Changes whenever the result of a job may have: what was drawn from it is then asked for again. */
+export function versionOf(full: Full): string {
+  return [full.summary.state, full.summary.fence, full.result.runs.length, full.summary.ended_at ?? ''].join('/')
+}
+
+type Check = Api<'Check'>
+type Sign = { tone: Tone; glyph: string; word: string }
+
+/** How a check is headed. Where the verdict is valid, a check that failed is advice alone. */
+export function checkSign(check: Check, verdict: string): Sign {
+  if (check.passed === null || check.passed === undefined) return { tone: 'untold', glyph: '◆', word: 'cannot tell' }
+  if (check.passed) return { tone: 'good', glyph: '✓', word: 'passed' }
+  return verdict === 'valid'
+    ? { tone: 'warn', glyph: 'i', word: 'advice' }
+    : { tone: 'bad', glyph: '✕', word: 'failed' }
+}
+
+/** What became of an objective; not measured is neither met nor missed. */
+export function gateSign(gate: Check): Sign {
+  if (gate.passed === null || gate.passed === undefined) return { tone: 'untold', glyph: '◆', word: 'cannot tell' }
+  return gate.passed ? { tone: 'good', glyph: '✓', word: 'met' } : { tone: 'bad', glyph: '✕', word: 'missed' }
+}
+
+/** Why a job has no numbers: its own error, or that of its first run that failed. */
+export function failureOf(full: Full): Api<'Failure'> | null {
+  return full.result.error ?? full.result.runs.find((run) => run.error)?.error ?? null
+}
+
+/** The evidence of a failure that its message does not give. */
+export function evidenceOf(error: Api<'Failure'>): string {
+  const told = [
+    error.phase ? `in the phase ${error.phase}` : '',
+    error.signal ? `signal ${error.signal}` : '',
+    error.exit_code === null || error.exit_code === undefined ? '' : `exit code ${error.exit_code}`,
+    error.memory_mb === null || error.memory_mb === undefined
+      ? ''
+      : `memory ${Math.round(error.memory_mb).toLocaleString('en-US')} MB`,
+  ]
+  return told.filter((part) => part !== '' && !error.message.includes(part)).join(', ')
+}
+
+const ESCAPE = String.fromCharCode(27)
+const TERMINAL_CODES = new RegExp(`${ESCAPE}\\[[0-9;?]*[ -/]*[@-~]`, 'g')
+
+/** Text without codes that steer a terminal, or turn the direction of what follows. */
+export function plain(text: string): string {
+  const seen = (one: string) => (one === '\n' || one === '\t' ? one : '\ufffd')
+  return text.replaceAll(TERMINAL_CODES, '').replaceAll(/[\p{Cc}\p{Bidi_Control}]/gu, seen)
+}

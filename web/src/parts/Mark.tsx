@@ -1,0 +1,83 @@
+export type Tone = 'good' | 'warn' | 'bad' | 'untold' | 'going'
+
+/** A word with a sign and a colour; the word alone says it all. */
+export function Mark({
+  tone,
+  glyph,
+  word,
+  square = false,
+}: {
+  tone: Tone
+  glyph: string
+  word: string
+  square?: boolean
+}) {
+  return (
+    <span className={`mark ${tone}${square ? ' square' : ''}`}>
+      <span className="glyph" aria-hidden="true">
+        {glyph}
+      </span>
+      {word}
+    </span>
+  )
+}
+
+const VERDICTS: Record<string, [Tone, string]> = { valid: ['good', '✓'], suspect: ['warn', '!'], invalid: ['bad', '✕'] }
+
+export function Verdict({ verdict }: { verdict: string | null | undefined }) {
+  const [tone, glyph] = VERDICTS[verdict ?? ''] ?? (['untold', '–'] as const)
+  return <Mark tone={tone} glyph={glyph} word={verdict ?? 'not judged'} />
+}
+
+const ANSWERS: Record<string, [Tone, string]> = {
+  better: ['good', '▲'],
+  worse: ['bad', '▼'],
+  'cannot tell': ['untold', '◆'],
+  base: ['untold', '='],
+}
+
+/** One of three answers; `cannot tell` has a look of its own. */
+export function Answer({ answer }: { answer: string }) {
+  const [tone, glyph] = ANSWERS[answer] ?? (['untold', '?'] as const)
+  return <Mark tone={tone} glyph={glyph} word={answer} square={answer === 'cannot tell'} />
+}
+
+const STATES: Record<string, [Tone, string]> = {
+  done: ['good', '✓'],
+  completed: ['good', '✓'],
+  active: ['good', '●'],
+  sent: ['good', '✓'],
+  resolved: ['good', '✓'],
+  submitted: ['good', '✓'],
+  running: ['going', '▶'],
+  busy: ['going', '▶'],
+  cleanup: ['going', '↻'],
+  sending: ['going', '▶'],
+  taken: ['going', '▶'],
+  pending: ['untold', '…'],
+  waiting: ['untold', '…'],
+  paused: ['untold', '‖'],
+  draining: ['untold', '↓'],
+  cancelled: ['untold', '⊘'],
+  snoozed: ['untold', 'z'],
+  expected: ['untold', '='],
+  skipped: ['untold', '»'],
+  gone: ['untold', '–'],
+  acknowledged: ['warn', '✓'],
+  partial: ['warn', '◐'],
+  interrupted: ['warn', '!'],
+  failed: ['bad', '✕'],
+  poisoned: ['bad', '☠'],
+  faulty: ['bad', '✕'],
+  lost: ['bad', '✕'],
+  offline: ['bad', '✕'],
+  open: ['bad', '!'],
+  missed: ['bad', '!'],
+  'given-up': ['bad', '✕'],
+}
+
+/** The state of a job, a campaign, an agent, an alert or a schedule. */
+export function State({ state }: { state: string }) {
+  const [tone, glyph] = STATES[state] ?? (['untold', '·'] as const)
+  return <Mark tone={tone} glyph={glyph} word={state} />
+}
