@@ -1,13 +1,14 @@
 # Five verbs: setup, demo, test, check, docs. Everything lives in .venv; nothing is installed outside it
 # except what `make test` tests with: a browser for the reports, PostgreSQL and Redis for the server, Slurm, Prometheus,
 # Podman and Charliecloud for clusters. The model servers and vector databases that it measures live in .venv-servers,
-# PyTorch (`make test-torch`) in .venv-torch; Kubernetes (`make test-kubernetes`) in ~/.cache/assay/kubernetes.
+# PyTorch (`make test-torch`) in .venv-torch; Kubernetes (`make test-kubernetes`) in ~/.cache/assay/kubernetes. The
+# dashboard is built with Node: the system's, or one in .venv-web; its packages live in web/node_modules.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-torch test-vllm test-milvus test-kubernetes check docs bench lock clean
+.PHONY: setup web demo test test-torch test-vllm test-milvus test-kubernetes check docs bench lock clean
 .DEFAULT_GOAL := setup
 
 setup: $(STAMP)
@@ -19,11 +20,19 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: setup
+# The dashboard, into the package; done anew only when something in it has changed.
+web: setup
+	@scripts/web.sh
+
+demo: web
 	@$(BIN)/assay run examples/demo.yaml --fresh --out demo-results
+	@echo
+	@echo "to see it in the dashboard:  $(BIN)/assay serve"
+	@echo "and open                     http://127.0.0.1:8080/campaigns/$$(basename "$$(ls -t demo-results/*.html | head -n 1)" .html)"
 
 test: setup
 	@scripts/browser.sh
+	@scripts/web.sh
 	@scripts/postgresql.sh
 	@scripts/redis.sh
 	@scripts/slurm.sh
@@ -65,4 +74,5 @@ lock: setup
 	  --extra dev pyproject.toml -o constraints.txt
 
 clean:
-	rm -rf $(VENV) .venv-servers .venv-torch .venv-vllm .venv-milvus .venv-deploy demo-results site
+	rm -rf $(VENV) .venv-servers .venv-torch .venv-vllm .venv-milvus .venv-deploy .venv-web web/node_modules \
+	  src/assay/serve/dashboard/built demo-results site

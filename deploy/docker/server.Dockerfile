@@ -1,4 +1,5 @@
-# The server with its database drivers, and no model runtime. From the root of the tree:
+# The server with its database drivers, and no model runtime. From the root of the tree, with the dashboard built:
+#   make web
 #   podman build --file deploy/docker/server.Dockerfile --tag assay-server .
 ARG PYTHON_IMAGE=docker.io/library/python:3.12-slim-bookworm
 

@@ -23,6 +23,7 @@ from assay.cli import (
     compare,
     completion,
     db,
+    demo_data,
     device,
     doctor,
     exec_,
@@ -106,6 +107,7 @@ app.add_typer(agent.app, name="agent")
 app.command("serve")(serve.serve)
 app.add_typer(infra.app, name="infra")
 app.add_typer(sim.app, name="sim")
+app.command("demo-data")(demo_data.demo_data)
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(monitoring.app, name="monitoring")
 app.add_typer(db.app, name="db")
