@@ -10,7 +10,14 @@ export default defineConfig({
   // Addresses relative to <base>, which the server writes: the same build works under any sub-path.
   base: './',
   resolve: { alias: { '@': fileURLToPath(new URL('./src', import.meta.url)) } },
-  build: { outDir: built, emptyOutDir: true, assetsInlineLimit: 0, modulePreload: { polyfill: false }, sourcemap: false, chunkSizeWarningLimit: 1000 },
+  build: {
+    outDir: built,
+    emptyOutDir: true,
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    sourcemap: false,
+    chunkSizeWarningLimit: 1000,
+  },
   // The drawings wear the style sheet of the HTML report, which lies outside this folder.
   server: { fs: { allow: ['.', '../src/assay/report/html'] } },
   test: { environment: 'jsdom', setupFiles: ['src/testing/setup.ts'], restoreMocks: true },

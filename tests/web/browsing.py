@@ -94,6 +94,9 @@ class Watched:
 @contextmanager
 def watched_page(browser: Any, url: str, theme: Theme = "light", **context: Any) -> Iterator[Watched]:
     """A page of a new browser, for a server at an address; nothing may go wrong on it."""
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=PATIENCE_MS)
     size = {"width": 1400, "height": 900}
     made = browser.new_context(base_url=url, color_scheme=theme, viewport=size, **context)
     made.set_default_timeout(PATIENCE_MS)
@@ -110,8 +113,8 @@ def rest(page: Any) -> None:
     from playwright.sync_api import expect
 
     page.wait_for_selector("main h1", state="attached")
-    expect(page.locator(".loading")).to_have_count(0, timeout=PATIENCE_MS)
-    expect(page.get_by_text("reading…", exact=True)).to_have_count(0, timeout=PATIENCE_MS)
+    expect(page.locator(".loading")).to_have_count(0)
+    expect(page.get_by_text("reading…", exact=True)).to_have_count(0)
     # Two frames: what came last is drawn.
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
