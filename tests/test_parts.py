@@ -37,7 +37,7 @@ def test_every_test_file_is_in_exactly_one_part(monkeypatch):
 @pytest.mark.live
 @pytest.mark.parametrize(
     ("other", "code", "said"),
-    [(PASSES, 0, "1 passed"), (FAILS_ONCE, 0, "once more"), (FAILS, 1, "once more"), (BROKEN, 1, "nothing")],
+    [(PASSES, 0, "1 passed"), (FAILS_ONCE, 0, "right alone"), (FAILS, 1, "assert False"), (BROKEN, 1, "nothing")],
     ids=["well", "once", "always", "broken"],
 )  # fmt: skip
 def test_a_failure_is_asked_again_and_the_second_answer_counts(tmp_path, other, code, said):
