@@ -20,7 +20,7 @@ TESTS = Path("tests")
 AT_ONCE = int(os.environ.get("ASSAY_TESTS_AT_ONCE", "2"))
 # The longest begin first, so that none of them is left over at the end.
 LONGEST = (
-    "docs", "cli", "web", "cluster", "tests", "serve", "agent", "pods", "run", "run/services", "run/targets", "infra",
+    "serve", "tests", "cluster", "web", "docs", "cli", "agent", "pods", "run", "run/services", "run/targets", "infra",
     "faults", "store", "analyse", "examples",
 )  # fmt: skip
 # Folders within folders that are parts of their own: they take minutes.
