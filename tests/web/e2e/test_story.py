@@ -161,6 +161,8 @@ def test_a_finding_is_acknowledged(browser, demo):
         page = watched.page
         page.goto("/alerts")
         page.get_by_role("link", name=alert["title"]).first.click()
+        # The list has such a button in each row: that of the alert's own page is meant.
+        expect(page.get_by_role("heading", level=1, name=alert["title"])).to_be_visible()
         page.get_by_role("button", name="Acknowledge").first.click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_label(re.compile("^Why")).fill("we look into it")
