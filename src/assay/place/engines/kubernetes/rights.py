@@ -19,7 +19,7 @@ NEEDED = (
 WANTED = {
     **dict.fromkeys((Right(verb, "services") for verb in _MADE), "services, and pods that go together"),
     **dict.fromkeys((Right(verb, "deployments.apps") for verb in _MADE), "services"),
-    **dict.fromkeys((Right(verb, "secrets") for verb in ("create", "patch", "delete")),
+    **dict.fromkeys((Right(verb, "secrets") for verb in ("create", "delete")),
                     "secrets that a campaign brings along (place.kubernetes.secrets: ${env:NAME})"),
     **dict.fromkeys((Right(verb, "pods/exec") for verb in ("create", "get")),
                     "results that are too large for a log, without a server"),
