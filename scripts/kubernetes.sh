@@ -49,9 +49,9 @@ END
 
 fetch_sources() {
   local tree=$1 work=$keep/build vendored=$1/vendor/github.com/modern-go/reflect2
-  [ ! -e "$tree/.fetched" ] || return 0
   apt update
-  install golang-go golang-github-modern-go-reflect2-dev make
+  install golang-go golang-github-modern-go-reflect2-dev make rsync
+  [ ! -e "$tree/.fetched" ] || return 0
   # Sources are in no list of most machines: they get lists of their own, and the machine's stay as they are.
   rm -rf "$work" && mkdir -p "$work/sources" "$work/lists/partial" "$tree"
   if [ -f /etc/apt/sources.list.d/debian.sources ]; then

@@ -113,7 +113,10 @@ def test_findings_and_alerts_are_counted_and_the_newest_shown(server):
     assert (told["findings_open"], [one["id"] for one in told["moved"]]) == (1, [finding])
     shown = {one["id"]: one for one in client.get("/alerts", params={"state": "open"}).json()["items"]}
     assert alert.id in shown
-    assert (told["alerts_open"], told["alerts"]) == (len(shown), list(shown.values()))
+    assert (told["alerts_open"], [one["id"] for one in told["alerts"]]) == (len(shown), list(shown))
+    for one in told["alerts"]:
+        full = shown[one["id"]] | {"says": shown[one["id"]]["sentences"][0]}
+        assert one == {key: full[key] for key in one}
     client.post(f"/findings/{finding}/expect")
     client.post(f"/alerts/{alert.id}/acknowledge", json={})
     told = client.get("/overview").json()

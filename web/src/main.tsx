@@ -4,6 +4,7 @@ import { setNonce } from 'get-nonce'
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
 import { queryClient } from '@/api/cache'
+import { sessionQuery } from '@/api/queries'
 import { nonce } from '@/app/base'
 import { LiveUpdates } from '@/app/live'
 import { router } from '@/app/router'
@@ -15,6 +16,8 @@ import '@/app/page.css'
 // Dialogs write a style element while they are open; the policy lets in only those that bear the page's number.
 setNonce(nonce)
 applyTheme()
+// Who one is has to be known before anything is shown: asked while the code of the page is on its way.
+void queryClient.prefetchQuery(sessionQuery())
 
 const root = document.getElementById('root')
 if (root === null) throw new Error('the page has no element with the id "root"')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 
 from pydantic import JsonValue, ValidationError
 
@@ -14,11 +15,17 @@ from assay.spec.benchmark import Definition
 
 def headline_of(result: MultiRunJobResult) -> tuple[str, ...]:
     """The metrics that answer the job's question, of those that it measured; else the first that there is."""
+    return _headline_of(json.dumps(result.definition), tuple(result.metrics))
+
+
+# A comparison asks for every job several times, and the next one for the same jobs again.
+@lru_cache(maxsize=2048)
+def _headline_of(definition: str, measured: tuple[str, ...]) -> tuple[str, ...]:
     try:
-        definition = Definition.model_validate_json(json.dumps(result.definition))
+        read = Definition.model_validate_json(definition)
     except ValidationError:  # written by another version: there is still something to show
-        return tuple(result.metrics)[:1]
-    return headline(definition, result.metrics) or tuple(result.metrics)[:1]
+        return measured[:1]
+    return headline(read, measured) or measured[:1]
 
 
 def section(definition: Mapping[str, JsonValue], name: str) -> Mapping[str, JsonValue]:

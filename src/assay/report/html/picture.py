@@ -12,7 +12,7 @@ from assay.report.html.markup import Markup
 
 Group = Literal["latency", "runs", "time", "cold", "telemetry", "load", "llm", "device", "other"]
 Cell = str | float | int | None
-_DIGITS = 8  # more than anything is measured with, and short enough to send
+_EIGHT_DIGITS = "%.8g"  # more than anything is measured with, and short enough to send
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +49,5 @@ class Picture:
 
 def _short(cell: Cell) -> Cell:
     if isinstance(cell, float):
-        return float(f"{cell:.{_DIGITS}g}") if math.isfinite(cell) else None
+        return float(_EIGHT_DIGITS % cell) if math.isfinite(cell) else None
     return cell

@@ -38,6 +38,7 @@ _DASHES = ("──", "╌╌", "┈┈")
 _KINDS = ("trace", "trace second", "trace third")
 _NARROWEST_PX = 320.0  # of the picture, on a phone
 _LETTER_PX = 6.4
+_NO_TIME = 1e-12  # between two readings of one moment
 _SEEN_PX = 0.4  # a smaller step cannot be seen
 
 
@@ -226,16 +227,18 @@ def straightened(points: Sequence[tuple[float, float]], tolerance: float) -> lis
     if len(points) < 3:
         return list(points)
     kept = [points[0]]
+    from_x, from_y = points[0]
     low, high = -math.inf, math.inf  # slopes from the last kept point that pass every one since closely enough
     for before, (x, y) in itertools.pairwise(points):
-        run = max(x - kept[-1][0], 1e-12)
-        slope = (y - kept[-1][1]) / run
-        if not low <= slope <= high:
+        run, rise = x - from_x or _NO_TIME, y - from_y
+        if not low <= rise / run <= high:
             kept.append(before)
-            run = max(x - before[0], 1e-12)
+            from_x, from_y = before
+            run, rise = x - from_x or _NO_TIME, y - from_y
             low, high = -math.inf, math.inf
-        low = max(low, (y - kept[-1][1] - tolerance) / run)
-        high = min(high, (y - kept[-1][1] + tolerance) / run)
+        lowest, highest = (rise - tolerance) / run, (rise + tolerance) / run
+        low = max(low, lowest)
+        high = min(high, highest)
     return [*kept, points[-1]]
 
 

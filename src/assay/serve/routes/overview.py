@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 
 from assay.alert import desk
-from assay.alert.records import AlertRecord
+from assay.alert.life import State as AlertState
+from assay.alert.records import AlertRecord, Severity
 from assay.history import KnownFinding, SeriesStore
 from assay.serve.state import ServerState
 from assay.serve.web.access import readers
@@ -20,9 +21,30 @@ from assay.store.standing import FleetHealth, Standing, Waiting
 router = APIRouter(prefix="/api/v1", tags=["overview"])
 
 _SHOWN = 10
+# Each takes several lines.
+_TOLD = 5
 _FAILED_WITHIN_S = 7 * 86400.0
 # Campaigns of a process on this machine that is gone are among those that still say that they run.
 _LOOKED_THROUGH = 50
+
+
+@dataclass(frozen=True, slots=True)
+class AlertHeadline:
+    """An alert in a line; `/alerts/{alert}` has all of it."""
+
+    id: str
+    title: str
+    state: AlertState
+    severity: Severity
+    says: str
+    """The first sentence of it; empty where there is none."""
+    opened_at: float
+
+    @classmethod
+    def of(cls, alert: AlertRecord) -> AlertHeadline:
+        """What a list shows of an alert."""
+        says = next(iter(alert.sentences), "")
+        return cls(alert.id, alert.title, alert.state, alert.severity, says, alert.opened_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +62,10 @@ class Overview:
     """Jobs that failed or were set aside in the last seven days, the newest 10."""
     findings_open: int
     moved: tuple[KnownFinding, ...]
-    """The newest 10 open findings."""
+    """The newest 5 open findings."""
     alerts_open: int
-    alerts: tuple[AlertRecord, ...]
-    """The newest 10 open alerts."""
+    alerts: tuple[AlertHeadline, ...]
+    """The newest 5 open alerts."""
     jobs: Waiting
     fleet: FleetHealth
 
@@ -62,9 +84,9 @@ def get_overview(state: State) -> Overview:
         last=standing.ended(_SHOWN),
         failed=tuple(map(JobView.of, standing.failed(now - _FAILED_WITHIN_S, _SHOWN))),
         findings_open=counts.findings,
-        moved=SeriesStore(kept.store, state.clock).findings(state="open", limit=_SHOWN),
+        moved=SeriesStore(kept.store, state.clock).findings(state="open", limit=_TOLD),
         alerts_open=counts.alerts,
-        alerts=desk.listed(kept.store, AlertFilter(("open",)), None, _SHOWN).items,
+        alerts=tuple(map(AlertHeadline.of, desk.listed(kept.store, AlertFilter(("open",)), None, _TOLD).items)),
         jobs=counts.jobs,
         fleet=fleet,
     )

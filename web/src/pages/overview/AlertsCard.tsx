@@ -4,10 +4,8 @@ import { Card } from '@/parts/Card'
 import { State } from '@/parts/Mark'
 import { Ago } from '@/parts/Time'
 
-const SHOWN = 5
-
 /** What people were told of and nobody has dealt with. */
-export function AlertsCard({ alerts, open }: { alerts: Api<'AlertRecord'>[]; open: number }) {
+export function AlertsCard({ alerts, open }: { alerts: Api<'AlertHeadline'>[]; open: number }) {
   return (
     <Card
       title="Alerts"
@@ -15,7 +13,7 @@ export function AlertsCard({ alerts, open }: { alerts: Api<'AlertRecord'>[]; ope
     >
       {alerts.length === 0 && <p className="quiet">No alert is open.</p>}
       <ul className="news">
-        {alerts.slice(0, SHOWN).map((one) => (
+        {alerts.map((one) => (
           <li key={one.id}>
             <div className="news-line">
               <Link to="/alerts/$alert" params={{ alert: one.id }}>
@@ -29,7 +27,7 @@ export function AlertsCard({ alerts, open }: { alerts: Api<'AlertRecord'>[]; ope
               <State state={one.state} />{' '}
               <span className="quiet">
                 {one.severity}
-                {one.sentences[0] ? `: ${one.sentences[0]}` : ''}
+                {one.says ? `: ${one.says}` : ''}
               </span>
             </div>
           </li>

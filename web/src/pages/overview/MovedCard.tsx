@@ -5,8 +5,6 @@ import { Answer } from '@/parts/Mark'
 import { Ago } from '@/parts/Time'
 import { changeWords, seriesName } from '@/watching/words'
 
-const SHOWN = 5
-
 /** Metrics whose history changed, and that nobody has called expected. */
 export function MovedCard({ findings, open }: { findings: Api<'KnownFinding'>[]; open: number }) {
   return (
@@ -24,7 +22,7 @@ export function MovedCard({ findings, open }: { findings: Api<'KnownFinding'>[];
         </p>
       )}
       <ul className="news">
-        {findings.slice(0, SHOWN).map(({ id, series, finding, triage, first_bad: since }) => (
+        {findings.map(({ id, series, finding, triage, first_bad: since }) => (
           <li key={id}>
             <div className="news-line">
               <Link to="/series/$series" params={{ series: series.id }} hash={`finding-${id}`}>

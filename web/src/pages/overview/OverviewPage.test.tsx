@@ -50,15 +50,11 @@ const FINDING = {
 }
 const ALERT = {
   id: 'al1',
-  key: 'k',
-  kind: 'change',
+  title: 'chat is <b>worse</b>',
   state: 'open',
   severity: 'warning',
-  benchmark: 'chat',
-  title: 'chat is <b>worse</b>',
-  sentences: ['ttft_ms.p99 rose'],
+  says: 'ttft_ms.p99 rose',
   opened_at: 1_794_000_000,
-  changed_at: 1_794_000_000,
 }
 const OVERVIEW = {
   empty: false,
