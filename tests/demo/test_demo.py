@@ -201,3 +201,14 @@ def test_demo_data_never_stands_beside_measured_results(tmp_path: Path) -> None:
     store.close()
     with pytest.raises(UsageError, match="holds results already"):
         demo_data(folder=tmp_path / "mine")
+
+
+def test_demo_data_is_made_once(played: tuple[Store, Player], capsys: pytest.CaptureFixture[str]) -> None:
+    store, _ = played
+    before = len(Listing(store.engine).campaigns(limit=500).items)
+    demo_data(folder=store.folder)
+    assert capsys.readouterr().out.splitlines() == [
+        f"{store.folder} holds demo data already, and is left as it is",
+        f"look around: assay serve --folder {store.folder}",
+    ]
+    assert len(Listing(store.engine).campaigns(limit=500).items) == before

@@ -3,11 +3,13 @@
 import gzip
 import os
 import re
+import shutil
 
 import httpx
 import pytest
 from tests.serve.setups import is_problem
 
+from assay.errors import SpecError
 from assay.serve.dashboard.files import BuiltFiles, content_headers
 from assay.serve.settings import ServerSettings, read_settings
 
@@ -156,8 +158,9 @@ def test_pages_need_no_token_and_tell_nothing(serve, built):
 
 
 @pytest.mark.live
-def test_where_nothing_was_built_the_page_says_so_and_how(serve, tmp_path):
-    server = serve(dashboard=tmp_path / "none", root_path="/a'b")
+def test_where_nothing_was_built_the_page_says_so_and_how(serve, built):
+    server = serve(dashboard=built, root_path="/a'b")
+    shutil.rmtree(built)
     page = httpx.get(f"http://127.0.0.1:{server.port}/campaigns", trust_env=False)
     assert page.status_code == 200
     assert "make web" in page.text
@@ -194,10 +197,17 @@ def test_what_goes_into_the_page_stays_text(built):
     assert 'content="a\\1b"' in page
 
 
-def test_the_folder_can_be_named(tmp_path, monkeypatch):
+def test_the_folder_can_be_named(built, tmp_path, monkeypatch):
     assert ServerSettings().dashboard is None
-    monkeypatch.setenv("ASSAY_DASHBOARD", str(tmp_path / "by its own variable"))
-    assert ServerSettings().dashboard == tmp_path / "by its own variable"
-    monkeypatch.setenv("ASSAY_SERVER_DASHBOARD", str(tmp_path / "by the settings"))
-    assert ServerSettings().dashboard == tmp_path / "by the settings"
-    assert read_settings(None, dashboard=tmp_path).dashboard == tmp_path
+    by_variable = shutil.copytree(built, tmp_path / "by its own variable")
+    monkeypatch.setenv("ASSAY_DASHBOARD", str(by_variable))
+    assert ServerSettings().dashboard == by_variable
+    by_settings = shutil.copytree(built, tmp_path / "by the settings")
+    monkeypatch.setenv("ASSAY_SERVER_DASHBOARD", str(by_settings))
+    assert ServerSettings().dashboard == by_settings
+    assert read_settings(None, dashboard=built).dashboard == built
+
+
+def test_a_folder_without_pages_is_refused_before_anything_is_started(tmp_path):
+    with pytest.raises(SpecError, match=re.escape(f"dashboard: there is no index.html in {tmp_path};")):
+        read_settings(None, dashboard=tmp_path)

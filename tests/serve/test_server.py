@@ -36,6 +36,13 @@ def test_three_commands_are_named():
     assert any("assay run bench.yaml --server http://127.0.0.1:8080" in line for line in lines)
 
 
+def test_where_no_pages_were_built_no_address_of_them_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("assay.serve.dashboard.files.BUILT", tmp_path)
+    assert "dashboard not built: run `make web` in the checkout" in welcome(ServerSettings(), 8080, open_=True)
+    (tmp_path / "index.html").touch()
+    assert "dashboard http://127.0.0.1:8080/" in welcome(ServerSettings(), 8080, open_=True)
+
+
 def test_a_server_from_the_command_line(serve_process):
     server = serve_process("--log-format", "json")
     with httpx.Client(base_url=f"{server.url}/api/v1", trust_env=False, timeout=30) as client:

@@ -258,3 +258,10 @@ def test_many_processes_may_create_one_store_at_the_same_moment(tmp_path):
         started = [subprocess.Popen([sys.executable, "-c", code, str(path)], stderr=subprocess.PIPE) for _ in range(6)]
         said = [one.communicate()[1].decode() for one in started]
         assert [one.returncode for one in started] == [0] * 6, said
+
+
+def test_a_store_that_is_a_file_is_told_so(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="this is a file, and a store is a folder") as caught:
+        Store(tmp_path / "file")
+    assert caught.value.problem.at == str(tmp_path / "file")

@@ -43,9 +43,10 @@ def demo_data(
         if not _is_demo(store):
             amount = Amount(campaigns, agents, days, results, seed)
             say(fill(store, amount, _told if sys.stderr.isatty() else None).in_words)
-            say(f"look around: assay serve --folder {store.folder}")
         elif not alive:
-            say("there is demo data already")
+            say(f"{store.folder} holds demo data already, and is left as it is")
+        database = " and the same --database-url" if database_url else ""
+        say(f"look around: assay serve --folder {store.folder}{database}")
         if alive:
             from assay.demo.alive import Keeper
 

@@ -14,6 +14,7 @@ import uvicorn
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import StoreError, UsageError
 from assay.serve.app import begin_close, create_app
+from assay.serve.dashboard.files import is_built
 from assay.serve.logs import set_up_logs, tell
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
@@ -120,7 +121,7 @@ def welcome(settings: ServerSettings, port: int, *, open_: bool) -> list[str]:
         f"access    {who}",
         f"agent     assay agent start --host {url}",
         f"measure   assay run bench.yaml --server {url}",
-        f"dashboard {url}/",
+        f"dashboard {url}/" if is_built(settings.dashboard) else "dashboard not built: run `make web` in the checkout",
         f"api       {url}/api/v1/docs",
     ]
 

@@ -122,6 +122,13 @@ class ServerSettings(BaseSettings):
             raise ValueError("not an address that begins with https:// or http:// and names a host")
         return value.rstrip("/")
 
+    @field_validator("dashboard")
+    @classmethod
+    def _was_built(cls, value: Path | None) -> Path | None:
+        if value is not None and not (value / "index.html").is_file():
+            raise ValueError(f"there is no index.html in {value}; leave it out for the pages that came with assay")
+        return value
+
     @field_validator("objects")
     @classmethod
     def _is_an_object_store(cls, value: str | None) -> str | None:

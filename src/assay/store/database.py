@@ -107,6 +107,9 @@ def _not_migrated(found: str | None, name: str) -> StoreError:
 def _sqlite(path: Path) -> Engine:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise StoreError("cannot create the store: this is a file, and a store is a folder", at=str(path.parent),
+                         try_="name a folder with --store") from None  # fmt: skip
     except OSError as problem:
         raise StoreError(f"cannot create the store: {problem.strerror}", at=str(path.parent), try_=_ELSEWHERE) from None
     engine = create_engine(

@@ -1,15 +1,9 @@
-import { lazy, Suspense } from 'react'
-import type { ChartProps } from '@/charts/Drawn'
-import { Loading } from '@/parts/Loading'
+import { fetched } from '@/parts/fetched'
 
-// The chart library is most of the dashboard's weight: it comes only with the first chart.
-const Drawn = lazy(() => import('@/charts/Drawn'))
-
-/** A chart with a name, a sentence that says what it shows, and its data to take away as PNG, SVG or CSV. */
-export function Chart(props: ChartProps) {
-  return (
-    <Suspense fallback={<Loading what="the chart" />}>
-      <Drawn {...props} />
-    </Suspense>
-  )
-}
+/**
+ * A chart with a name, a sentence that says what it shows, and its data to take away as PNG, SVG or CSV.
+ *
+ * The library that draws it is most of the dashboard's weight, and comes only with the first chart; pages that surely
+ * have one fetch it while they ask for their data.
+ */
+export const [Chart, fetchCharts] = fetched(() => import('@/charts/Drawn'), 'the chart')

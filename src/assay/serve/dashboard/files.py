@@ -83,6 +83,11 @@ class BuiltFiles:
             self._names = frozenset(_names(self.folder)) if stamp else frozenset()
 
 
+def is_built(folder: Path | None) -> bool:
+    """Whether there are pages in a folder, or in the one that came with assay."""
+    return ((folder or BUILT) / INDEX).is_file()
+
+
 def content_headers(file: BuiltFile, *, packed: bool) -> Mapping[str, str]:
     """How a file is to be kept and read."""
     kept = "public, max-age=31536000, immutable" if file.hashed else "public, max-age=3600"

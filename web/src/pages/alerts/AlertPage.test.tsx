@@ -7,6 +7,7 @@ import { answer, showPage } from '@/testing/page'
 import { alert, finding, HOSTILE, listed, points, SESSION, START, series } from '@/watching/examples'
 
 vi.mock('@/charts/Chart', () => ({
+  fetchCharts: () => {},
   Chart: ({ title, says }: { title: string; says: string }) => <figure aria-label={title}>{says}</figure>,
 }))
 

@@ -3,13 +3,15 @@ import { Link } from '@tanstack/react-router'
 import { useMemo } from 'react'
 import type { Api } from '@/api/client'
 import { headlinesQuery } from '@/api/queries'
-import { Chart } from '@/charts/Chart'
+import { Chart, fetchCharts } from '@/charts/Chart'
 import { trendOption } from '@/pages/benchmarks/option'
 import { trendOf, trendText } from '@/pages/benchmarks/trend'
 import { Asked } from '@/parts/Asked'
 import { Card } from '@/parts/Card'
 import { Verdict } from '@/parts/Mark'
 import { Measured } from '@/parts/Measured'
+
+fetchCharts()
 
 /** How the headline metric of a benchmark went lately. */
 export function TrendCard({ benchmark }: { benchmark: string }) {

@@ -7,6 +7,7 @@ import { answer, showPage } from '@/testing/page'
 
 // What a chart draws is tested with its option; here it is enough what it is told to say.
 vi.mock('@/charts/Chart', () => ({
+  fetchCharts: () => {},
   Chart: ({ title, says }: { title: string; says: string }) => <figure aria-label={title}>{says}</figure>,
 }))
 

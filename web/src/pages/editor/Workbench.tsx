@@ -1,9 +1,9 @@
 import { useQuery } from '@tanstack/react-query'
-import { lazy, type ReactNode, Suspense, useState } from 'react'
+import { type ReactNode, useState } from 'react'
 import { fileSchemaQuery } from '@/api/queries'
 import { useChoices } from '@/app/choices'
 import { Card } from '@/parts/Card'
-import { Loading } from '@/parts/Loading'
+import { fetched } from '@/parts/fetched'
 import { Page } from '@/parts/Page'
 import { Actions } from './Actions'
 import { isPlain, plainOf } from './document'
@@ -16,7 +16,8 @@ import { Problems } from './Problems'
 import { type Files, type Format, useReading } from './reading'
 import './editor.css'
 
-const FileEditor = lazy(() => import('./FileEditor'))
+const [FileEditor, fetchEditor] = fetched(() => import('./FileEditor'), 'the editor')
+fetchEditor()
 
 interface WorkbenchProps {
   title: string
@@ -63,15 +64,13 @@ export function Workbench({ title, crumbs, lead, draft, start, files: known = {}
             title="File"
             aside={<FileMenu text={text} format={format} isChanged={text !== start} onAnew={anew} onOpen={open} />}
           >
-            <Suspense fallback={<Loading what="the editor" />}>
-              <FileEditor
-                text={text}
-                onText={setText}
-                problems={reading.problems}
-                schema={isPlain(schema.data) ? schema.data : undefined}
-                goTo={goTo}
-              />
-            </Suspense>
+            <FileEditor
+              text={text}
+              onText={setText}
+              problems={reading.problems}
+              schema={isPlain(schema.data) ? schema.data : undefined}
+              goTo={goTo}
+            />
             <p className="quiet beneath">
               Ctrl-Space completes. Secrets stay outside: write <code>$&#123;env:NAME&#125;</code>.
             </p>

@@ -6,6 +6,7 @@ import { agent, hardware } from '@/pages/fleet/examples'
 import { answer, showPage } from '@/testing/page'
 
 vi.mock('@/charts/Chart', () => ({
+  fetchCharts: () => {},
   Chart: ({ title, says }: { title: string; says: string }) => <figure aria-label={title}>{says}</figure>,
 }))
 

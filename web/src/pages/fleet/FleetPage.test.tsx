@@ -6,6 +6,7 @@ import FleetPage from '@/pages/fleet/FleetPage'
 import { answer, showPage } from '@/testing/page'
 
 vi.mock('@/charts/Chart', () => ({
+  fetchCharts: () => {},
   Chart: ({ title, says }: { title: string; says: string }) => <figure aria-label={title}>{says}</figure>,
 }))
 

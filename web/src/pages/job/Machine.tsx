@@ -1,4 +1,3 @@
-import { lazy, Suspense } from 'react'
 import { useChoices } from '@/app/choices'
 import { at, type Fact, factText, flat } from '@/pages/job/facts'
 import { Energy, Watched } from '@/pages/job/Seen'
@@ -6,10 +5,10 @@ import type { Full } from '@/pages/job/words'
 import { Card } from '@/parts/Card'
 import { Empty } from '@/parts/Empty'
 import { Field } from '@/parts/Field'
-import { Loading } from '@/parts/Loading'
+import { fetched } from '@/parts/fetched'
 import { Table } from '@/parts/Table'
 
-const Yaml = lazy(() => import('@/pages/job/Yaml'))
+const [Yaml] = fetched(() => import('@/pages/job/Yaml'), 'the definition')
 
 /** The machine of a job: what was seen of it meanwhile, or what it is and how it was set up. */
 export function Machine({ full, part }: { full: Full; part: 'seen' | 'environment' }) {
@@ -30,9 +29,7 @@ export function Machine({ full, part }: { full: Full; part: 'seen' | 'environmen
           What this job measures: the benchmark file at one point of its matrix. What was left at its default is not
           written.
         </p>
-        <Suspense fallback={<Loading what="the definition" />}>
-          <Yaml value={definition} />
-        </Suspense>
+        <Yaml value={definition} />
       </Card>
     </>
   )

@@ -7,6 +7,7 @@ import { alert, finding, HOSTILE, listed, points, READER, SESSION, series } from
 
 // What a chart draws is tested with its option; here it is enough what it is told to say.
 vi.mock('@/charts/Chart', () => ({
+  fetchCharts: () => {},
   Chart: ({ title, says, onPick }: { title: string; says: string; onPick: (picked: { data: unknown }) => void }) => (
     <figure aria-label={title}>
       {says}
