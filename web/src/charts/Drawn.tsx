@@ -15,7 +15,8 @@ import { CanvasRenderer, SVGRenderer } from 'echarts/renderers'
 import { useEffect, useRef } from 'react'
 import { useTheme } from '@/app/theme'
 import { type Colours, colours } from '@/charts/colours'
-import { type Rows, save, toCsv } from '@/charts/saving'
+import { SaveAs } from '@/charts/SaveAs'
+import { type Rows, save } from '@/charts/saving'
 
 use([
   BarChart,
@@ -83,30 +84,7 @@ export default function Drawn({ title, says, option, rows, points, height = 280,
         <span className="quiet" style={{ marginRight: 'auto' }}>
           {says}
         </span>
-        <button
-          type="button"
-          className="button plain"
-          onClick={() => picture('png')}
-          aria-label={`Save ${title} as PNG`}
-        >
-          PNG
-        </button>
-        <button
-          type="button"
-          className="button plain"
-          onClick={() => picture('svg')}
-          aria-label={`Save ${title} as SVG`}
-        >
-          SVG
-        </button>
-        <button
-          type="button"
-          className="button plain"
-          onClick={() => save(title, 'csv', toCsv(rows))}
-          aria-label={`Save ${title} as CSV`}
-        >
-          CSV
-        </button>
+        <SaveAs title={title} rows={rows} onPicture={picture} />
       </figcaption>
     </figure>
   )

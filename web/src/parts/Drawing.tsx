@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'react'
 import { colours } from '@/charts/colours'
-import { type Rows, save, toCsv } from '@/charts/saving'
+import { SaveAs } from '@/charts/SaveAs'
+import { type Rows, save } from '@/charts/saving'
 import { cleanDrawing } from '@/parts/drawing/clean'
 import { pictureOf, pngAddress, svgAddress } from '@/parts/drawing/picture'
 import { Table } from '@/parts/Table'
@@ -79,30 +80,7 @@ function Take({ title, rows, drawn }: { title: string; rows: Rows; drawn: () => 
           {open ? 'Hide the numbers' : 'Show the numbers'}
           <span className="unseen"> of {title}</span>
         </button>
-        <button
-          type="button"
-          className="button plain"
-          onClick={() => void picture('png')}
-          aria-label={`Save ${title} as PNG`}
-        >
-          PNG
-        </button>
-        <button
-          type="button"
-          className="button plain"
-          onClick={() => void picture('svg')}
-          aria-label={`Save ${title} as SVG`}
-        >
-          SVG
-        </button>
-        <button
-          type="button"
-          className="button plain"
-          onClick={() => save(title, 'csv', toCsv(rows))}
-          aria-label={`Save ${title} as CSV`}
-        >
-          CSV
-        </button>
+        <SaveAs title={title} rows={rows} onPicture={(type) => void picture(type)} />
       </div>
       {open && <Numbers title={title} rows={rows} />}
     </>

@@ -6,7 +6,6 @@ interface FilterTextProps {
   value: string
   onChoose: (value: string) => void
   placeholder?: string
-  list?: readonly string[]
 }
 
 const WAIT_MS = 300
@@ -29,6 +28,18 @@ export function FilterText({ label, value, onChoose, placeholder }: FilterTextPr
     }, WAIT_MS)
     return () => clearTimeout(timer)
   }, [draft, value, onChoose])
+  return <FindText label={label} value={draft} onText={setDraft} placeholder={placeholder} />
+}
+
+interface FindTextProps {
+  label: string
+  value: string
+  onText: (value: string) => void
+  placeholder?: string
+}
+
+/** A text to look for among what is here already: every letter counts at once. */
+export function FindText({ label, value, onText, placeholder }: FindTextProps) {
   return (
     <Field label={label}>
       {(id) => (
@@ -36,9 +47,9 @@ export function FilterText({ label, value, onChoose, placeholder }: FilterTextPr
           id={id}
           type="search"
           maxLength={200}
-          value={draft}
+          value={value}
           placeholder={placeholder}
-          onChange={(event) => setDraft(event.target.value)}
+          onChange={(event) => onText(event.target.value)}
         />
       )}
     </Field>

@@ -5,6 +5,7 @@ import { KINDS, type Kind, MOST_SIDES } from '@/pages/compare/records'
 import { Asked } from '@/parts/Asked'
 import { Dialog } from '@/parts/Dialog'
 import { Field } from '@/parts/Field'
+import { FindText } from '@/parts/Filters'
 import { State, Verdict } from '@/parts/Mark'
 import { Tabs } from '@/parts/Tabs'
 import { Ago } from '@/parts/Time'
@@ -76,16 +77,6 @@ function Pick({ side, name, sides, toggle, children }: Picking & { side: string;
   )
 }
 
-function Search({ label, text, onText }: { label: string; text: string; onText: (text: string) => void }) {
-  return (
-    <Field label={label}>
-      {(id) => (
-        <input id={id} type="search" value={text} maxLength={200} onChange={(event) => onText(event.target.value)} />
-      )}
-    </Field>
-  )
-}
-
 function None({ when }: { when: boolean }) {
   return when ? <p className="quiet">Nothing fits.</p> : null
 }
@@ -95,7 +86,7 @@ function Campaigns(picking: Picking) {
   const query = useQuery(campaignsFoundQuery(useDeferredValue(text)))
   return (
     <>
-      <Search label="Part of an id, a benchmark or a label" text={text} onText={setText} />
+      <FindText label="Part of an id, a benchmark or a label" value={text} onText={setText} />
       <Asked query={query} what="campaigns">
         {(page) => (
           <ul className="picks">
@@ -118,7 +109,7 @@ function Jobs(picking: Picking) {
   const query = useQuery(jobsFoundQuery(useDeferredValue(text)))
   return (
     <>
-      <Search label="Part of an id, a benchmark or a point of its matrix" text={text} onText={setText} />
+      <FindText label="Part of an id, a benchmark or a point of its matrix" value={text} onText={setText} />
       <Asked query={query} what="jobs">
         {(page) => (
           <ul className="picks">
@@ -143,7 +134,7 @@ function Agents(picking: Picking) {
   const found = all.filter((one) => one.name.toLowerCase().includes(text.toLowerCase()))
   return (
     <>
-      <Search label="Part of a name" text={text} onText={setText} />
+      <FindText label="Part of a name" value={text} onText={setText} />
       <ul className="picks">
         <None when={!query.isPending && found.length === 0} />
         {found.slice(0, 100).map((one) => (

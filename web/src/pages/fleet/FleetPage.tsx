@@ -10,14 +10,15 @@ import { FleetHardware } from '@/pages/fleet/FleetHardware'
 import { type Agent, fits } from '@/pages/fleet/words'
 import { Empty } from '@/parts/Empty'
 import { Failure } from '@/parts/Failure'
-import { Field } from '@/parts/Field'
+import { FilterWord, FindText } from '@/parts/Filters'
 import { Loading } from '@/parts/Loading'
 import { Mark } from '@/parts/Mark'
 import { Page } from '@/parts/Page'
 import { Tabs } from '@/parts/Tabs'
 import './fleet.css'
 
-const STATES = ['active', 'busy', 'cleanup', 'draining', 'faulty']
+const STATES = ['', 'active', 'busy', 'cleanup', 'draining', 'faulty'] as const
+const STATE_WORDS = STATES.map((one) => [one, one || 'any'] as const)
 
 export default function FleetPage() {
   const [isAdding, setAdding] = useState(false)
@@ -92,31 +93,18 @@ function Agents() {
 function Filters({ choices }: { choices: Choices }) {
   return (
     <div className="filters">
-      <Field label="Find">
-        {(id) => (
-          <input
-            id={id}
-            type="search"
-            placeholder="name, label, processor"
-            value={choices.text('text')}
-            onChange={(event) => choices.choose({ text: event.target.value }, true)}
-          />
-        )}
-      </Field>
-      <Field label="State">
-        {(id) => (
-          <select
-            id={id}
-            value={choices.text('state')}
-            onChange={(event) => choices.choose({ state: event.target.value })}
-          >
-            <option value="">any</option>
-            {STATES.map((one) => (
-              <option key={one}>{one}</option>
-            ))}
-          </select>
-        )}
-      </Field>
+      <FindText
+        label="Find"
+        placeholder="name, label, processor"
+        value={choices.text('text')}
+        onText={(text) => choices.choose({ text }, true)}
+      />
+      <FilterWord
+        label="State"
+        value={choices.word('state', STATES)}
+        words={STATE_WORDS}
+        onChoose={(state) => choices.choose({ state })}
+      />
     </div>
   )
 }

@@ -9,6 +9,7 @@ import { Asked } from '@/parts/Asked'
 import { Card } from '@/parts/Card'
 import { Empty } from '@/parts/Empty'
 import { Field } from '@/parts/Field'
+import { FindText } from '@/parts/Filters'
 
 type Line = Api<'LogLine'>
 
@@ -60,16 +61,7 @@ function Lines({ log, attempts, going, onMore }: LinesProps) {
   return (
     <>
       <div className="filters">
-        <Field label="Find">
-          {(id) => (
-            <input
-              id={id}
-              type="search"
-              value={find}
-              onChange={(event) => choose({ find: event.target.value }, true)}
-            />
-          )}
-        </Field>
+        <FindText label="Find" value={find} onText={(next) => choose({ find: next }, true)} />
         {attempts.length > 1 && (
           <Field label="Attempt">
             {(id) => (

@@ -4,7 +4,7 @@ import { Energy, Watched } from '@/pages/job/Seen'
 import type { Full } from '@/pages/job/words'
 import { Card } from '@/parts/Card'
 import { Empty } from '@/parts/Empty'
-import { Field } from '@/parts/Field'
+import { FindText } from '@/parts/Filters'
 import { fetched } from '@/parts/fetched'
 import { Table } from '@/parts/Table'
 
@@ -118,16 +118,7 @@ function Environment({ facts }: { facts: Fact[] }) {
         <Empty title="Nothing was recorded." />
       ) : (
         <>
-          <Field label="Find a fact">
-            {(id) => (
-              <input
-                id={id}
-                type="search"
-                value={find}
-                onChange={(event) => choose({ find: event.target.value }, true)}
-              />
-            )}
-          </Field>
+          <FindText label="Find a fact" value={find} onText={(next) => choose({ find: next }, true)} />
           <Table label="Facts" rows={shown} columns={COLUMNS} keyOf={(one) => one.path} />
         </>
       )}

@@ -11,6 +11,7 @@ import { Asked } from '@/parts/Asked'
 import { Dialog } from '@/parts/Dialog'
 import { Failure } from '@/parts/Failure'
 import { Field } from '@/parts/Field'
+import { FindText } from '@/parts/Filters'
 
 /** Put a stored benchmark on a schedule: first which one, then when. */
 export function AddSchedule({ benchmark, onClose }: { benchmark: string; onClose: () => void }) {
@@ -40,11 +41,7 @@ function Which({ chosen, onChoose }: { chosen: string; onChoose: (name: string) 
           </p>
         ) : (
           <>
-            {(next !== null || text) && (
-              <Field label="Find a benchmark">
-                {(id) => <input id={id} type="search" value={text} onChange={(event) => setText(event.target.value)} />}
-              </Field>
-            )}
+            {(next !== null || text) && <FindText label="Find a benchmark" value={text} onText={setText} />}
             <Field label="Benchmark">
               {(id) => (
                 <select id={id} value={chosen} onChange={(event) => onChoose(event.target.value)}>

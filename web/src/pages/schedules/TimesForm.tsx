@@ -1,6 +1,7 @@
 import { useId, useState } from 'react'
 import { cronWords, MISSED, OVERLAP, PRESETS, type ScheduleForm } from '@/pages/schedules/times'
 import { Field } from '@/parts/Field'
+import { FilterWord } from '@/parts/Filters'
 
 const ZONES = ['UTC', ...Intl.supportedValuesOf('timeZone')]
 
@@ -21,17 +22,17 @@ export function TimesForm({ form, onChange }: TimesFormProps) {
           <input id={id} value={form.jitter} maxLength={40} onChange={(event) => set({ jitter: event.target.value })} />
         )}
       </Field>
-      <Choice
+      <FilterWord
         label="When the server was not running"
         value={form.missed}
         words={MISSED}
-        onChange={(missed) => set({ missed })}
+        onChoose={(missed) => set({ missed })}
       />
-      <Choice
+      <FilterWord
         label="When the campaign before still runs"
         value={form.overlap}
         words={OVERLAP}
-        onChange={(overlap) => set({ overlap })}
+        onChoose={(overlap) => set({ overlap })}
       />
     </>
   )
@@ -98,29 +99,6 @@ function Zone({ zone, onChange }: { zone: string; onChange: (zone: string) => vo
             ))}
           </datalist>
         </>
-      )}
-    </Field>
-  )
-}
-
-interface ChoiceProps {
-  label: string
-  value: string
-  words: readonly (readonly [string, string])[]
-  onChange: (value: string) => void
-}
-
-function Choice({ label, value, words, onChange }: ChoiceProps) {
-  return (
-    <Field label={label}>
-      {(id) => (
-        <select id={id} value={value} onChange={(event) => onChange(event.target.value)}>
-          {words.map(([word, name]) => (
-            <option key={word} value={word}>
-              {name}
-            </option>
-          ))}
-        </select>
       )}
     </Field>
   )
