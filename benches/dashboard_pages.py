@@ -17,8 +17,8 @@ from benches.figures import median_of
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-# A laptop that is not new takes about so many times as long as a core of a server.
-_SLOWER = 2
+# The processor as it is, and half as fast, which only old laptops are.
+_SLOWER = (1, 2)
 _PATIENCE_MS = 60_000
 # Ready: there is a heading, nothing says that it loads, and the main thread came to rest.
 _READY = """() => document.querySelector('main h1') !== null
@@ -42,31 +42,43 @@ def rows(url: str, token: str, loads: int, limit_ms: float) -> tuple[list[list[s
     """Open every page some times; rows of the table, and notes."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     if browser is None:
-        return [["all", "", "not measured: there is no chromium", "", "", "", ""]], []
+        return [_unmeasured("there is no chromium")], []
     if "<html" not in httpx.get(url, headers={"Accept": "text/html"}, trust_env=False).text.lower():
-        return [["all", "", "not measured: the dashboard was not built (make web)", "", "", "", ""]], []
+        return [_unmeasured("the dashboard was not built (make web)")], []
     from playwright.sync_api import sync_playwright
 
     found = []
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         for name, address in addresses(url, token).items():
-            opened = [_open(chromium, url, address, token) for _ in range(loads)]
-            ready = median_of([one.ready_ms for one in opened])
-            found.append([
-                name, f"`{address}`", ready.text(0), f"{max(one.longest_ms for one in opened):.0f}",
-                str(max(one.requests for one in opened)), f"{max(one.kilobytes for one in opened):,.0f}",
-                ready.below(limit_ms),
-            ])  # fmt: skip
+            found.append([name, f"`{address}`", *_figures(chromium, url, address, token, loads, limit_ms)])
         chromium.close()
     return found, [
         (
-            f"Each page is opened {loads} times by a browser with an empty cache, its processor slowed down {_SLOWER} "
-            "times; the median with its range. Ready means: its heading and its content are there, nothing says that "
-            "it loads, and the main thread has come to rest. Browser and server share the machine."
+            f"Each page is opened {loads} times by a browser with an empty cache, and {loads} times with its processor "
+            f"slowed down {_SLOWER[1]} times; the median with its range. Ready means: its heading and its content are "
+            "there, nothing says that it loads, and the main thread has come to rest. Browser and server share the "
+            "machine, and a time includes that of the program that watches."
         ),
         "kB is what came over the wire, scripts and styles included, as the browser counts it.",
     ]
+
+
+def _unmeasured(why: str) -> list[str]:
+    return ["all", "", f"not measured: {why}", "", "", "", "", "", ""]
+
+
+def _figures(chromium: Browser, url: str, address: str, token: str, loads: int, limit_ms: float) -> list[str]:
+    """One page: when it is ready at either speed, and what it took."""
+    cells, opened = [], []
+    for slower in _SLOWER:
+        once = [_open(chromium, url, address, token, slower) for _ in range(loads)]
+        ready = median_of([one.ready_ms for one in once])
+        cells += [ready.text(0), ready.below(limit_ms)]
+        opened += once
+    longest = max(one.longest_ms for one in opened[:loads])
+    requests, kilobytes = max(one.requests for one in opened), max(one.kilobytes for one in opened)
+    return [*cells, f"{longest:.0f}", str(requests), f"{kilobytes:,.0f}"]
 
 
 def addresses(url: str, token: str) -> dict[str, str]:
@@ -104,14 +116,14 @@ def addresses(url: str, token: str) -> dict[str, str]:
         }
 
 
-def _open(chromium: Browser, url: str, address: str, token: str) -> Opened:
+def _open(chromium: Browser, url: str, address: str, token: str, slower: int) -> Opened:
     context = chromium.new_context(viewport={"width": 1366, "height": 768})
     try:
         page = context.new_page()
         _sign_in(page, token)
         page.add_init_script(f"({_LONG_TASKS})()")
         session = context.new_cdp_session(page)
-        session.send("Emulation.setCPUThrottlingRate", {"rate": _SLOWER})
+        session.send("Emulation.setCPUThrottlingRate", {"rate": slower})
         session.send("Network.enable")
         came: list[float] = []
         session.on("Network.loadingFinished", lambda event: came.append(float(event["encodedDataLength"])))

@@ -1,7 +1,7 @@
-import { useQuery } from '@tanstack/react-query'
+import { usePrefetchQuery, useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
 import { ApiError } from '@/api/client'
-import { benchmarkQuery, recentCampaignsQuery } from '@/api/queries'
+import { benchmarkQuery, benchmarkVersionsQuery, recentCampaignsQuery } from '@/api/queries'
 import { useChoices } from '@/app/choices'
 import { usePollMs } from '@/app/live'
 import { BenchmarkActions } from '@/pages/benchmarks/BenchmarkActions'
@@ -24,6 +24,7 @@ export default function BenchmarkPage() {
   const wanted = Number(useChoices().text('version'))
   const version = Number.isInteger(wanted) && wanted > 0 ? wanted : undefined
   const stored = useQuery(benchmarkQuery(name, version))
+  usePrefetchQuery(benchmarkVersionsQuery(name))
   const isAbsent = stored.error instanceof ApiError && stored.error.status === 404
   const found = stored.data
   return (
