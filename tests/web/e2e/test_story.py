@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from tests.running_server import wait_for
+from tests.serve.setups import Agent
 from tests.web.browsing import rest, watched_page
 from tests.web.demo import api_of
 
@@ -148,6 +149,60 @@ def test_an_agent_is_drained(browser, lab):
         assert agent["draining"]
         page.get_by_role("button", name="Let it take jobs again").click()
         wait_for(lambda: not lab.api.get("/agents").json()["items"][0]["draining"], what="its return")
+
+
+def test_a_silent_agent_is_reset_and_removed(browser, built, serve_process):
+    """Faulty since nobody hears of it; reset, it counts again; removed, it is gone from the list."""
+    from playwright.sync_api import expect
+
+    server = serve_process("--silent-after-s", "2")
+    api = api_of(server.url)
+    silent, stays = Agent(api, "silent-one"), Agent(api, "stays")
+    wait_for(lambda: api.get(f"/agents/{silent.id}").json()["state"] == "faulty", what="its silence to be noticed")
+    with watched_page(browser, server.url) as watched:
+        page = watched.page
+        page.goto("/fleet")
+        page.get_by_role("link", name="silent-one").first.click()
+        page.get_by_role("button", name="Reset").click()
+        expect(page.get_by_role("button", name="Reset")).to_be_hidden()
+        page.get_by_role("button", name="Remove", exact=True).click()
+        dialog = page.get_by_role("dialog", name="Remove silent-one?")
+        dialog.get_by_role("button", name="Remove it").click()
+        page.wait_for_url(re.compile("/fleet$"))
+        expect(page.get_by_role("link", name="stays").first).to_be_visible()
+        expect(page.get_by_role("link", name="silent-one")).to_be_hidden()
+    assert [one["id"] for one in api.get("/agents").json()["items"]] == [stays.id]
+
+
+def test_what_may_not_be_compared_says_why_and_can_be_asked_all_the_same(browser, demo):
+    from playwright.sync_api import expect
+
+    sides, why = _not_comparable(api_of(demo))
+    with watched_page(browser, demo) as watched:
+        page = watched.page
+        page.goto(f"/compare?{sides}")
+        refused = page.get_by_role("region", name="Not comparable because…")
+        expect(refused).to_contain_text(why)
+        expect(page.get_by_role("table").first).to_contain_text("cannot tell")
+        all_the_same = page.get_by_role("checkbox", name=re.compile("Compare all the same"))
+        all_the_same.click()
+        page.wait_for_url(re.compile("anyway=yes"))
+        expect(refused).to_be_hidden()
+        expect(all_the_same).to_be_checked()
+        expect(page.get_by_role("table").first).to_contain_text(re.compile("better|worse|no change"))
+        rest(page)
+
+
+def _not_comparable(api):
+    """The newest and the oldest result of one job whose model changed, and the reason that the server gives."""
+    campaigns = api.get("/campaigns", params={"benchmark": "demo image classifier", "limit": 500}).json()["items"]
+    done = [one["id"] for one in campaigns if one["state"] == "done"]
+    newest, oldest = (api.get("/jobs", params={"campaign": one}).json()["items"] for one in (done[0], done[-1]))
+    labels = {one["label"]: one["id"] for one in oldest}
+    sides = f"side=job:{newest[0]['id']}&side=job:{labels[newest[0]['label']]}"
+    (why,) = api.get(f"/compare?{sides}").json()["not_comparable"]
+    assert "different model digest" in why
+    return sides, why
 
 
 def test_a_finding_is_acknowledged(browser, demo):

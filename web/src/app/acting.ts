@@ -19,7 +19,8 @@ interface Act<Given, Answer> {
   failed?: string
   /** First words of the keys of what it changes. */
   touches: readonly string[]
-  after?: (answer: Answer) => void
+  /** What is done before what it changed is asked for again: leaving the page of something that is gone, say. */
+  after?: (answer: Answer) => unknown
 }
 
 /** Change something on the server; whoever looks is told what became of it, and sees it. */
@@ -30,7 +31,7 @@ export function useAct<Given = void, Answer = unknown>({ ask, done, failed, touc
     mutationFn: ask,
     onSuccess: async (answer, given) => {
       tell(done(answer, given))
-      after?.(answer)
+      await after?.(answer)
       await client.invalidateQueries({ predicate: (query) => touches.includes(String(query.queryKey[0])) })
     },
     onError: (problem) => {

@@ -99,9 +99,9 @@ function Actions({ agent }: { agent: Agent }) {
 
 function RemoveDialog({ agent, open, onClose }: { agent: Agent; open: boolean; onClose: () => void }) {
   const navigate = useNavigate()
-  const remove = useRemoveAgent(agent.id, agent.name)
+  const remove = useRemoveAgent(agent.id, agent.name, () => navigate({ to: '/fleet' }))
   const held = agent.jobs.length
-  const go = () => remove.mutate(undefined, { onSuccess: () => void navigate({ to: '/fleet' }), onError: onClose })
+  const go = () => remove.mutate(undefined, { onError: onClose })
   return (
     <Dialog title={`Remove ${agent.name}?`} open={open} onClose={onClose}>
       <p>

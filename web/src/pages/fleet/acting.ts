@@ -1,23 +1,7 @@
-import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { client, ok } from '@/api/client'
-import { useTell } from '@/parts/Toasts'
+import { useAct } from '@/app/acting'
 
-/** Do something to the fleet, tell the user what became of it, and have what is shown asked again. */
-function useActing<Wish>(act: (wish: Wish) => Promise<unknown>, done: (wish: Wish) => string, failed: string) {
-  const tell = useTell()
-  const cache = useQueryClient()
-  return useMutation({
-    mutationFn: act,
-    onSuccess: async (_, wish) => {
-      tell(done(wish))
-      await Promise.all([
-        cache.invalidateQueries({ queryKey: ['agents'] }),
-        cache.invalidateQueries({ queryKey: ['overview'] }),
-      ])
-    },
-    onError: (problem) => tell(failed, problem),
-  })
-}
+const touches = ['agents', 'overview'] as const
 
 export interface Change {
   draining?: boolean
@@ -31,27 +15,32 @@ export function useChangeAgent(agent: string, name: string) {
       : draining
         ? `${name} finishes what it holds and gets nothing new`
         : `${name} takes jobs again`
-  return useActing(
-    (body: Change) => ok(client.PATCH('/api/v1/agents/{agent}', { params: { path: { agent } }, body })),
-    done,
-    `${name} was not changed`,
-  )
+  return useAct({
+    ask: (body: Change) => ok(client.PATCH('/api/v1/agents/{agent}', { params: { path: { agent } }, body })),
+    done: (_, change) => done(change),
+    failed: `${name} was not changed`,
+    touches,
+  })
 }
 
 export function useResetAgent(agent: string, name: string) {
-  return useActing(
-    () => ok(client.POST('/api/v1/agents/{agent}/reset', { params: { path: { agent } } })),
-    () => `${name} may take jobs again`,
-    `${name} was not reset`,
-  )
+  return useAct({
+    ask: () => ok(client.POST('/api/v1/agents/{agent}/reset', { params: { path: { agent } } })),
+    done: () => `${name} may take jobs again`,
+    failed: `${name} was not reset`,
+    touches,
+  })
 }
 
-export function useRemoveAgent(agent: string, name: string) {
-  return useActing(
-    () => ok(client.DELETE('/api/v1/agents/{agent}', { params: { path: { agent } } })),
-    () => `${name} was removed`,
-    `${name} was not removed`,
-  )
+/** Remove an agent; `leave` leads away from its page, where it would be asked for again. */
+export function useRemoveAgent(agent: string, name: string, leave: () => unknown) {
+  return useAct({
+    ask: () => ok(client.DELETE('/api/v1/agents/{agent}', { params: { path: { agent } } })),
+    done: () => `${name} was removed`,
+    failed: `${name} was not removed`,
+    touches,
+    after: leave,
+  })
 }
 
 export interface Address {
@@ -61,9 +50,10 @@ export interface Address {
 }
 
 export function useAddAgent() {
-  return useActing(
-    (body: Address) => ok(client.POST('/api/v1/agents/add', { body })),
-    ({ url }) => `The agent at ${url} works for this server`,
-    'The agent was not added',
-  )
+  return useAct({
+    ask: (body: Address) => ok(client.POST('/api/v1/agents/add', { body })),
+    done: (_, { url }) => `The agent at ${url} works for this server`,
+    failed: 'The agent was not added',
+    touches,
+  })
 }
