@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -128,7 +129,13 @@ class Site:
     def go(self) -> None:
         """Let everything that waits in a pod go on."""
         for pod in self.running():
-            self.cluster.kubectl("exec", f"--namespace={self.namespace}", pod, "--", "touch", GO)
+            self.until(f"{pod} goes on", partial(self._goes_on, pod))
+
+    def _goes_on(self, pod: str) -> bool:
+        """Tell a pod to go on; not yet, where its container is still being made, although it is said to run."""
+        within = ("exec", f"--namespace={self.namespace}", pod, "--")
+        told = self.cluster.kubectl(*within, "sh", "-c", f"touch {GO} && echo it goes on", check=False)
+        return "it goes on" in told or pod not in self.running()
 
     def begun(self, count: int = 1) -> list[str]:
         """The pods of so many jobs, once the command in each of them waits."""

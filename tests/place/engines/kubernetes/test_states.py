@@ -422,6 +422,8 @@ def test_the_phase_follows_the_pods():
         phase_of(look([pod(containers=[running()]), pod("q", "u-2", containers=[ended(0)], phase="Succeeded")]))
         == "running"
     )
+    one_without_a_node = [pod(containers=[running()]), pod("q", "u-2", node="", phase="Pending")]
+    assert phase_of(look(one_without_a_node)) == "waiting"
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,11 @@ _QUOTA = "exceeded quota"
 
 
 def phase_of(seen: Seen) -> Phase:
-    """Where an attempt stands."""
-    if seen.job is None or seen.job.is_over or (seen.pods and all(one.is_over for one in seen.pods)):
+    """Where an attempt stands; one of several pods waits as long as one of them does."""
+    going = [one for one in seen.pods if not one.is_over]
+    if seen.job is None or seen.job.is_over or (seen.pods and not going):
         return "ended"
-    return "running" if any(_runs(one) for one in seen.pods) else "waiting"
+    return "running" if going and all(map(_runs, going)) else "waiting"
 
 
 def failure_of(
