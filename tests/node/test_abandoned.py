@@ -26,12 +26,12 @@ def folder(tmp_path) -> Folder:
 
 def test_it_is_abandoned_once_nobody_goes_on_for_long(folder):
     now = Time()
-    folder.note_submission({"name": "p-llm", "id": "1"})
+    folder.note({"name": "p-llm", "id": "1"})
     looking = Submission(folder, "p-end", now)
     assert looking.abandoned() == ""
     now.s += 590
     assert looking.abandoned() == ""
-    folder.note_submission({"name": "p", "at": 1.0})  # somebody is slow, and there
+    folder.note({"name": "p", "at": 1.0})  # somebody is slow, and there
     now.s += 590
     assert looking.abandoned() == ""
     now.s += 590
@@ -44,8 +44,8 @@ def test_with_its_end_in_slurm_or_submitted_by_hand_it_is_not(folder):
     now = Time()
     by_hand = Submission(folder, "p-end", now)
     assert by_hand.abandoned() == ""
-    folder.note_submission({"name": "p-llm", "id": "1"})
-    folder.note_submission({"name": "p-end", "id": "3"})
+    folder.note({"name": "p-llm", "id": "1"})
+    folder.note({"name": "p-end", "id": "3"})
     looking = Submission(folder, "p-end", now)
     for _ in range(3):
         now.s += 5000
@@ -55,7 +55,7 @@ def test_with_its_end_in_slurm_or_submitted_by_hand_it_is_not(folder):
 def test_an_intent_without_a_number_is_no_end(folder, monkeypatch):
     monkeypatch.setenv(VARIABLE, "10")
     now = Time()
-    folder.note_submission({"name": "p-end", "at": 1.0})
+    folder.note({"name": "p-end", "at": 1.0})
     looking = Submission(folder, "p-end", now)
     assert looking.abandoned() == ""
     now.s += 11
@@ -65,7 +65,7 @@ def test_an_intent_without_a_number_is_no_end(folder, monkeypatch):
 @pytest.mark.live
 def test_a_service_ends_by_itself_and_says_why(campaign):
     here = campaign(definition())
-    here.folder.note_submission({"name": f"{here.group}-llm", "id": "1"})
+    here.folder.note({"name": f"{here.group}-llm", "id": "1"})
     process = here.start("service", "llm", **{VARIABLE: "1"})
     assert process.wait(60) == 143
     told = here.failure()

@@ -32,6 +32,20 @@ def test_a_job_in_full(server):
     is_problem(client.get("/jobs/no-such-job/logs"), 404, "unknown-job")
 
 
+def test_a_failed_check_that_changes_no_verdict_is_advice(server):
+    client = server.client
+    agent = Agent(client)
+    submit(client)
+    lease = agent.lease()
+    document = result_of(lease.job)
+    document["checks"] += [
+        {"name": "turbo off or steady", "passed": False, "detail": "turbo is on"},
+        {"name": "machine quiet", "passed": False, "detail": "others used 18 % of it"},
+    ]
+    agent.deliver(lease, document)
+    assert client.get(f"/jobs/{lease.job.id}").json()["advice"] == ["turbo off or steady"]
+
+
 def test_an_agent_may_not_rename_what_it_measured(server):
     agent = Agent(server.client)
     submit(server.client)

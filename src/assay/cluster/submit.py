@@ -41,7 +41,7 @@ def read_submitted(folder: Folder) -> Submitted:
     ids: dict[str, str] = {}
     unsure: dict[str, float] = {}
     cancelled = complete = False
-    for line in folder.submissions():
+    for line in folder.noted():
         name, number, at = str(line.get("name", "")), line.get("id"), line.get("at")
         if line.get("event") == _CANCEL:
             cancelled = True
@@ -57,7 +57,7 @@ def read_submitted(folder: Folder) -> Submitted:
 
 def note_cancelled(folder: Folder) -> None:
     """Write down that somebody wants the end of the campaign: nothing more is submitted from now on."""
-    folder.note_submission({"event": _CANCEL, "at": time.time()})
+    folder.note({"event": _CANCEL, "at": time.time()})
 
 
 def submit_all(
@@ -83,7 +83,7 @@ def submit_all(
                 raise MeasureError(f"campaign {document.campaign} was cancelled while it was submitted",
                                    code="cancelled", try_="run it again")  # fmt: skip
             ids[one.name] = _submit(folder, document, one, ids, scheduler)
-    folder.note_submission({"event": _ALL, "at": time.time()})
+    folder.note({"event": _ALL, "at": time.time()})
     return ids
 
 
@@ -112,10 +112,10 @@ def _is_abandoned(folder: Folder, group: str, name: str) -> bool:
 
 
 def _submit(folder: Folder, document: ClusterCampaign, one: Planned, ids: dict[str, str], scheduler: Scheduler) -> str:
-    folder.note_submission({"name": one.name, "at": time.time()})
+    folder.note({"name": one.name, "at": time.time()})
     after = [Dependency(which.kind, tuple(ids[name] for name in which.names)) for which in one.after]
     number = scheduler.submit(folder.script(one.name), after=after, comment=comment_of(document.campaign, one.name))
-    folder.note_submission({"name": one.name, "id": number, "at": time.time()})
+    folder.note({"name": one.name, "id": number, "at": time.time()})
     return number
 
 
@@ -145,7 +145,7 @@ def _found_again(
     if spare:
         scheduler.cancel(sorted(spare))
     for name, number in found.items():
-        folder.note_submission({"name": name, "id": number, "at": time.time(), "found": True})
+        folder.note({"name": name, "id": number, "at": time.time(), "found": True})
     return found
 
 

@@ -5,52 +5,27 @@ It lies in the store, on this machine alone: pods never see it. Nobody else writ
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar
 
-from pydantic import JsonValue
-
-from assay.documents import from_json, to_json
-from assay.errors import StoreError, UsageError
-from assay.files import append_line, write_whole
-from assay.plan.job import Job
+from assay.errors import StoreError
+from assay.place.engines.campaign_folder import CampaignFolder
 
 _FOLDER = "pods"
 _CANCELLED = "cancelled"
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class PodFolder:
+class PodFolder(CampaignFolder):
     """The folder of one campaign."""
 
-    path: Path
-
-    @property
-    def campaign(self) -> Path:
-        """What the campaign is."""
-        return self.path / "campaign.json"
-
-    @property
-    def submitted(self) -> Path:
-        """One line for each Job that was made."""
-        return self.path / "submitted.jsonl"
-
-    def job(self, index: int) -> Path:
-        """The document of one job, as its pods get it."""
-        return self.path / "jobs" / f"{index:04}.json"
+    NAMED_BY: ClassVar[str] = "give the store that it was submitted with, by --store or ASSAY_STORE"
 
     def file(self, digest: str) -> Path:
         """A file that jobs need, by its content."""
         return self.path / "files" / digest
-
-    def out(self, index: int) -> Path:
-        """What the measurement of one job left: result.json, runs/, samples/, files/."""
-        return self.path / "out" / f"{index:04}"
 
     def rank_out(self, index: int, rank: int) -> Path:
         """What another pod of the same job left; the first one's is the job's."""
@@ -66,46 +41,6 @@ class PodFolder:
 
     # Writing and reading
 
-    def write_campaign(self, record: object) -> None:
-        """Write what the campaign is."""
-        self._write(self.campaign, to_json(record, indent=2).encode())
-
-    def read_campaign(self, record: type[T]) -> T:
-        """Read what the campaign is.
-
-        Raises:
-            UsageError: if there is none here, or its document is of another kind.
-        """
-        try:
-            return from_json(record, self.campaign.read_bytes(), source=str(self.campaign))
-        except FileNotFoundError:
-            raise UsageError(
-                "there is no campaign in this folder",
-                code="no-campaign",
-                at=str(self.path),
-                try_="give the store that it was submitted with, by --store or ASSAY_STORE",
-            ) from None
-        except OSError as problem:
-            raise _unusable(self.campaign, problem) from None
-
-    def write_job(self, job: Job) -> None:
-        """Write a job document under its index."""
-        self._write(self.job(job.index), to_json(job, indent=2).encode())
-
-    def read_job(self, index: int) -> Job:
-        """Read a job document.
-
-        Raises:
-            UsageError: if it is not there or is no job.
-        """
-        path = self.job(index)
-        try:
-            return from_json(Job, path.read_bytes(), source=str(path))
-        except OSError as problem:
-            raise UsageError(
-                f"cannot read the job document: {problem.strerror}", code="no-file", at=str(path)
-            ) from None
-
     def keep_file(self, digest: str, content: bytes) -> None:
         """Keep a file that jobs need: a later process may have to send it again."""
         self._write(self.file(digest), content)
@@ -119,7 +54,7 @@ class PodFolder:
         try:
             return self.file(digest).read_bytes()
         except OSError as problem:
-            raise _unusable(self.file(digest), problem) from None
+            raise self.unusable(self.file(digest), problem) from None
 
     def cancel(self) -> None:
         """Write down that somebody wants the end of the campaign: nothing more is submitted from now on."""
@@ -135,35 +70,11 @@ class PodFolder:
         for one in ("out", "ranks", "files"):
             shutil.rmtree(self.path / one, ignore_errors=True)
 
-    def note(self, line: dict[str, JsonValue]) -> None:
-        """Append one line about the campaign; it is on disk when this returns."""
-        try:
-            append_line(self.submitted, json.dumps(line, separators=(",", ":")))
-        except OSError as problem:
-            raise _unusable(self.submitted, problem) from None
-
-    def noted(self) -> Iterator[dict[str, JsonValue]]:
-        """The lines about the campaign, in order; one that was cut short by a crash is passed over."""
-        try:
-            text = self.submitted.read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            return
-        except OSError as problem:
-            raise _unusable(self.submitted, problem) from None
-        for line in text.splitlines():
-            try:
-                found = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(found, dict):
-                yield found
-
     @staticmethod
-    def _write(path: Path, content: bytes) -> None:
-        try:
-            write_whole(path, content)
-        except OSError as problem:
-            raise _unusable(path, problem) from None
+    def unusable(path: Path, problem: OSError) -> StoreError:
+        """What to say where the disk refuses something."""
+        return StoreError(f"cannot use the folder of the campaign: {problem.strerror or problem}", code="disk",
+                          at=str(path), try_="free some space, or give another store with --store")  # fmt: skip
 
 
 def folder_of(store: Path, campaign: str) -> PodFolder:
@@ -187,9 +98,4 @@ def remove_folder(store: Path, campaign: str) -> None:
         if folder.path.is_dir():
             shutil.rmtree(folder.path)
     except OSError as problem:
-        raise _unusable(folder.path, problem) from problem
-
-
-def _unusable(path: Path, problem: OSError) -> StoreError:
-    return StoreError(f"cannot use the folder of the campaign: {problem.strerror or problem}", code="disk",
-                      at=str(path), try_="free some space, or give another store with --store")  # fmt: skip
+        raise folder.unusable(folder.path, problem) from problem

@@ -104,11 +104,16 @@ def machine_sentence(result: MultiRunJobResult) -> str:
     return one_line(" · ".join(str(part) for part in parts if part))
 
 
-def check_word(check: Check, verdict: str) -> str:
-    """How a failed check is headed: by the verdict that it gives reason for, or as advice that changes none."""
+def is_advice(check: Check) -> bool:
+    """Whether a failed check is told as advice, and changes no verdict."""
     from assay.analyse.checks import ADVISORY  # with its checks comes numpy, which a failed check has loaded anyway
 
-    return "advice" if check.name in ADVISORY else verdict
+    return check.name in ADVISORY
+
+
+def check_word(check: Check, verdict: str) -> str:
+    """How a failed check is headed: by the verdict that it gives reason for, or as advice that changes none."""
+    return "advice" if is_advice(check) else verdict
 
 
 def failed(checks: Iterable[Check]) -> tuple[Check, ...]:

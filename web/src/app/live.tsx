@@ -50,23 +50,24 @@ export function LiveUpdates({ children }: { children: ReactNode }) {
   return <Now.Provider value={liveness}>{children}</Now.Provider>
 }
 
+const OF_PROGRESS = ['campaign', 'job', 'jobs', 'overview', 'logs']
+const OF_EVERYTHING = [
+  ...OF_PROGRESS,
+  'agents',
+  'alerts',
+  'campaigns',
+  'findings',
+  'placement',
+  'results',
+  'schedules',
+  'series',
+]
+const OF_A_RESULT = [...OF_EVERYTHING, 'compare', 'headlines']
+
 /** The first words of the query keys that an event touches. */
-export function keysOf(event: LiveEvent): string[] {
-  if (event.kind === 'progress') return ['campaign', 'job', 'jobs', 'overview', 'logs']
-  return [
-    'campaign',
-    'campaigns',
-    'job',
-    'jobs',
-    'overview',
-    'results',
-    'series',
-    'findings',
-    'alerts',
-    'agents',
-    'logs',
-    'schedules',
-  ]
+export function keysOf(event: Pick<LiveEvent, 'kind'>): readonly string[] {
+  if (event.kind === 'progress') return OF_PROGRESS
+  return event.kind === 'result accepted' ? OF_A_RESULT : OF_EVERYTHING
 }
 
 async function follow(

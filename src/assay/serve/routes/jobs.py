@@ -9,6 +9,7 @@ from fastapi.responses import FileResponse
 
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import to_json
+from assay.report.wording import failed, is_advice
 from assay.serve.logs import tell
 from assay.serve.web.access import User, readers, users
 from assay.serve.web.parameters import Answers, Cursor, JobId, Limit, RunId, State, WantedJobs
@@ -66,10 +67,12 @@ def get_job(job: JobId, state: State) -> JobFull:
     kept = state.kept
     detail = kept.listing.job(job)
     evidence = tuple(EvidenceView(one.fence, one.agent, one.at, one.reason) for one in kept.control.evidence(job))
+    result = job_result(kept, detail)
     return JobFull(
         summary=JobView.of(detail.summary),
         document=detail.job,
-        result=job_result(kept, detail),
+        result=result,
+        advice=tuple(one.name for one in failed(result.checks) if is_advice(one)),
         attempts=kept.control.attempts(job),
         history=kept.control.history(job),
         evidence=evidence,

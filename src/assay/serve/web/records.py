@@ -157,6 +157,8 @@ class JobFull:
     """The job document as agents get it."""
     result: MultiRunJobResult
     """Its result, or what is known so far."""
+    advice: tuple[str, ...]
+    """Names of the checks that failed and change no verdict."""
     attempts: tuple[AttemptRecord, ...]
     history: tuple[EventRecord, ...]
     evidence: tuple[EvidenceView, ...]

@@ -82,12 +82,12 @@ def test_scripts_can_be_submitted_by_hand(folder):
 
 
 def test_a_line_that_a_crash_cut_short_swallows_no_other(folder):
-    assert list(folder.submissions()) == []
-    folder.note_submission({"name": "jobs-0"})
+    assert list(folder.noted()) == []
+    folder.note({"name": "jobs-0"})
     with folder.submitted.open("a") as file:
         file.write('{"name": "mon')
-    folder.note_submission({"name": "jobs-0", "id": "17"})
-    assert list(folder.submissions()) == [{"name": "jobs-0"}, {"name": "jobs-0", "id": "17"}]
+    folder.note({"name": "jobs-0", "id": "17"})
+    assert list(folder.noted()) == [{"name": "jobs-0"}, {"name": "jobs-0", "id": "17"}]
     assert json.loads(folder.submitted.read_text().splitlines()[0]) == {"name": "jobs-0"}
 
 

@@ -27,6 +27,8 @@ describe('the judgement', () => {
     expect(met.closest('li')?.textContent).toContain('met')
     expect(screen.getByText('latency_ms.p99_9').closest('li')?.textContent).toContain('cannot tell')
     expect(screen.getByText('1 checks passed, 1 could not be told')).toBeTruthy()
+    expect(screen.getByText('machine quiet').closest('li')?.textContent).toContain('failed')
+    expect(screen.getByText('turbo off or steady').closest('li')?.textContent).toContain('advice')
   })
 
   it('says why there are no numbers, what to do, and the last lines', async () => {

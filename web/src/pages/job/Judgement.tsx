@@ -37,12 +37,12 @@ export function Judgement({ full }: { full: Full }) {
         )}
       </p>
       {(state === 'running' || state === 'pending') && <Progress job={full.summary} />}
-      {state === 'done' ? <Believed full={full} word={word} /> : ended && <Why full={full} />}
+      {state === 'done' ? <Believed full={full} /> : ended && <Why full={full} />}
     </Card>
   )
 }
 
-function Believed({ full, word }: { full: Full; word: string }) {
+function Believed({ full }: { full: Full }) {
   const { checks, gates } = full.result
   const bad = checks.filter((one) => one.passed === false)
   const untold = checks.filter((one) => one.passed === null)
@@ -50,7 +50,7 @@ function Believed({ full, word }: { full: Full; word: string }) {
   return (
     <>
       <Headline full={full} />
-      {bad.length > 0 && <Checks checks={bad} sign={(one) => checkSign(one, word)} />}
+      {bad.length > 0 && <Checks checks={bad} sign={(one) => checkSign(one, full)} />}
       {gates.length > 0 && (
         <>
           <h3>Objectives</h3>
@@ -62,7 +62,7 @@ function Believed({ full, word }: { full: Full; word: string }) {
           <summary>
             {good.length} checks passed{untold.length > 0 ? `, ${untold.length} could not be told` : ''}
           </summary>
-          <Checks checks={[...untold, ...good]} sign={(one) => checkSign(one, word)} />
+          <Checks checks={[...untold, ...good]} sign={(one) => checkSign(one, full)} />
         </details>
       )}
     </>
@@ -138,7 +138,7 @@ function Why({ full }: { full: Full }) {
       </p>
       {error && <p className="quiet">{[`error ${error.code}`, evidenceOf(error)].filter(Boolean).join(', ')}</p>}
       {error?.try_ && <p>Try: {error.try_}</p>}
-      {bad.length > 0 && <Checks checks={bad} sign={(one) => checkSign(one, wordOf(full))} />}
+      {bad.length > 0 && <Checks checks={bad} sign={(one) => checkSign(one, full)} />}
       {error && error.log_tail.length > 0 && (
         <>
           <h3>The last lines of its log</h3>

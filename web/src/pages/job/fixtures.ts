@@ -74,6 +74,7 @@ export const RESULT = {
   verdict: 'suspect',
   checks: [
     { name: 'machine quiet', passed: false, detail: 'other programs used 18 % of the machine' },
+    { name: 'turbo off or steady', passed: false, detail: 'turbo is on' },
     { name: 'enough samples', passed: true, detail: '600 samples' },
     { name: 'clocks not throttled', passed: null, detail: 'the system does not tell' },
   ],
@@ -134,6 +135,7 @@ export const FULL = {
   ],
   evidence: [],
   artefacts: [],
+  advice: ['turbo off or steady'],
 }
 
 export const HEADLINE = {

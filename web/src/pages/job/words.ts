@@ -32,11 +32,11 @@ export function versionOf(full: Full): string {
 type Check = Api<'Check'>
 type Sign = { tone: Tone; glyph: string; word: string }
 
-/** How a check is headed. Where the verdict is valid, a check that failed is advice alone. */
-export function checkSign(check: Check, verdict: string): Sign {
+/** How a check of a job is headed; one that failed may be advice, which changes no verdict. */
+export function checkSign(check: Check, { advice }: Pick<Full, 'advice'>): Sign {
   if (check.passed === null || check.passed === undefined) return { tone: 'untold', glyph: '◆', word: 'cannot tell' }
   if (check.passed) return { tone: 'good', glyph: '✓', word: 'passed' }
-  return verdict === 'valid'
+  return advice.includes(check.name)
     ? { tone: 'warn', glyph: 'i', word: 'advice' }
     : { tone: 'bad', glyph: '✕', word: 'failed' }
 }
