@@ -396,6 +396,17 @@ def test_a_pod_behind_another_measuring_pod_waits_for_its_turn():
     assert "waiting: other measuring pods come first" in waiting_words(look([busy]))
 
 
+def test_a_pod_that_only_its_own_siblings_keep_from_a_node_is_not_waited_for():
+    busy = unscheduled("0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.", ago_s=480)
+    sibling = pod("q", "u-2", containers=[running()])
+    free = {"free_since": NOW - timedelta(seconds=400), "patience_s": 300.0}
+    assert told(sibling, busy, **free).code == "kubernetes-unschedulable"
+    assert told(sibling, busy, **free | {"free_since": None}) is None  # other jobs of the campaign may be in the way
+    assert told(sibling, busy, **free | {"patience_s": 500.0}) is None
+    over = pod("q", "u-2", containers=[ended(0)], phase="Succeeded")
+    assert told(over, busy, **free) is None
+
+
 @pytest.mark.parametrize(
     ("state", "of", "events", "said"),
     [

@@ -48,7 +48,9 @@ def failure_of(
     if not seen.pods:
         return _not_created(seen, now, free_since, patience_s)
     for pod in seen.pods:
-        told = troubles.of_waiting(pod, seen, now) or _never_placed(pod, now, free_since, patience_s)
+        # What its own siblings hold never gets free for it: they wait for it.
+        held = any(one.node and not one.is_over for one in seen.pods if one is not pod)
+        told = troubles.of_waiting(pod, seen, now) or _never_placed(pod, now, free_since, patience_s, held=held)
         if told is not None:
             return told
     return None
@@ -201,11 +203,13 @@ def _refused_pod(seen: Seen, event: EventSeen) -> Told:
     return Told(troubles.NOT_CREATED, f"Kubernetes makes no pod for the Job {seen.name}: {message}", hint)
 
 
-def _never_placed(pod: PodSeen, now: datetime, free_since: datetime | None, patience_s: float) -> Told | None:
+def _never_placed(
+    pod: PodSeen, now: datetime, free_since: datetime | None, patience_s: float, *, held: bool = False
+) -> Told | None:
     if not pod.unplaced or pod.node:
         return None
     found = unplaced(pod.unplaced)
-    if found.outlook == "busy":  # it is its turn when they have ended
+    if found.outlook == "busy" and not held:  # it is its turn when they have ended
         return None
     # Others of the campaign cannot be in the way of a pod that no node would take anyway.
     free = pod.created_at if found.outlook == "lasting" else free_since
