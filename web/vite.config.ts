@@ -9,6 +9,8 @@ const built = fileURLToPath(new URL('../src/assay/serve/dashboard/built', import
 const shared =
   /node_modules.(react|scheduler|@tanstack|openapi-fetch|radix-ui|@radix-ui|get-nonce)|web.src.(app|api|parts|watching)./
 
+// What several pages have in common; not what reads YAML, which few of them do.
+const pages = /web.src.(charts|pages.(?!editor|job.Yaml))/
 // Where which page is: known before anything else, so that its code is fetched beside what is shared.
 const places = /web.src.pages.pages\.ts|vite.preload-helper/
 
@@ -50,6 +52,7 @@ export default defineConfig({
           groups: [
             { name: 'places', test: places, priority: 2 },
             { name: 'shared', test: shared, priority: 1 },
+            { name: 'pages', test: pages, minShareCount: 2 },
           ],
         },
       },

@@ -2,10 +2,13 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { useMemo } from 'react'
 import { oneSeriesQuery, pointsQuery } from '@/api/queries'
+import { fetchCharts } from '@/charts/Chart'
 import { Trend } from '@/pages/series/Trend'
 import { Asked } from '@/parts/Asked'
 import { Card } from '@/parts/Card'
 import type { Alert, SeriesFull } from '@/watching/types'
+
+fetchCharts()
 
 /** The first series that an alert is about, drawn. */
 export function AlertTrend({ alert }: { alert: Alert }) {

@@ -3,6 +3,7 @@ import { Link, useParams } from '@tanstack/react-router'
 import { useMemo } from 'react'
 import { alertsQuery, oneSeriesQuery, pointsQuery } from '@/api/queries'
 import { usePollMs } from '@/app/live'
+import { fetchCharts } from '@/charts/Chart'
 import { Changes } from '@/pages/series/Changes'
 import { PointsTable } from '@/pages/series/PointsTable'
 import { SeriesAlerts } from '@/pages/series/SeriesAlerts'
@@ -15,6 +16,8 @@ import { When } from '@/watching/When'
 import { count, looksWords, machineWords, pointWords, seriesTitle, spreadWords } from '@/watching/words'
 import '@/pages/series/series.css'
 import '@/watching/watching.css'
+
+fetchCharts()
 
 const NO_ALERTS: Alert[] = []
 

@@ -1,14 +1,12 @@
 import { useNavigate } from '@tanstack/react-router'
 import { useCallback, useMemo } from 'react'
 import { useChoices } from '@/app/choices'
-import { Chart, fetchCharts } from '@/charts/Chart'
+import { Chart } from '@/charts/Chart'
 import { lanesOf } from '@/pages/series/lanes'
 import { chartHeight, trendOption } from '@/pages/series/option'
 import { type Trend as Drawn, described, trendOf } from '@/pages/series/trend'
 import type { Alert, KnownFinding, Point, SeriesRecord } from '@/watching/types'
 import { moment, seriesName } from '@/watching/words'
-
-fetchCharts()
 
 interface TrendProps {
   series: SeriesRecord
