@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.run.children import children
 
 from assay.clock import SYSTEM_CLOCK
 from assay.plan.job import Job
@@ -168,7 +169,7 @@ def test_a_run_killed_from_outside_leaves_evidence_and_the_others_go_on(tmp_path
         def phase(self, name):
             if name == "measure" and not killed.is_set():
                 killed.set()
-                child = next(p for p in psutil.Process().children() if "assay.child" in " ".join(p.cmdline()))
+                (child,) = children("assay.child")
                 child.send_signal(signal.SIGKILL)
 
     measure = {"runs": 3, "until": {"at_least": "300ms", "at_most": "400ms"}}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.run.children import children
 
 from assay.clock import SYSTEM_CLOCK
 from assay.plan.job import Job
@@ -57,7 +58,7 @@ def rows(path) -> list[dict[str, str]]:
 
 
 def looking() -> list[psutil.Process]:
-    return [one for one in psutil.Process().children() if "assay.run.probes.looking" in one.cmdline()]
+    return children("assay.run.probes.looking")
 
 
 def test_a_program_is_seen_in_its_measured_window_and_the_readings_are_kept(tmp_path):

@@ -16,6 +16,7 @@ from time import perf_counter_ns, sleep
 import psutil
 import pytest
 from tests.model_server import smollm2
+from tests.run.children import children
 
 from assay.run.probes import FILE, watching
 from assay.run.probes.gpu import Gpus
@@ -160,7 +161,7 @@ def test_a_process_that_is_gone_is_absent(tmp_path):
 
 
 def watchers() -> list[psutil.Process]:
-    return [one for one in psutil.Process().children() if "assay.run.probes" in one.cmdline()]
+    return children("assay.run.probes")
 
 
 def test_a_watcher_that_is_killed_is_told_and_ends_nothing(tmp_path):
