@@ -4,6 +4,7 @@ import math
 import time
 
 import numpy as np
+import psutil
 import pytest
 from tests.run.load.loads import drive, outcomes, rate, users
 from tests.run.load.raw_server import plain, raw_server
@@ -238,11 +239,13 @@ def test_a_client_process_that_dies_is_named(tmp_path):
         def then(self, *_):
             return None
 
+    before = {one.pid for one in psutil.Process().children()}
     with (
         raw_server(after(0.001)) as (url, _),
         pytest.raises(MeasureError, match="client process 0 failed: RuntimeError"),
     ):
         drive(url, tmp_path, supply=Bad(), requests=5, clients=2)
+    assert {one.pid for one in psutil.Process().children()} <= before, "the others are ended, and their end is noticed"
 
 
 def test_memory_of_bodies_stays_on_disk(tmp_path):

@@ -23,6 +23,8 @@ from assay.run.load.http.recording import COLUMNS, ClientCost, Recording, join
 
 # Long enough for every process to be there when the load begins.
 _START_NS = 300_000_000
+# A client that has told everything ends at once.
+_END_S = 5.0
 
 
 def drive_clients(load: HttpLoad, supply: Supply, asks: Asks | None = None) -> Recording:
@@ -51,16 +53,22 @@ def drive_clients(load: HttpLoad, supply: Supply, asks: Asks | None = None) -> R
         )
         processes.append(context.Process(target=_client, args=(share, supply, told, theirs), daemon=True))
         pipes.append((ours, theirs))
+    begun = []
     try:
         for process, (_, theirs) in zip(processes, pipes, strict=True):
             process.start()
+            begun.append(process)
             theirs.close()
         answers = [_answer(client, ours) for client, (ours, _) in enumerate(pipes)]
+    except BaseException:
+        for process in begun:
+            process.kill()  # what the others measure is of no use
+        raise
     finally:
-        for process in processes:
-            process.join(5)
-            if process.is_alive():
-                process.kill()
+        for process in begun:
+            process.join(_END_S)
+            process.kill()
+            process.join()
     return joined(load.spool, answers)
 
 
