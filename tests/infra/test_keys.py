@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from assay.infra.keys import ROLES, make_keys, token_file
+from assay.infra.keys import ROLES, how_to_use, make_keys, token_file
 
 
 def test_secrets_are_made_once_and_only_their_owner_can_read_them(tmp_path):
@@ -30,3 +30,11 @@ def test_a_record_of_secrets_does_not_show_them(tmp_path):
     keys = make_keys(tmp_path)
     assert keys.admin not in repr(keys)
     assert keys.database not in repr(keys)
+
+
+def test_what_to_do_next_names_the_dashboard_and_never_a_secret(tmp_path):
+    keys = make_keys(tmp_path)
+    then = how_to_use("http://127.0.0.1:8080", tmp_path)
+    assert then["dashboard"].startswith("http://127.0.0.1:8080/ ")
+    assert str(token_file(tmp_path, "admin")) in then["measure"]
+    assert not any(secret in line for secret in keys.tokens.values() for line in then.values())

@@ -11,7 +11,7 @@ from pathlib import Path
 from assay import __version__
 from assay.errors import MeasureError, UsageError
 from assay.files import write_whole
-from assay.infra.keys import Keys, make_keys, token_file
+from assay.infra.keys import Keys, how_to_use, make_keys
 from assay.infra.outside import call, deploy_folder, show, succeeds
 from assay.infra.processes.health import agent, page, without
 from assay.infra.record import PartState, Status, folder_of, keep, kept, make_folder, remove_folder
@@ -110,13 +110,7 @@ def status(name: str) -> Status:
         return Status("local", name, "absent")
     parts = _parts(record, make_keys(folder))
     good = all(one.state == "healthy" for one in parts)
-    url, token = record.server_url, token_file(folder, "admin")
-    then = {
-        "measure": f"assay run bench.yaml --server {url} --token-file {token}",
-        "for all commands": f"export ASSAY_SERVER={url} ASSAY_TOKEN_FILE={token}",
-        "api": f"{url}/api/v1/docs",
-        "logs": " ".join(record.words(folder, "logs")),
-    }
+    then = how_to_use(record.server_url, folder) | {"logs": " ".join(record.words(folder, "logs"))}
     return Status("local", name, "healthy" if good else "unhealthy", parts, str(folder), then)
 
 

@@ -37,6 +37,17 @@ def token_file(folder: Path, role: str) -> Path:
     return folder / FOLDER / f"{role}.token"
 
 
+def how_to_use(url: str, folder: Path) -> dict[str, str]:
+    """What to do next with a server whose secrets lie in a folder."""
+    token = token_file(folder, "admin")
+    return {
+        "measure": f"assay run bench.yaml --server {url} --token-file {token}",
+        "for all commands": f"export ASSAY_SERVER={url} ASSAY_TOKEN_FILE={token}",
+        "dashboard": f"{url}/ (sign in with what is in {token})",
+        "api": f"{url}/api/v1/docs",
+    }
+
+
 def make_keys(folder: Path) -> Keys:
     """The secrets of a system; those that are not there yet are made."""
     from assay.store.tokens import PREFIX

@@ -152,6 +152,7 @@ def _then(record: Installed) -> dict[str, str]:
         "reach the server": f"{where} port-forward {service} 8080:8080",
         "admin token": f"{where} get {token} -o jsonpath='{{.data.admin}}' | base64 --decode > admin.token",
         "measure": "assay run bench.yaml --server http://127.0.0.1:8080 --token-file admin.token",
+        "dashboard": "http://127.0.0.1:8080/ (sign in with what is in admin.token)",
     }
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from assay import __version__
 from assay.errors import MeasureError, UsageError
-from assay.infra.keys import Keys, make_keys, token_file
+from assay.infra.keys import Keys, how_to_use, make_keys
 from assay.infra.processes.choosing import ports_again, ports_for, programs_for
 from assay.infra.processes.health import answer_of
 from assay.infra.processes.parts import HERE, OPTIONAL, PREPARE, RECORD, STORES, UNPACKED, Local, parts_of
@@ -201,12 +201,7 @@ def _create_again(name: str) -> str:
 
 
 def _then(folder: Path, record: Local) -> dict[str, str]:
-    url, token = record.server_url, token_file(folder, "admin")
-    then = {
-        "measure": f"assay run bench.yaml --server {url} --token-file {token}",
-        "for all commands": f"export ASSAY_SERVER={url} ASSAY_TOKEN_FILE={token}",
-        "api": f"{url}/api/v1/docs",
-    }
+    then = how_to_use(record.server_url, folder)
     if record.has("prometheus"):
         then["metrics"] = f"{record.address('prometheus')}/graph"
     return then
