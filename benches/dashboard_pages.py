@@ -17,7 +17,7 @@ from benches.figures import median_of
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-# The processor as it is, and half as fast, which only old laptops are.
+# The processor as it is, and half as fast.
 _SLOWER = (1, 2)
 _PATIENCE_MS = 60_000
 # Ready: there is a heading, nothing says that it loads, and the main thread came to rest.

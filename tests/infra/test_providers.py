@@ -58,3 +58,11 @@ def test_parts_that_cannot_be_left_out_are_told(place, told):
         create("local", Wishes(without=("server",)), told.append)
     assert wrong.value.problem.at == "--without"
     assert not place.exists()
+
+
+@pytest.mark.parametrize("with_", ["processes", "podman"])
+@pytest.mark.parametrize("host", ["nobody.invalid", "192.0.2.1"])
+def test_an_address_that_is_not_of_this_machine_is_told(place, told, host, with_):
+    with pytest.raises(UsageError, match=f"nothing can listen on '{host}' here") as caught:
+        create("local", Wishes(host=host, with_=with_), told)
+    assert caught.value.problem.at == "--host"

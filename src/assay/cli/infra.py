@@ -52,7 +52,12 @@ def create(
     name: NameOption = "default",
     with_: Annotated[With | None, _option("--with", "local: how the parts are run (processes).")] = None,
     host: Annotated[str | None, _option("--host", "local: address the server listens on (127.0.0.1).")] = None,
-    port: Annotated[int | None, _option("--port", "local: port of the server; 8080, or a free one.")] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", min=1, max=65535, help="local: port of the server; 8080, or a free one.", show_default=False
+        ),
+    ] = None,
     without: Annotated[
         list[str] | None,
         _option("--without", "local: leave out postgresql, redis, prometheus or agent; may be repeated."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -125,11 +126,26 @@ def _create_local(wishes: Wishes, tell: Tell) -> Status:
         raise UsageError(f"--allow {min(unknown)} is not known", code="allow", try_="--allow command")
     _refuse_other(wishes.name, contained=contained)
     host = wishes.host or "127.0.0.1"
+    _refuse_foreign(host)
     if contained:
         wish = compose.Wish(wishes.name, str(wishes.with_), host, wishes.port, wishes.allow, wishes.within_s)
         return compose.create(wish, tell)
     return local.create(local.Wish(wishes.name, host, wishes.port, wishes.without, wishes.allow, wishes.fetch,
                                    wishes.within_s), tell)  # fmt: skip
+
+
+def _refuse_foreign(host: str) -> None:
+    """Raise if nobody can listen on an address here."""
+    try:
+        with socket.socket() as probe:
+            probe.bind((host, 0))
+    except OSError as problem:
+        raise UsageError(
+            f"nothing can listen on {host!r} here: {problem.strerror or problem}",
+            code="host",
+            at="--host",
+            try_="use 127.0.0.1, or 0.0.0.0 for all addresses of this machine",
+        ) from None
 
 
 def _refuse_other(name: str, *, contained: bool) -> None:
