@@ -88,10 +88,10 @@ class Site:
     def shared(self, campaign: str) -> Path:
         return self.store / "clusters" / campaign
 
-    def until(self, what: str, holds) -> None:
-        until_s = monotonic() + PATIENCE_S
+    def until(self, what: str, holds, within_s: float = PATIENCE_S) -> None:
+        until_s = monotonic() + within_s
         while not holds():
-            assert monotonic() < until_s, f"{what}: not within {PATIENCE_S:g} s\n{self.said()}"
+            assert monotonic() < until_s, f"{what}: not within {within_s:g} s\n{self.said()}"
             sleep(0.1)
 
     def _campaigns(self):

@@ -17,6 +17,8 @@ from tests.separate_nodes import SeparateNodes
 from tests.slurm_cluster import PATH, lacking
 
 pytestmark = pytest.mark.live
+# The controller looks after a node that is down in a few rounds only: between no time and a minute and a half.
+BACK_S = 300.0
 LLM = "assay sim llm --host {host} --port {port} --ttft 5ms --itl 1ms --tokens 8"
 
 
@@ -80,8 +82,8 @@ def test_a_node_that_is_cut_off_ends_its_job_and_comes_back_clean(hosts, tmp_pat
     finally:
         hosts.plug_in("n3")
     # It comes back by itself, and says then what still runs there; one that is put back by hand is not asked.
-    site.until("the node is back", lambda: hosts.states()["n3"] == "idle")
-    site.until("the job ends when its node came back", lambda: not sleeping(hosts))
+    site.until("the node is back", lambda: hosts.states()["n3"] == "idle", BACK_S)
+    site.until("the job ends when its node came back", lambda: not sleeping(hosts), BACK_S)
     hosts.clear()
 
 
