@@ -36,6 +36,11 @@ def test_like_results_have_nothing_against_them(result) -> None:
             on({}, kubernetes={"limit_cpus": 2}),
             "different machine: limit of processors none against limit of processors 2",
         ),
+        (on({"usable_cores": 8}), None),
+        (
+            on({"usable_cores": 2}),
+            "different machine: limit of processors none against limit of processors 2",
+        ),
         (on({"os": "macOS"}), None),  # the first does not tell its system
     ],
 )

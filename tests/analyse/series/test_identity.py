@@ -108,6 +108,19 @@ def test_a_part_of_a_node_is_another_machine_than_the_whole():
     assert machine_kind({"kubernetes": {"limit_cpus": 2}}) == {}, "a job that no machine took has none"
 
 
+def test_a_process_that_may_not_use_all_processors_has_a_smaller_machine():
+    node = environment(1, {})
+    there = node["machine"]["cores"]
+    whole, held, less = (
+        machine_kind({**node, "machine": {**node["machine"], "usable_cores": usable}})
+        for usable in (there, there - 1, there - 2)
+    )
+    assert whole == machine_kind(node)
+    assert (held["limit_cpus"], less["limit_cpus"]) == (there - 1, there - 2)
+    pod = machine_kind({"machine": {**node["machine"], "usable_cores": 2}, "kubernetes": {"limit_cpus": 1.5}})
+    assert pod["limit_cpus"] == 1.5, "its limit is told more exactly than by cores"
+
+
 def test_what_was_around_a_result_is_kept():
     found = context(result(10.0, 1, commit="c" * 40, model="d" * 64, driver="560", throttled=True, measure={"runs": 3}))
     assert found["commit"] == "c" * 40

@@ -67,8 +67,8 @@ def identity(
 def machine_kind(environment: Mapping[str, JsonValue]) -> Facts:
     """What makes two machines the same kind: processor, cores, GPUs, a class of memory, operating system.
 
-    A pod that is held to some of its node's processors has a smaller machine than one that is not, and so have services
-    in pods of their own.
+    Whoever is held to some of a machine's processors has a smaller machine than somebody who is not: a pod by its limit,
+    and so its services in pods of their own; a container, an allocation or a pinned process by what it may use.
     """
     machine, pod = section(environment, "machine"), section(environment, "kubernetes")
     facts: Facts = {
@@ -78,10 +78,16 @@ def machine_kind(environment: Mapping[str, JsonValue]) -> Facts:
         "gpu": machine.get("gpu"),
         "gpus": machine.get("gpus"),
         "os": machine.get("os"),
-        "limit_cpus": pod.get("limit_cpus"),
+        "limit_cpus": pod.get("limit_cpus") or _usable(machine),
         "services": {name: _size_of(pod, name) for name in section(pod, "services") if _size_of(pod, name)},
     }
     return _known(facts) if machine else {}
+
+
+def _usable(machine: Mapping[str, JsonValue]) -> JsonValue:
+    """How many of its processors could be used; None where these are all."""
+    usable, there = machine.get("usable_cores"), machine.get("cores")
+    return usable if isinstance(usable, int) and isinstance(there, int) and usable < there else None
 
 
 def _size_of(pod: Mapping[str, JsonValue], service: str) -> Facts:
