@@ -1,5 +1,5 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
-import { sessionQuery } from '@/api/queries'
+import { sessionQuery } from '@/api/queries/session'
 import { useTell } from '@/parts/Toasts'
 
 const MAY_CHANGE = ['admin', 'user']

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
-import { alertQuery } from '@/api/queries'
+import { alertQuery } from '@/api/queries/alerts'
 import { usePollMs } from '@/app/live'
 import { AlertActions } from '@/pages/alerts/AlertActions'
 import { AlertTrend } from '@/pages/alerts/AlertTrend'

@@ -1,7 +1,7 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { useMemo } from 'react'
-import { oneSeriesQuery, pointsQuery } from '@/api/queries'
+import { oneSeriesQuery, pointsQuery } from '@/api/queries/series'
 import { fetchCharts } from '@/charts/Chart'
 import { Trend } from '@/pages/series/Trend'
 import { Asked } from '@/parts/Asked'

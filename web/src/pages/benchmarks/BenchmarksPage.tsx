@@ -2,7 +2,7 @@ import { type UseQueryResult, useInfiniteQuery, useQueries } from '@tanstack/rea
 import { Link } from '@tanstack/react-router'
 import { useCallback, useMemo } from 'react'
 import type { Api } from '@/api/client'
-import { benchmarksQuery, headlinesQuery } from '@/api/queries'
+import { benchmarksQuery, headlinesQuery } from '@/api/queries/benchmarks'
 import { useChoices } from '@/app/choices'
 import { type BenchmarkRow, BenchmarksTable } from '@/pages/benchmarks/BenchmarksTable'
 import { AskedPages } from '@/parts/AskedPages'

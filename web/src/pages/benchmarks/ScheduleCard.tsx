@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import type { Api } from '@/api/client'
-import { scheduleOfQuery } from '@/api/queries'
+import { scheduleOfQuery } from '@/api/queries/schedules'
 import { Asked } from '@/parts/Asked'
 import { Card } from '@/parts/Card'
 import { State } from '@/parts/Mark'

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
-import { benchmarkVersionsQuery } from '@/api/queries'
+import { benchmarkVersionsQuery } from '@/api/queries/benchmarks'
 import { Asked } from '@/parts/Asked'
 import { Card } from '@/parts/Card'
 import { Ago } from '@/parts/Time'

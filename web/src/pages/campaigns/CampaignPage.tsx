@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
 import type { Api } from '@/api/client'
-import { campaignQuery, campaignResultsQuery } from '@/api/queries'
+import { campaignQuery, campaignResultsQuery } from '@/api/queries/campaigns'
 import { usePollMs } from '@/app/live'
 import { CampaignActions } from '@/pages/campaigns/CampaignActions'
 import { useCalm } from '@/pages/campaigns/calm'

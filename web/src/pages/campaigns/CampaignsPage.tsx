@@ -1,7 +1,7 @@
 import { useInfiniteQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { useCallback, useMemo } from 'react'
-import { campaignsQuery } from '@/api/queries'
+import { campaignsQuery } from '@/api/queries/campaigns'
 import { type Choices, useChoices } from '@/app/choices'
 import { usePollMs } from '@/app/live'
 import { CampaignsTable } from '@/pages/campaigns/CampaignsTable'

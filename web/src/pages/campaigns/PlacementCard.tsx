@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import type { Api } from '@/api/client'
-import { placementQuery } from '@/api/queries'
+import { placementQuery } from '@/api/queries/campaigns'
 import { count } from '@/pages/campaigns/words'
 import { Card } from '@/parts/Card'
 import { Mark } from '@/parts/Mark'

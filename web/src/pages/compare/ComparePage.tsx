@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import { useMemo, useState } from 'react'
-import { compareQuery } from '@/api/queries'
+import { compareQuery } from '@/api/queries/compare'
 import { type Choices, useChoices } from '@/app/choices'
 import { AnswersTable } from '@/pages/compare/AnswersTable'
 import { HeatMapChart } from '@/pages/compare/HeatMapChart'

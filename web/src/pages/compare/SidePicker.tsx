@@ -1,6 +1,7 @@
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
 import { type FormEvent, type ReactNode, useDeferredValue, useState } from 'react'
-import { agentsQuery, campaignsFoundQuery, jobsFoundQuery } from '@/api/queries'
+import { campaignsFoundQuery, jobsFoundQuery } from '@/api/queries/compare'
+import { agentsQuery } from '@/api/queries/fleet'
 import { KINDS, type Kind, MOST_SIDES } from '@/pages/compare/records'
 import { Asked } from '@/parts/Asked'
 import { Dialog } from '@/parts/Dialog'

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import type { Api } from '@/api/client'
-import { campaignsFoundQuery } from '@/api/queries'
+import { campaignsFoundQuery } from '@/api/queries/compare'
 import { Asked } from '@/parts/Asked'
 import { Empty } from '@/parts/Empty'
 import { Ago } from '@/parts/Time'

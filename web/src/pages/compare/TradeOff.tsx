@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate } from '@tanstack/react-router'
 import { useCallback } from 'react'
-import { frontierQuery } from '@/api/queries'
+import { frontierQuery } from '@/api/queries/compare'
 import type { Choices } from '@/app/choices'
 import { Chart } from '@/charts/Chart'
 import type { Colours } from '@/charts/colours'

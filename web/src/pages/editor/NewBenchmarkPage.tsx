@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
-import { fileStoredQuery } from '@/api/queries'
+import { fileStoredQuery } from '@/api/queries/benchmarks'
 import { useChoices } from '@/app/choices'
 import { Asked } from '@/parts/Asked'
 import { Page } from '@/parts/Page'

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import { type ReactNode, useState } from 'react'
-import { fileSchemaQuery } from '@/api/queries'
+import { fileSchemaQuery } from '@/api/queries/benchmarks'
 import { useChoices } from '@/app/choices'
 import { Card } from '@/parts/Card'
 import { fetched } from '@/parts/fetched'

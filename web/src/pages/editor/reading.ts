@@ -2,7 +2,7 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query'
 import { useEffect, useState } from 'react'
 import type { Api } from '@/api/client'
-import { fileReadQuery } from '@/api/queries'
+import { fileReadQuery } from '@/api/queries/benchmarks'
 
 export type Problem = Api<'ReadProblem'>
 /** Text of the file that names a local file → that file, then those beside it. */

@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import type { Api } from '@/api/client'
-import { agentHardwareQuery } from '@/api/queries'
+import { agentHardwareQuery } from '@/api/queries/fleet'
 import { Bars } from '@/pages/fleet/Bars'
 import { testOf } from '@/pages/fleet/FleetHardware'
 import { type Agent, sentence } from '@/pages/fleet/words'

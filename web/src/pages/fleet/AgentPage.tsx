@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams } from '@tanstack/react-router'
 import { useState } from 'react'
-import { agentQuery } from '@/api/queries'
+import { agentQuery } from '@/api/queries/fleet'
 import { usePollMs } from '@/app/live'
 import { useRights } from '@/app/rights'
 import { MachineCard, StateCard } from '@/pages/fleet/AgentFacts'

@@ -1,6 +1,6 @@
 import { useQueries } from '@tanstack/react-query'
 import type { Api } from '@/api/client'
-import { agentHardwareQuery } from '@/api/queries'
+import { agentHardwareQuery } from '@/api/queries/fleet'
 import type { Choices } from '@/app/choices'
 import { Bars } from '@/pages/fleet/Bars'
 import type { Agent } from '@/pages/fleet/words'

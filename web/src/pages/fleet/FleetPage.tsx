@@ -1,6 +1,7 @@
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
 import { useEffect, useState } from 'react'
-import { agentsQuery, overviewQuery } from '@/api/queries'
+import { agentsQuery } from '@/api/queries/fleet'
+import { overviewQuery } from '@/api/queries/session'
 import { address } from '@/app/base'
 import { type Choices, useChoices } from '@/app/choices'
 import { usePollMs } from '@/app/live'

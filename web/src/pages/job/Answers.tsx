@@ -1,6 +1,6 @@
 import { useInfiniteQuery } from '@tanstack/react-query'
 import type { Api } from '@/api/client'
-import { outputsQuery } from '@/api/queries'
+import { outputsQuery } from '@/api/queries/job'
 import { useChoices } from '@/app/choices'
 import { at, isRecord } from '@/pages/job/facts'
 import { LoadFacts } from '@/pages/job/LoadFacts'

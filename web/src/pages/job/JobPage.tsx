@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
-import { jobQuery } from '@/api/queries'
+import { jobQuery } from '@/api/queries/job'
 import { useChoices } from '@/app/choices'
 import { usePollMs } from '@/app/live'
 import { Actions } from '@/pages/job/Actions'

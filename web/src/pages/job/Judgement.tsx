@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import type { Api } from '@/api/client'
-import { headlineQuery } from '@/api/queries'
+import { headlineQuery } from '@/api/queries/job'
 import { Progress } from '@/pages/job/Progress'
 import {
   checkSign,

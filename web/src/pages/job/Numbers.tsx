@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import type { Api } from '@/api/client'
-import { headlineQuery } from '@/api/queries'
+import { headlineQuery } from '@/api/queries/job'
 import { Runs } from '@/pages/job/Runs'
 import { type Full, versionOf } from '@/pages/job/words'
 import { Card } from '@/parts/Card'

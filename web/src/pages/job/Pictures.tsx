@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
 import type { Api } from '@/api/client'
-import { panelsQuery } from '@/api/queries'
+import { panelsQuery } from '@/api/queries/job'
 import { Asked } from '@/parts/Asked'
 import { Card } from '@/parts/Card'
 import { Drawing } from '@/parts/Drawing'

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import type { Api } from '@/api/client'
-import { waitingQuery } from '@/api/queries'
+import { waitingQuery } from '@/api/queries/job'
 import { PHASES, standingOf, standingText } from '@/pages/campaigns/progress'
 import { Ago } from '@/parts/Time'
 

@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { type Api, client, ok } from '@/api/client'
-import { scoresQuery } from '@/api/queries'
+import { scoresQuery } from '@/api/queries/job'
 import { useRights } from '@/app/rights'
 import type { Full } from '@/pages/job/words'
 import { Asked } from '@/parts/Asked'

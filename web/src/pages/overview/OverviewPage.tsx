@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import type { Api } from '@/api/client'
-import { overviewQuery } from '@/api/queries'
+import { overviewQuery } from '@/api/queries/session'
 import { usePollMs } from '@/app/live'
 import { CampaignsTable } from '@/pages/campaigns/CampaignsTable'
 import { AlertsCard } from '@/pages/overview/AlertsCard'

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
-import { sessionQuery } from '@/api/queries'
+import { sessionQuery } from '@/api/queries/session'
 import { basePath } from '@/app/base'
 import { Card } from '@/parts/Card'
 import { useTell } from '@/parts/Toasts'

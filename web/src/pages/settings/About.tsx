@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query'
-import { sessionQuery } from '@/api/queries'
+import { sessionQuery } from '@/api/queries/session'
 import { address } from '@/app/base'
 import { useLiveness } from '@/app/live'
 import { Asked } from '@/parts/Asked'

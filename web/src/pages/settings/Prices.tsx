@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import type { ColumnDef } from '@tanstack/react-table'
 import { type FormEvent, useMemo, useState } from 'react'
-import { pricesQuery } from '@/api/queries'
+import { pricesQuery } from '@/api/queries/settings'
 import type { paths } from '@/api/schema'
 import { useRights } from '@/app/rights'
 import { useRemovePrice, useSetPrice } from '@/pages/settings/acting'

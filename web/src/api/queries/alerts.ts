@@ -1,0 +1,39 @@
+/** Alerts, whom they were told to, and the rules that open them. */
+import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
+import { client, ok } from '@/api/client'
+import { byPages, PAGE } from '@/api/queries/paging'
+
+export interface AlertFilter {
+  state?: '' | 'active' | 'open' | 'acknowledged' | 'snoozed' | 'expected' | 'resolved'
+  severity?: '' | 'info' | 'warning' | 'critical'
+  benchmark?: string
+  text?: string
+}
+
+export const alertsQuery = (filter: AlertFilter = {}) =>
+  infiniteQueryOptions({
+    queryKey: ['alerts', 'list', filter],
+    queryFn: ({ pageParam }) =>
+      ok(client.GET('/api/v1/alerts', { params: { query: { ...filter, limit: PAGE, cursor: pageParam } } })),
+    ...byPages,
+  })
+
+export const alertQuery = (alert: string) =>
+  queryOptions({
+    queryKey: ['alerts', 'one', alert],
+    queryFn: () => ok(client.GET('/api/v1/alerts/{alert}', { params: { path: { alert } } })),
+  })
+
+export interface NoticeFilter {
+  alert?: string
+  state?: '' | 'waiting' | 'sending' | 'sent' | 'given-up'
+}
+
+export const noticesQuery = (filter: NoticeFilter = {}) =>
+  queryOptions({
+    queryKey: ['alerts', 'notices', filter],
+    queryFn: () => ok(client.GET('/api/v1/notices', { params: { query: { ...filter, limit: PAGE } } })),
+  })
+
+export const alertRulesQuery = () =>
+  queryOptions({ queryKey: ['alerts', 'rules'], queryFn: () => ok(client.GET('/api/v1/alert-rules')) })

@@ -1,0 +1,45 @@
+/** Schedules, and what became of each time. */
+import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
+import { client, ok } from '@/api/client'
+import { byPages, PAGE } from '@/api/queries/paging'
+
+/** The schedule of a benchmark, which bears its name; null where it has none. */
+export const scheduleOfQuery = (benchmark: string) =>
+  queryOptions({
+    queryKey: ['schedules', 'of', benchmark],
+    queryFn: async () => {
+      const found = await ok(client.GET('/api/v1/schedules', { params: { query: { text: benchmark, limit: 100 } } }))
+      return found.items.find((one) => one.name === benchmark) ?? null
+    },
+  })
+
+export interface ScheduleFilter {
+  state?: '' | 'active' | 'paused'
+  text?: string
+}
+
+export const schedulesQuery = (filter: ScheduleFilter = {}) =>
+  infiniteQueryOptions({
+    queryKey: ['schedules', 'list', filter],
+    queryFn: ({ pageParam }) =>
+      ok(client.GET('/api/v1/schedules', { params: { query: { ...filter, limit: PAGE, cursor: pageParam } } })),
+    ...byPages,
+  })
+
+export const scheduleQuery = (schedule: string) =>
+  queryOptions({
+    queryKey: ['schedules', 'one', schedule],
+    queryFn: () => ok(client.GET('/api/v1/schedules/{schedule}', { params: { path: { schedule } } })),
+  })
+
+export const firingsQuery = (schedule: string) =>
+  infiniteQueryOptions({
+    queryKey: ['schedules', 'firings', schedule],
+    queryFn: ({ pageParam }) =>
+      ok(
+        client.GET('/api/v1/schedules/{schedule}/firings', {
+          params: { path: { schedule }, query: { limit: PAGE, cursor: pageParam } },
+        }),
+      ),
+    ...byPages,
+  })
