@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup web demo test test-torch test-vllm test-milvus test-kubernetes check docs bench lock clean
+.PHONY: setup web demo test test-torch test-vllm test-milvus test-compose test-kubernetes check docs bench lock clean
 .DEFAULT_GOAL := setup
 
 setup: $(STAMP)
@@ -48,6 +48,9 @@ test-vllm: setup
 
 test-milvus: setup
 	scripts/milvus.sh env ASSAY_MILVUS=.venv-milvus/bin/python $(BIN)/python -m pytest tests/run/targets/vector/test_milvus.py
+
+test-compose: setup
+	scripts/system_images.sh $(BIN)/python -m pytest tests_compose
 
 test-kubernetes: setup
 	scripts/kubernetes.sh $(BIN)/python -m pytest tests_kubernetes

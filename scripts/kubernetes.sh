@@ -102,9 +102,12 @@ flock 9  # two of us would build the same
 install_missing
 build
 scripts/kubernetes_images.sh "$keep"
+scripts/deploy.sh
+scripts/system_images.sh --archive
 exec 9>&-
 [ $# -gt 0 ] || exit 0
 export ASSAY_KUBERNETES=$keep ASSAY_KUBERNETES_ALONE=1
+export ASSAY_SYSTEM_IMAGES="${ASSAY_SYSTEM_IMAGES:-${XDG_CACHE_HOME:-$HOME/.cache}/assay/system}"
 # The shell stays, as the first process of its machine: it takes in the orphans of the others.
 # shellcheck disable=SC2016  # the inner shell expands them
 exec unshare --net --mount --pid --fork --kill-child --mount-proc sh -c 'ip link set lo up && "$@"; exit $?' sh "$@"

@@ -1,4 +1,7 @@
-"""`make test-kubernetes` is not run here, but what it needs is kept true: its scripts, and what people are told."""
+"""`make test-kubernetes` and `make test-compose` are not run here, but what they need is kept true.
+
+These are their scripts, and what people are told.
+"""
 
 import re
 import subprocess
@@ -8,7 +11,7 @@ import pytest
 from tests_kubernetes.kubernetes_cluster import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[1]
-SCRIPTS = ("kubernetes.sh", "kubernetes_images.sh")
+SCRIPTS = ("kubernetes.sh", "kubernetes_images.sh", "system_images.sh")
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -31,3 +34,17 @@ def test_it_is_a_target_of_its_own_and_contributors_are_told():
     assert recipe is not None
     assert "kubernetes" not in recipe[1]
     assert "make test-kubernetes" in (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def test_so_is_the_one_of_compose():
+    makefile = (ROOT / "Makefile").read_text()
+    assert "test-compose: setup\n\tscripts/system_images.sh $(BIN)/python -m pytest tests_compose\n" in makefile
+    assert "make test-compose" in (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def test_the_images_of_the_whole_system_take_every_base_that_can_be_replaced():
+    script = (ROOT / "scripts" / "system_images.sh").read_text()
+    compose = (ROOT / "deploy" / "docker-compose.yml").read_text()
+    bases = set(re.findall(r"\$\{(ASSAY_\w+_IMAGE):-docker\.io", compose))
+    assert bases
+    assert {*bases, "PYTHON_IMAGE"} <= set(re.findall(r"^export (\w+_IMAGE)=", script, re.MULTILINE))

@@ -20,7 +20,7 @@ FROM ${CUDA_IMAGE}
 LABEL org.opencontainers.image.title="assay agent with CUDA" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN apt-get update && apt-get install --yes --no-install-recommends python3 tini && rm -rf /var/lib/apt/lists/*
-RUN useradd --system --uid 10001 --home-dir /var/lib/assay --create-home --shell /usr/sbin/nologin assay
+RUN useradd --uid 10001 --home-dir /var/lib/assay --create-home --shell /usr/sbin/nologin assay
 COPY --from=build /opt/assay /opt/assay
 ENV PATH=/opt/assay/bin:$PATH \
     PYTHONUNBUFFERED=1 \

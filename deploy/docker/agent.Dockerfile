@@ -17,7 +17,7 @@ LABEL org.opencontainers.image.title="assay agent" \
 # The first process of a container must bury what measured programs leave behind.
 RUN command -v tini \
     || { apt-get update && apt-get install --yes --no-install-recommends tini && rm -rf /var/lib/apt/lists/*; }
-RUN useradd --system --uid 10001 --home-dir /var/lib/assay --create-home --shell /usr/sbin/nologin assay
+RUN useradd --uid 10001 --home-dir /var/lib/assay --create-home --shell /usr/sbin/nologin assay
 COPY --from=build /opt/assay /opt/assay
 ENV PATH=/opt/assay/bin:$PATH \
     PYTHONUNBUFFERED=1 \

@@ -16,7 +16,7 @@ FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="assay server" \
       org.opencontainers.image.licenses="Apache-2.0"
 # A number, so that a cluster can see without asking that it is not root.
-RUN useradd --system --uid 10001 --home-dir /var/lib/assay --create-home --shell /usr/sbin/nologin assay
+RUN useradd --uid 10001 --home-dir /var/lib/assay --create-home --shell /usr/sbin/nologin assay
 COPY --from=build /opt/assay /opt/assay
 ENV PATH=/opt/assay/bin:$PATH \
     PYTHONUNBUFFERED=1 \

@@ -122,12 +122,19 @@ def test_an_installed_package_without_a_tree_says_so(place, programs, told, tmp_
 
 
 def test_what_compose_leaves_behind_is_told_and_the_record_stays(place, programs, told, healthy):
-    programs.add("docker", [VERSION, (["container", "ls"], 0, "c0ffee\n")])
+    programs.add("docker", [VERSION, (["status=created"], 0, ""), (["container", "ls"], 0, "c0ffee\n")])
     compose.create(Wish("two", "docker", "127.0.0.1", None), told.append)
     with pytest.raises(MeasureError, match="container of the system is still there: c0ffee"):
         compose.destroy("two", told.append, keep_data=False)
     assert programs.called("container", "rm", "--force", "--volumes", "c0ffee")
     assert compose.is_there("two")
+
+
+def test_a_container_that_was_made_and_never_started_is_told_at_once(place, programs, told, healthy):
+    programs.add("docker", [VERSION, (["status=created"], 0, "assay-two_redis_1\nassay-two_server_1\n")])
+    with pytest.raises(MeasureError, match="docker did not start assay-two_redis_1, assay-two_server_1"):
+        compose.create(Wish("two", "docker", "127.0.0.1", None), told.append)
+    assert compose.is_there("two"), "so that it can be looked at, and destroyed"
 
 
 def test_data_can_be_kept(place, programs, told, healthy):

@@ -98,6 +98,7 @@ def create(wish: Wish, tell: Tell) -> Status:
     write_whole(folder / SETTINGS, settings(record, keys, wish.allow).encode())
     tell("building images and starting containers; the first time takes minutes")
     show(record.words(folder, "up", "--detach", "--build"), code="compose")
+    _refuse_unstarted(record)
     _await(record, keys, wish.within_s, tell)
     return status(wish.name)
 
@@ -197,8 +198,21 @@ def _sweep(record: Contained, *, keep_data: bool) -> None:
                                try_=f"{record.runtime} {kind} rm --force {left[0]}, then destroy again")  # fmt: skip
 
 
-def _of_project(record: Contained, kind: str) -> list[str]:
-    words = (kind, "ls", *(("--all",) if kind == "container" else ()), "--quiet")
+def _refuse_unstarted(record: Contained) -> None:
+    """Raise if a container was made and never started: Compose does not always fail when the runtime refuses one.
+
+    Raises:
+        MeasureError: with its name; what the runtime said of it was shown when it did.
+    """
+    made = _of_project(record, "container", "--filter", "status=created", "--format", "{{.Names}}")
+    if made:
+        raise MeasureError(f"{record.runtime} did not start {', '.join(made)}", code="compose",
+                           try_=f"see above what it said, mend that, then create it again; `{record.runtime} start "
+                                f"{made[0]}` says it once more")  # fmt: skip
+
+
+def _of_project(record: Contained, kind: str, *more: str) -> list[str]:
+    words = (kind, "ls", *(("--all",) if kind == "container" else ()), *(more or ("--quiet",)))
     mark = f"label=com.docker.compose.project={record.project}"
     return call([record.runtime, *words, "--filter", mark], code="compose").split()
 
