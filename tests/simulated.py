@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from assay.sim.reading import Record
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Simulated:

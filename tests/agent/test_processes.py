@@ -141,7 +141,7 @@ def test_an_idle_agent_is_small_and_ends_at_once(server, tmp_path):
             assert psutil.Process(agent.pid).memory_info().rss < 80e6
             began = time.monotonic()
             agent.send_signal(number)
-            assert agent.wait(10) == 0
+            assert agent.wait(60) == 0
             assert time.monotonic() - began < 3
 
 

@@ -48,7 +48,7 @@ def test_a_server_with_a_script_and_flags(tmp_path):
         with urllib.request.urlopen(f"{url}/sim/records") as answer:
             assert answer.read() == b""  # the file's `record: false` stands, as no flag says otherwise
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.communicate()

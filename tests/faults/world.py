@@ -59,7 +59,7 @@ class Device:
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 class World:
@@ -103,7 +103,7 @@ class World:
     def kill_server(self) -> None:
         assert self.server is not None
         self.server.kill()
-        self.server.wait(10)
+        self.server.wait(60)
 
     def spawn(self, command: list[str], log: str) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "ASSAY_CACHE": str(self.folder / "cache")}
@@ -116,7 +116,7 @@ class World:
             if process is not None and process.poll() is None:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
-                process.wait(10)
+                process.wait(60)
         for device in self.devices:
             device.wire.close()
 

@@ -12,7 +12,7 @@ from time import monotonic, sleep
 import pytest
 from tests.redis_server import free_port
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def needed(name: str) -> str:

@@ -143,7 +143,7 @@ def test_a_stream_ends_with_the_server(serve):
     listener = Listener(server)
     settled(server)
     server.stop()
-    assert listener.ended.wait(10)
+    assert listener.ended.wait(60)
 
 
 def test_two_servers_on_one_database_tell_the_same(serve, postgresql):

@@ -156,7 +156,7 @@ def test_readers_do_not_wait_for_a_writer(fleet, clock):
         session.execute(text("UPDATE campaigns SET priority = 7"))
         reader = threading.Thread(target=lambda: found.append(Listing(fleet.engine).campaigns().items[0].priority))
         reader.start()
-        reader.join(timeout=10)
+        reader.join(timeout=60)
         assert found == [0]
     assert Listing(fleet.engine).campaigns().items[0].priority == 7
 

@@ -24,7 +24,7 @@ from time import monotonic, sleep
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 EVENTS = tuple(f'data: {{"n": {number}}}\n\n'.encode() for number in range(5))
 PAUSE_S = 0.05
 
@@ -275,7 +275,7 @@ def _running(
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(10)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
