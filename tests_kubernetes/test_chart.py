@@ -51,11 +51,11 @@ class Desk:
         assert done.returncode == code, f"{words}\n{done.stdout}\n{done.stderr}\n{self._pods()}"
         return done.stdout
 
-    def create(self, *more: str) -> str:
+    def create(self) -> str:
         """Install the chart, or install it again."""
         values = self.folder / "values.yaml"
         values.write_text(json.dumps(self._values()))
-        return self.assay("infra", "create", "--provider", "kubernetes", "--values", str(values), *more)
+        return self.assay("infra", "create", "--provider", "kubernetes", "--values", str(values))
 
     def shell(self, line: str) -> subprocess.Popen[bytes]:
         """Begin a line that assay told, as it told it."""
