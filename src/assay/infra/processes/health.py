@@ -20,7 +20,7 @@ def answer_of(part: str, record: Local, keys: Keys) -> str | None:
         if part == "prometheus":
             return page(f"http://{HERE}:{record.ports['prometheus']}/-/ready")
         if part == "server":
-            return page(f"{record.server_url}/api/v1/ready")
+            return server(record.server_url, keys.reader)
         return agent(record.server_url, keys.reader, record.tag)
     except Exception as problem:  # each client has errors of its own, and all of them mean no
         return without(f"{type(problem).__name__}: {problem}".strip().splitlines()[0], keys)
@@ -32,6 +32,21 @@ def page(url: str) -> str | None:
 
     answer = httpx.get(url, timeout=_TIMEOUT_S, trust_env=False)
     return None if answer.is_success else f"{answer.status_code} {answer.text[:200]}".strip()
+
+
+def server(url: str, token: str) -> str | None:
+    """None if the server of a system is ready, else why not: it is closed to strangers, and knows its own token."""
+    import httpx
+
+    if late := page(f"{url}/api/v1/ready"):
+        return late
+    agents = f"{url}/api/v1/agents?limit=1"
+    for who in ({}, {"authorization": f"Bearer {token}"}):
+        answer = httpx.get(agents, headers=who, timeout=_TIMEOUT_S, trust_env=False)
+        # Whoever begins at the same moment may get the port first, and be well himself.
+        if answer.is_success is not bool(who):
+            return f"another server than this system's answers at {url}"
+    return None
 
 
 def agent(server_url: str, token: str, tag: str) -> str | None:
