@@ -1,14 +1,15 @@
 # Five verbs: setup, demo, test, check, docs. Everything lives in .venv; nothing is installed outside it
 # except what `make test` tests with: a browser for the reports, PostgreSQL and Redis for the server, Slurm, Prometheus,
 # Podman and Charliecloud for clusters. The model servers and vector databases that it measures live in .venv-servers,
-# PyTorch (`make test-torch`) in .venv-torch; Kubernetes (`make test-kubernetes`) in ~/.cache/assay/kubernetes. The
-# dashboard is built with Node: the system's, or one in .venv-web; its packages live in web/node_modules.
+# PyTorch (`make test-torch`) in .venv-torch; Kubernetes (`make test-kubernetes`) in ~/.cache/assay/kubernetes; images of
+# the whole system (`make test-system`) in ~/.cache/assay/system. The dashboard is built with Node: the system's, or one
+# in .venv-web; its packages live in web/node_modules.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup web demo test test-torch test-vllm test-milvus test-compose test-kubernetes check docs bench lock clean
+.PHONY: setup web demo test test-torch test-vllm test-milvus test-system test-kubernetes check docs bench lock clean
 .DEFAULT_GOAL := setup
 
 setup: $(STAMP)
@@ -49,8 +50,8 @@ test-vllm: setup
 test-milvus: setup
 	scripts/milvus.sh env ASSAY_MILVUS=.venv-milvus/bin/python $(BIN)/python -m pytest tests/run/targets/vector/test_milvus.py
 
-test-compose: setup
-	scripts/system_images.sh $(BIN)/python -m pytest tests_compose
+test-system: setup
+	scripts/system_images.sh $(BIN)/python -m pytest tests_system
 
 test-kubernetes: setup
 	scripts/kubernetes.sh $(BIN)/python -m pytest tests_kubernetes

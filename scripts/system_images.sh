@@ -15,6 +15,7 @@ context=$keep/context
 tree=$PWD
 compose=podman-compose==1.6.0
 release=bookworm   # whose Python is 3.11, and whose PostgreSQL 15
+packages=python3,python3-venv,tini,ca-certificates,postgresql,redis-server,prometheus,systemd-sysv,dbus
 version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' src/assay/__init__.py)
 export PATH="$tree/.venv-deploy/bin:$PATH:/usr/sbin:/sbin"
 export CONTAINERS_CONF=$keep/containers.conf CONTAINERS_STORAGE_CONF=$keep/storage.conf
@@ -77,14 +78,16 @@ END
 }
 
 base() {
-  [ ! -f "$context/base.tar" ] || return 0
+  local made="$release $packages"
+  if [ -f "$context/base.tar" ] && [ "$(cat "$context/base.made" 2>/dev/null)" = "$made" ]; then return 0; fi
   local sources=/etc/apt/sources.list
   [ ! -f /etc/apt/sources.list.d/debian.sources ] || sources=/etc/apt/sources.list.d/debian.sources
   mmdebstrap --quiet --variant=minbase --dpkgopt='path-exclude=/usr/share/doc/*' \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-    --include=python3,python3-venv,tini,ca-certificates,postgresql,redis-server,prometheus \
+    --include="$packages" \
     "$release" "$context/base.new.tar" - < "$sources"
   mv "$context/base.new.tar" "$context/base.tar"
+  echo "$made" > "$context/base.made"
 }
 
 # What the image that the PostgreSQL project publishes does with the same variables.
@@ -145,6 +148,7 @@ END
 # In the order in which each is the base of the next. With this machine's own network: on some, no other gets out.
 build() {
   local part name
+  podman image prune --force >/dev/null   # layers of an older tree
   for part in python postgresql redis prometheus; do
     podman build --quiet --layers --file "$context/Containerfile" --target "$part" \
       --tag "localhost/assay-test-$part:1" "$context" >/dev/null

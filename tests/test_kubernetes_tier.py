@@ -1,4 +1,4 @@
-"""`make test-kubernetes` and `make test-compose` are not run here, but what they need is kept true.
+"""`make test-kubernetes` and `make test-system` are not run here, but what they need is kept true.
 
 These are their scripts, and what people are told.
 """
@@ -36,10 +36,10 @@ def test_it_is_a_target_of_its_own_and_contributors_are_told():
     assert "make test-kubernetes" in (ROOT / "CONTRIBUTING.md").read_text()
 
 
-def test_so_is_the_one_of_compose():
+def test_so_is_the_one_of_the_whole_system():
     makefile = (ROOT / "Makefile").read_text()
-    assert "test-compose: setup\n\tscripts/system_images.sh $(BIN)/python -m pytest tests_compose\n" in makefile
-    assert "make test-compose" in (ROOT / "CONTRIBUTING.md").read_text()
+    assert "test-system: setup\n\tscripts/system_images.sh $(BIN)/python -m pytest tests_system\n" in makefile
+    assert "make test-system" in (ROOT / "CONTRIBUTING.md").read_text()
 
 
 def test_the_images_of_the_whole_system_take_every_base_that_can_be_replaced():

@@ -1,6 +1,6 @@
 """The whole system in containers, by Podman and its Compose: from nothing to a result and back to nothing.
 
-`make test-compose` makes the images that it needs, and tells Podman where they are.
+`make test-system` makes the images that it needs, and tells Podman where they are.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Desk:
 @pytest.fixture
 def desk(tmp_path) -> Iterator[Desk]:
     if not os.environ.get("ASSAY_POSTGRESQL_IMAGE") or shutil.which("podman-compose") is None:
-        pytest.fail("the images and podman-compose are needed: run `make test-compose`")
+        pytest.fail("the images and podman-compose are needed: run `make test-system`")
     assert not left("container"), f"there is a system {NAME} already"
     yield Desk(tmp_path)
     if left("container"):
