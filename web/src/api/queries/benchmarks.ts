@@ -46,13 +46,6 @@ export const benchmarkNamesQuery = (text = '') =>
     queryFn: () => ok(client.GET('/api/v1/benchmarks', { params: { query: { text, limit: PAGE } } })),
   })
 
-/** A stored benchmark as it is now, with the files that it names. */
-export const storedBenchmarkQuery = (name: string) =>
-  queryOptions({
-    queryKey: ['benchmarks', 'stored', name],
-    queryFn: () => ok(client.GET('/api/v1/benchmarks/{name}', { params: { path: { name } } })),
-  })
-
 export const fileSchemaQuery = () =>
   queryOptions({
     queryKey: ['schema'],
@@ -69,7 +62,7 @@ export const fileReadQuery = (text: string, format: 'yaml' | 'toml', files: Reco
     gcTime: 60_000,
   })
 
-/** A stored benchmark to begin from. */
+/** A stored benchmark to begin from: nobody's saving may change what is being written. */
 export const fileStoredQuery = (name: string, version?: number) =>
   queryOptions({
     queryKey: ['stored', name, version],

@@ -50,13 +50,6 @@ export const scoresQuery = (job: string) =>
     queryFn: () => ok(client.GET('/api/v1/jobs/{job}/scores', { params: { path: { job } } })),
   })
 
-/** Who can take the jobs of a campaign, asked for while a job waits. */
-export const waitingQuery = (campaign: string) =>
-  queryOptions({
-    queryKey: ['jobs', 'waiting', campaign],
-    queryFn: () => ok(client.GET('/api/v1/campaigns/{campaign}/placement', { params: { path: { campaign } } })),
-  })
-
 /** The lines of a job that were read so far. */
 export interface LogSoFar {
   lines: Api<'LogLine'>[]

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import type { Api } from '@/api/client'
-import { waitingQuery } from '@/api/queries/job'
+import { placementQuery } from '@/api/queries/campaigns'
 import { PHASES, standingOf, standingText } from '@/pages/campaigns/progress'
 import { Ago } from '@/parts/Time'
 
@@ -63,7 +63,7 @@ function Phases({ now }: { now: string }) {
 }
 
 function Waiting({ job }: { job: View }) {
-  const placement = useQuery(waitingQuery(job.campaign)).data
+  const placement = useQuery(placementQuery(job.campaign)).data
   const later = job.not_before * 1000 > Date.now()
   return (
     <div className="going">

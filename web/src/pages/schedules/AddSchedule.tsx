@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate } from '@tanstack/react-router'
 import { type FormEvent, useState } from 'react'
 import { type Api, client, ok } from '@/api/client'
-import { benchmarkNamesQuery, storedBenchmarkQuery } from '@/api/queries/benchmarks'
+import { benchmarkNamesQuery, benchmarkQuery } from '@/api/queries/benchmarks'
 import { useAct } from '@/app/acting'
 import { useChoices } from '@/app/choices'
 import { TimesForm } from '@/pages/schedules/TimesForm'
@@ -61,7 +61,7 @@ function Which({ chosen, onChoose }: { chosen: string; onChoose: (name: string) 
 }
 
 function Stored({ name, onClose }: { name: string; onClose: () => void }) {
-  const stored = useQuery(storedBenchmarkQuery(name))
+  const stored = useQuery(benchmarkQuery(name))
   return (
     <Asked query={stored} what="the benchmark">
       {(found) => <When stored={found} onClose={onClose} />}
