@@ -123,7 +123,8 @@ FROM scratch AS python
 ADD base.tar /
 COPY authorities.crt /etc/ssl/certs/ca-certificates.crt
 ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt LANG=C.UTF-8
-RUN ln -sf python3 /usr/bin/python && usermod --uid 999 postgres && groupmod --gid 999 postgres
+RUN ln -sf python3 /usr/bin/python && usermod --non-unique --uid 999 postgres \
+    && groupmod --non-unique --gid 999 postgres
 
 FROM python AS postgresql
 COPY start-postgresql /usr/local/bin/
