@@ -46,7 +46,7 @@ END
     "${wanted[@]}" >/dev/null
 }
 
-# Debian's is too old for the file.
+# Debian's does not know --env-file.
 install_compose() {
   ! podman-compose version >/dev/null 2>&1 || return 0
   [ -x .venv-deploy/bin/python ] || "${PYTHON:-python3}" -m venv .venv-deploy

@@ -94,6 +94,13 @@ def test_a_runtime_without_compose_is_told(programs):
     assert "podman-compose" in wrong.value.problem.try_
 
 
+def test_one_that_cannot_be_given_the_secrets_in_a_file_is_none(programs):
+    programs.add("podman", [(["compose"], 125, "")])
+    programs.add("podman-compose", [(["--env-file"], 2, "unrecognized arguments: --env-file"), VERSION])
+    with pytest.raises(UsageError, match="no Compose for podman on this machine that knows --env-file"):
+        compose_command("podman")
+
+
 def test_it_is_brought_up_looked_at_and_taken_down_without_a_trace(place, programs, told, healthy):
     programs.add("docker", [VERSION])
     status = compose.create(Wish("two", "docker", "127.0.0.1", None), told.append)

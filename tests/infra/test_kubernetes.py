@@ -112,6 +112,17 @@ def test_a_machine_without_helm_is_told_what_to_do_and_nothing_is_made(place, pr
     assert not place.exists()
 
 
+@pytest.mark.parametrize(("context", "where"), [(None, "by the kubeconfig"), ("far", "by the context far")])
+def test_a_cluster_that_is_not_reached_is_told_and_nothing_is_made(place, programs, told, context, where):
+    programs.add("helm")
+    programs.add("kubectl", [(["version"], 1, "Client Version: v1\nconnection refused\n"),
+                             (["current-context"], 1, "")])  # fmt: skip
+    with pytest.raises(UsageError, match=f"no Kubernetes cluster is reached {where}: connection refused"):
+        kubernetes.create(Wish("default", context=context), told.append)
+    assert not place.exists()
+    assert not programs.called("create", "namespace")
+
+
 @pytest.mark.parametrize(("ready", "wanted", "message", "state", "detail"), [
     (1, 1, "", "healthy", "1 of 1 ready"),
     (0, 1, "", "unhealthy", "0 of 1 ready"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -27,7 +28,8 @@ _COMMANDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 }
 _TRY = {
     "docker": "install Docker with its Compose plug-in",
-    "podman": "install podman-compose (Debian: `apt-get install podman-compose`), or use --with processes",
+    "podman": "install a newer podman-compose (`pipx install podman-compose`; Debian 12's is too old), or use --with "
+    "processes",
 }
 
 Tell = Callable[[str], None]
@@ -144,10 +146,11 @@ def compose_command(runtime: str) -> tuple[str, ...]:
         UsageError: if there is none.
     """
     for words in _COMMANDS[runtime]:
-        if succeeds([*words, "version"]):
+        # The secrets reach it by a file, which the first releases of podman-compose could not be given.
+        if succeeds([*words, "--env-file", os.devnull, "version"]):
             return words
-    raise UsageError(f"there is no Compose for {runtime} on this machine", code="no-compose", at=f"--with {runtime}",
-                     try_=_TRY[runtime])  # fmt: skip
+    raise UsageError(f"there is no Compose for {runtime} on this machine that knows --env-file", code="no-compose",
+                     at=f"--with {runtime}", try_=_TRY[runtime])  # fmt: skip
 
 
 def images() -> tuple[str, ...]:

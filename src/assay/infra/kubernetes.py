@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from assay import __version__
-from assay.errors import UsageError
+from assay.errors import MeasureError, UsageError
 from assay.infra.outside import call, deploy_folder, find, succeeds
 from assay.infra.record import DEFAULT, PartState, Status, folder_of, keep, kept, make_folder, remove_folder
 
@@ -134,6 +134,7 @@ def _first(wish: Wish, folder: Path) -> Installed:
     """Write down what is about to be made, so that it is found again whatever happens."""
     find("helm", "a system in a Kubernetes cluster", _HELM)
     context = wish.context or _current_context()
+    _refuse_unreachable(context)
     namespace = wish.namespace or NAMESPACE
     # Who may not make namespaces may not look for them either; helm says so if it is not there.
     there = succeeds([*_kubectl(context), "get", "namespace", namespace])
@@ -165,6 +166,21 @@ def _current_context() -> str | None:
     """The context of the kubeconfig, kept so that `destroy` never meets another cluster than `create` did."""
     words = [*_kubectl(None), "config", "current-context"]
     return call(words).strip() if succeeds(words) else None
+
+
+def _refuse_unreachable(context: str | None) -> None:
+    """Raise where no cluster answers: a record of nothing could not be removed again.
+
+    Raises:
+        UsageError: with what kubectl said.
+    """
+    try:
+        call([*_kubectl(context), "version", "--request-timeout=10s"])
+    except MeasureError as problem:
+        said = problem.problem.message.splitlines()[-1].strip()
+        where = "by the kubeconfig" if context is None else f"by the context {context}"
+        raise UsageError(f"no Kubernetes cluster is reached {where}: {said}", code="no-cluster", at="--context",
+                         try_="see `kubectl config get-contexts`; set KUBECONFIG or --context") from None  # fmt: skip
 
 
 def _refuse_moved(wish: Wish, record: Installed) -> None:

@@ -1,5 +1,5 @@
 /** Alerts, whom they were told to, and the rules that open them. */
-import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
+import { queryOptions } from '@tanstack/react-query'
 import { client, ok } from '@/api/client'
 import { byPages, PAGE } from '@/api/queries/paging'
 
@@ -11,12 +11,9 @@ export interface AlertFilter {
 }
 
 export const alertsQuery = (filter: AlertFilter = {}) =>
-  infiniteQueryOptions({
-    queryKey: ['alerts', 'list', filter],
-    queryFn: ({ pageParam }) =>
-      ok(client.GET('/api/v1/alerts', { params: { query: { ...filter, limit: PAGE, cursor: pageParam } } })),
-    ...byPages,
-  })
+  byPages(['alerts', 'list', filter], (cursor) =>
+    ok(client.GET('/api/v1/alerts', { params: { query: { ...filter, limit: PAGE, cursor } } })),
+  )
 
 export const alertQuery = (alert: string) =>
   queryOptions({

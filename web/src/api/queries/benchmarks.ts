@@ -1,15 +1,12 @@
 /** Stored benchmarks, and the editor of their files. */
-import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
+import { queryOptions } from '@tanstack/react-query'
 import { type Api, client, ok } from '@/api/client'
 import { byPages, PAGE } from '@/api/queries/paging'
 
 export const benchmarksQuery = (text = '') =>
-  infiniteQueryOptions({
-    queryKey: ['benchmarks', text],
-    queryFn: ({ pageParam }) =>
-      ok(client.GET('/api/v1/benchmarks', { params: { query: { text, limit: 100, cursor: pageParam } } })),
-    ...byPages,
-  })
+  byPages(['benchmarks', text], (cursor) =>
+    ok(client.GET('/api/v1/benchmarks', { params: { query: { text, limit: 100, cursor } } })),
+  )
 
 /** The headline metric of benchmarks over time; at most 100 names. */
 export const headlinesQuery = (names: string[]) =>

@@ -1,5 +1,5 @@
 /** Campaigns, their jobs and what these measured. */
-import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
+import { queryOptions } from '@tanstack/react-query'
 import { type Api, client, ok } from '@/api/client'
 import { byPages } from '@/api/queries/paging'
 
@@ -10,12 +10,9 @@ export interface CampaignFilter {
 }
 
 export const campaignsQuery = (filter: CampaignFilter = {}) =>
-  infiniteQueryOptions({
-    queryKey: ['campaigns', filter],
-    queryFn: ({ pageParam }) =>
-      ok(client.GET('/api/v1/campaigns', { params: { query: { ...filter, limit: 100, cursor: pageParam } as never } })),
-    ...byPages,
-  })
+  byPages(['campaigns', filter], (cursor) =>
+    ok(client.GET('/api/v1/campaigns', { params: { query: { ...filter, limit: 100, cursor } as never } })),
+  )
 
 export const campaignQuery = (campaign: string) =>
   queryOptions({
@@ -25,12 +22,9 @@ export const campaignQuery = (campaign: string) =>
 
 /** Jobs of a campaign in the order of its matrix, where it has more than the campaign itself lists. */
 export const campaignJobsQuery = (campaign: string) =>
-  infiniteQueryOptions({
-    queryKey: ['jobs', { campaign }],
-    queryFn: ({ pageParam }) =>
-      ok(client.GET('/api/v1/jobs', { params: { query: { campaign, limit: 500, cursor: pageParam } } })),
-    ...byPages,
-  })
+  byPages(['jobs', { campaign }], (cursor) =>
+    ok(client.GET('/api/v1/jobs', { params: { query: { campaign, limit: 500, cursor } } })),
+  )
 
 /** The numbers of so many jobs are read for a campaign; each of the others has its own page. */
 export const MOST_RESULTS = 2_000

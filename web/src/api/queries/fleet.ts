@@ -1,15 +1,12 @@
 /** Agents, their machines and what they do. */
-import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
+import { queryOptions } from '@tanstack/react-query'
 import { client, ok } from '@/api/client'
 import { byPages } from '@/api/queries/paging'
 
 export const agentsQuery = () =>
-  infiniteQueryOptions({
-    queryKey: ['agents', 'all'],
-    queryFn: ({ pageParam }) =>
-      ok(client.GET('/api/v1/agents', { params: { query: { limit: 500, cursor: pageParam } } })),
-    ...byPages,
-  })
+  byPages(['agents', 'all'], (cursor) =>
+    ok(client.GET('/api/v1/agents', { params: { query: { limit: 500, cursor } } })),
+  )
 
 export const agentQuery = (agent: string) =>
   queryOptions({

@@ -1,5 +1,5 @@
 /** One job: its pictures, answers, scores and log. */
-import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
+import { queryOptions } from '@tanstack/react-query'
 import { type Api, client, ok } from '@/api/client'
 import { byPages } from '@/api/queries/paging'
 
@@ -30,18 +30,16 @@ export const panelsQuery = (job: string, version: string) =>
 const OUTPUTS_A_PAGE = 100
 
 /** The answers that the runs of a job kept. */
-export const outputsQuery = (job: string, version: string) =>
-  infiniteQueryOptions({
-    queryKey: ['job-outputs', job, version],
-    queryFn: ({ pageParam }) =>
-      ok(
-        client.GET('/api/v1/jobs/{job}/outputs', {
-          params: { path: { job }, query: { limit: OUTPUTS_A_PAGE, cursor: pageParam } },
-        }),
-      ),
-    ...byPages,
-    staleTime: Number.POSITIVE_INFINITY,
-  })
+export const outputsQuery = (job: string, version: string) => ({
+  ...byPages(['job-outputs', job, version], (cursor) =>
+    ok(
+      client.GET('/api/v1/jobs/{job}/outputs', {
+        params: { path: { job }, query: { limit: OUTPUTS_A_PAGE, cursor } },
+      }),
+    ),
+  ),
+  staleTime: Number.POSITIVE_INFINITY,
+})
 
 /** Scores that were computed of a job's answers after its result. */
 export const scoresQuery = (job: string) =>

@@ -2,12 +2,19 @@
  * What the questions of this folder share. They are every question that the pages ask, each with its key: the first word
  * of a key is what live events invalidate (app/live). Pages use these; nobody else calls `client.GET`.
  */
+import { infiniteQueryOptions, type QueryKey } from '@tanstack/react-query'
 
 /** How many rows of a list are asked for at once, where nothing speaks for more. */
 export const PAGE = 100
 
-/** How a list that comes in pages is read on: each says where the next one begins. */
-export const byPages = {
-  initialPageParam: undefined as string | undefined,
-  getNextPageParam: (page: { next?: string | null }) => page.next ?? undefined,
-}
+/** A list that comes in pages, each of which says where the next one begins. */
+export const byPages = <Page extends { next?: string | null }>(
+  queryKey: QueryKey,
+  ask: (cursor: string | undefined) => Promise<Page>,
+) =>
+  infiniteQueryOptions({
+    queryKey,
+    queryFn: ({ pageParam }) => ask(pageParam),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page) => page.next ?? undefined,
+  })

@@ -1,5 +1,5 @@
 /** Schedules, and what became of each time. */
-import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
+import { queryOptions } from '@tanstack/react-query'
 import { client, ok } from '@/api/client'
 import { byPages, PAGE } from '@/api/queries/paging'
 
@@ -19,12 +19,9 @@ export interface ScheduleFilter {
 }
 
 export const schedulesQuery = (filter: ScheduleFilter = {}) =>
-  infiniteQueryOptions({
-    queryKey: ['schedules', 'list', filter],
-    queryFn: ({ pageParam }) =>
-      ok(client.GET('/api/v1/schedules', { params: { query: { ...filter, limit: PAGE, cursor: pageParam } } })),
-    ...byPages,
-  })
+  byPages(['schedules', 'list', filter], (cursor) =>
+    ok(client.GET('/api/v1/schedules', { params: { query: { ...filter, limit: PAGE, cursor } } })),
+  )
 
 export const scheduleQuery = (schedule: string) =>
   queryOptions({
@@ -33,13 +30,10 @@ export const scheduleQuery = (schedule: string) =>
   })
 
 export const firingsQuery = (schedule: string) =>
-  infiniteQueryOptions({
-    queryKey: ['schedules', 'firings', schedule],
-    queryFn: ({ pageParam }) =>
-      ok(
-        client.GET('/api/v1/schedules/{schedule}/firings', {
-          params: { path: { schedule }, query: { limit: PAGE, cursor: pageParam } },
-        }),
-      ),
-    ...byPages,
-  })
+  byPages(['schedules', 'firings', schedule], (cursor) =>
+    ok(
+      client.GET('/api/v1/schedules/{schedule}/firings', {
+        params: { path: { schedule }, query: { limit: PAGE, cursor } },
+      }),
+    ),
+  )

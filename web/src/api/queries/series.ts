@@ -1,5 +1,5 @@
 /** Series with their points, and what was found in them. */
-import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
+import { queryOptions } from '@tanstack/react-query'
 import { type Api, client, ok } from '@/api/client'
 import { byPages, PAGE } from '@/api/queries/paging'
 
@@ -15,12 +15,9 @@ export interface SeriesFilter {
 }
 
 export const seriesListQuery = (filter: SeriesFilter = {}) =>
-  infiniteQueryOptions({
-    queryKey: ['series', 'list', filter],
-    queryFn: ({ pageParam }) =>
-      ok(client.GET('/api/v1/series', { params: { query: { ...filter, limit: PAGE, cursor: pageParam } } })),
-    ...byPages,
-  })
+  byPages(['series', 'list', filter], (cursor) =>
+    ok(client.GET('/api/v1/series', { params: { query: { ...filter, limit: PAGE, cursor } } })),
+  )
 
 export const oneSeriesQuery = (series: string) =>
   queryOptions({
@@ -55,9 +52,6 @@ export interface FindingFilter {
 }
 
 export const findingsQuery = (filter: FindingFilter = {}) =>
-  infiniteQueryOptions({
-    queryKey: ['findings', filter],
-    queryFn: ({ pageParam }) =>
-      ok(client.GET('/api/v1/findings', { params: { query: { ...filter, limit: PAGE, cursor: pageParam } } })),
-    ...byPages,
-  })
+  byPages(['findings', filter], (cursor) =>
+    ok(client.GET('/api/v1/findings', { params: { query: { ...filter, limit: PAGE, cursor } } })),
+  )
