@@ -9,16 +9,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup web demo test test-torch test-vllm test-milvus test-system test-kubernetes check docs bench lock clean
+.PHONY: setup web demo test test-torch test-vllm test-milvus test-system test-kubernetes check check-supply docs bench lock clean
 .DEFAULT_GOAL := setup
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2])' || \
 	  { echo "assay needs Python 3.11 or newer; this is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # The dashboard, into the package; done anew only when something in it has changed.
@@ -66,6 +67,12 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -m 'not live'
 
+# Hashes, images, known vulnerabilities. Status 4 of the script: not every package could be looked up.
+check-supply: setup
+	@test -x .venv-supply/bin/pip-audit || { $(PYTHON) -m venv .venv-supply && \
+	  .venv-supply/bin/python -m pip install --quiet --disable-pip-version-check pip-audit; }
+	$(BIN)/python scripts/check_supply.py --pip-audit .venv-supply/bin/pip-audit
+
 docs: setup
 	$(BIN)/mkdocs build --strict
 
@@ -76,7 +83,9 @@ lock: setup
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-annotate --no-header \
 	  --extra dev pyproject.toml -o constraints.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-annotate --no-header \
+	  --generate-hashes --constraint constraints.txt --extra dev pyproject.toml scripts/build.in -o requirements.lock
 
 clean:
-	rm -rf $(VENV) .venv-servers .venv-torch .venv-vllm .venv-milvus .venv-deploy .venv-web web/node_modules \
+	rm -rf $(VENV) .venv-servers .venv-torch .venv-vllm .venv-milvus .venv-deploy .venv-web .venv-supply web/node_modules \
 	  src/assay/serve/dashboard/built demo-results site

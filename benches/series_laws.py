@@ -50,3 +50,25 @@ def several(rng: np.random.Generator, law: str, count: int) -> Values:
     for place, size in SEVERAL.items():
         values[:, place:] += size
     return LEVEL * (1 + NOISE * values)
+
+
+# A quiet part of so many points, then a level 60 % higher with more noise.
+QUIET, LOUD, RAISED = 60, 30, 160.0
+QUIET_PARTS = ("normal", "AR 0.6", "AR 0.9", "an old step of 1 %", "a slow drift of 3 %")
+
+
+def louder(rng: np.random.Generator, first: str, spread: float, count: int) -> Values:
+    """Series whose last 30 points are 60 % higher, with noise of the given spread.
+
+    Args:
+        rng: Where chance comes from.
+        first: What the 60 points before are, one of `QUIET_PARTS`: noise of 1 %, or a shape with noise of 0.3 %.
+        spread: Of the last points, where the level before is 100.
+        count: Series.
+    """
+    shape = {"an old step of 1 %": np.arange(QUIET) >= QUIET // 2, "a slow drift of 3 %": np.linspace(0, 3, QUIET)}
+    if first in shape:
+        quiet = LEVEL + 0.3 * noise(rng, "normal", count, QUIET) + shape[first]
+    else:
+        quiet = LEVEL + noise(rng, first, count, QUIET)
+    return np.hstack([quiet, RAISED + spread * noise(rng, "normal", count, LOUD)])

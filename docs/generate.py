@@ -109,7 +109,11 @@ _VARIABLES = """\
 | `ASSAY_AGENT_ALLOW` | what jobs may do on an agent besides, as `--allow` |
 | `ASSAY_INFRA` | folder of the systems of `assay infra` |
 | `ASSAY_POSTGRESQL`, `ASSAY_REDIS`, `ASSAY_PROMETHEUS` | programs of `assay infra` that are in no usual place |
-| `ASSAY_URL_POLICY` | set by an agent for its jobs: which addresses models may be fetched from |
+| `ASSAY_ALLOW_PRIVATE_URLS` | `1` lets jobs of an agent connect to its private networks, as `--allow-private-urls` |
+| `ASSAY_ALLOW_ENV` | variables that jobs of an agent may refer to, as `--allow-env` |
+| `ASSAY_JOB_ENV` | set by an agent for its jobs: the variables that they may refer to |
+| `ASSAY_JOB_ALLOW` | set by an agent for its jobs: what they may do besides, `command` or nothing |
+| `ASSAY_URL_POLICY` | set by an agent for its jobs: which addresses they may connect to |
 | `NO_COLOR` | print without colour |
 | `ASSAY_EMIT_PIPE` | set by assay for a measured program; `assay.emit` writes there |
 | `ASSAY_CODE` | set by assay for a measured program: where its `target.code` lies |
@@ -274,7 +278,39 @@ def benchmark_page() -> str:
         names = [name for name in _reading_order(model) if name in fields] if model is Benchmark else list(fields)
         rows = [_key(path, name, fields[name], sections) for name in names]
         parts.append(_table(("key", "type", "default", "meaning"), rows))
+    parts += ["## Limits { #limits }", _LIMITS_INTRODUCTION, _table(("what", "at most"), _limits())]
     return "\n\n".join(parts) + "\n"
+
+
+_LIMITS_INTRODUCTION = """\
+A file beyond one of these is refused with an error, before it costs time or memory; the command line, the Python
+interface and the server have the same limits. A zero byte (`\\0`), half a character, `nan` and infinite numbers are
+refused too. What is longer belongs into a file of its own: code under `target.code`, prompts under `workload.file`,
+values of a model's input in a `.npy` file."""
+
+
+def _limits() -> list[tuple[str, str]]:
+    """What a benchmark file may hold, from the code that refuses more."""
+    from assay.plan.expand import MAX_COMPARED, MAX_PLANNED, MAX_POINTS
+    from assay.spec import limits
+    from assay.spec.commands import MAX_COMMAND
+    from assay.units import MOST_BYTES, MOST_SECONDS
+
+    return [
+        ("characters of the file, and of its values with YAML aliases written out", f"{limits.MAX_CHARACTERS:,}"),
+        ("keys and values, with YAML aliases written out", f"{limits.MAX_NODES:,}"),
+        ("sections and lists inside one another, and parts of a dotted key", f"{limits.MAX_DEPTH}"),
+        ("digits of a whole number", f"{limits.MAX_DIGITS}"),
+        ("a duration", f"{MOST_SECONDS:,} s (a hundred years)"),
+        ("a size", f"{MOST_BYTES:,} bytes"),
+        ("a command, and each of its words", f"{MAX_COMMAND:,} bytes, as Linux starts no longer one"),
+        ("a pattern", f"{limits.MAX_PATTERN:,} characters and {limits.MAX_GROUPS} parentheses"),
+        ("all patterns of a target", f"{limits.MAX_PATTERNS:,} characters and {limits.MAX_SETS} sets such as `[a-z]`"),
+        ("points of a matrix", f"{MAX_POINTS:,}"),
+        ("all jobs of a matrix together", f"{MAX_PLANNED:,} characters"),
+        ("points of a matrix times rules of `exclude`", f"{MAX_COMPARED:,}"),
+        ("problems that are shown together", f"{limits.MAX_PROBLEMS}"),
+    ]
 
 
 _FILE_INTRODUCTION = """\

@@ -66,9 +66,9 @@ def check_machine():
 def install():
     """Leave what `pip install` would: the metadata by which targets are found."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    metadata = FOLDER / "metadata" / f"assay-{project['version']}.dist-info"
+    metadata = FOLDER / "metadata" / f"assay_bench-{project['version']}.dist-info"
     metadata.mkdir(parents=True, exist_ok=True)
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: assay\nVersion: {project['version']}\n")
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: assay-bench\nVersion: {project['version']}\n")
     groups = project["entry-points"]
     text = "\n".join(f"[{name}]\n" + "\n".join(f"{k} = {v}" for k, v in one.items()) for name, one in groups.items())
     (metadata / "entry_points.txt").write_text(text + "\n")

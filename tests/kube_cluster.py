@@ -185,7 +185,7 @@ class KubeCluster:
 @pytest.fixture
 def kube(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeCluster]:
     """A cluster of its own for each test, which the official client finds by KUBECONFIG."""
-    pytest.importorskip("kubernetes", reason="the official client is not installed: pip install 'assay[kubernetes]'")
+    pytest.importorskip("kubernetes", reason="its client is not installed: pip install 'assay-bench[kubernetes]'")
     folder = Path(tempfile.mkdtemp(prefix="assay-kube-"))
     cluster = KubeCluster(folder)
     cluster.start()

@@ -35,14 +35,14 @@ def python_image(folder: Path, busybox: str) -> Path:
     _interpreter(folder)
     site = Path(sysconfig.get_path("purelib"))
     inside = _PREFIX / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
-    for one in _needed("assay", {}).values():
+    for one in _needed("assay-bench", {}).values():
         for path in one.files or ():
             found = Path(str(one.locate_file(path)))
             if found.is_file() and found.is_relative_to(site):
                 _link(found, folder, inside / found.relative_to(site))
     # Where assay runs from its sources, they lie elsewhere.
     _tree(Path(assay.__file__).parent, folder, inside / "assay")
-    own = Path(str(distribution("assay")._path))  # type: ignore[attr-defined]
+    own = Path(str(distribution("assay-bench")._path))  # type: ignore[attr-defined]
     _tree(own, folder, inside / own.name)
     return folder
 

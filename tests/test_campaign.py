@@ -10,11 +10,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from sqlalchemy import event
 
 import assay
 from assay.errors import MeasureError, SpecError, StoreError
 from assay.report.live import SilentView
 from assay.store.store import Store
+from assay.store.tables import JobRow
 
 pytestmark = pytest.mark.live
 
@@ -238,3 +240,53 @@ def test_a_third_partys_target_is_measured(tmp_path, monkeypatch, tiny_model):
     job = json.loads(run(bench).stdout)["jobs"][0]
     assert job["state"] == "done"
     assert job["metrics"]["latency_ms"]["median"] == 5.0
+
+
+# -- a campaign of many jobs -----------------------------------------------------------------------------------------
+
+
+def refused(jobs):
+    """A benchmark whose jobs no machine can take, so that no process is started."""
+    return {
+        "benchmark": "refused",
+        "target": {"command": "true"},
+        "needs": {"cpus": 100_000},
+        "matrix": {"measure.runs": list(range(1, jobs + 1))},
+    }
+
+
+def rows_read(jobs, store):
+    found = []
+
+    def read(row, _context):
+        found.append(row.id)
+
+    event.listen(JobRow, "load", read)
+    try:
+        assay.run(refused(jobs), store=store)
+    finally:
+        event.remove(JobRow, "load", read)
+    return len(found)
+
+
+def test_the_work_for_a_job_does_not_grow_with_its_campaign(tmp_path):
+    counts = {jobs: rows_read(jobs, tmp_path / str(jobs)) for jobs in (2, 4, 12)}
+    per_job = (counts[4] - counts[2]) / 2
+    assert counts[12] == counts[4] + 8 * per_job, counts
+
+
+def test_a_campaign_of_which_some_jobs_failed_is_partial(tmp_path):
+    document = {"benchmark": "mixed", "target": {"command": "x"}, "measure": {"runs": 1},
+                "matrix": {"target.command": ["true", "false"]}}  # fmt: skip
+    result = assay.run(document, store=tmp_path)
+    assert [job.state for job in result.jobs] == ["done", "failed"]
+    assert result.record.state == "partial"
+    store = Store(tmp_path)
+    assert store.campaigns()[0].state == "partial"
+    assert store.campaigns()[0].completed_at is not None
+    store.close()
+
+
+def test_a_campaign_of_which_all_jobs_failed_is_failed(tmp_path):
+    result = assay.run(refused(2), store=tmp_path)
+    assert result.record.state == "failed"

@@ -137,6 +137,18 @@ def test_a_run_that_does_not_wait_is_measured_in_doubt(bench, start, tmp_path):
     assert first.poll() is None  # all were measured beside it
 
 
+def test_a_quiet_run_says_once_that_it_waits_and_nothing_else(bench, start, tmp_path):
+    first = start("run", bench("first"), "--store", tmp_path / "one")
+    wait_for((tmp_path / "first-started-0").exists)
+    (tmp_path / "second-go").touch()
+    second = start("run", bench("second"), "--store", tmp_path / "two", "--quiet")
+    until(second.stderr, r"waiting for cpu: held by \S+ since")
+    first.send_signal(signal.SIGKILL)
+    _, err = second.communicate(timeout=120)
+    assert second.returncode == 0
+    assert err == ""
+
+
 def test_whoever_waits_can_be_interrupted_and_the_end_of_the_first_by_force_frees_the_device(bench, start, tmp_path):
     first = start("run", bench("first"), "--store", tmp_path / "one")
     wait_for((tmp_path / "first-started-0").exists)

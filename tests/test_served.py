@@ -63,9 +63,19 @@ def test_a_server_that_bundles_tokens_is_told_apart(tmp_path):
         result = run(sim.url, tmp_path)
     assert facts(result)["tokens"]["bundled"] is True
     assert facts(result)["tokens"]["tokens_per_chunk"]["mean"] == pytest.approx(4)
+    assert facts(result)["tokens"]["chunks_split"] == {"by_tokenizer": 40, "evenly": 0}
+    assert check(result, "tokens counted").passed is True, "the server's tokenizer told the tokens of each chunk"
     assert np.median(samples(result, "itl_ms")) == pytest.approx(5, abs=0.7), "per token, not per chunk"
     assert np.median(samples(result, "chunk_gap_ms")) == pytest.approx(20, abs=2)
     assert job(result).metrics["output_tokens"].median == 16
+
+
+def test_bundled_tokens_that_nothing_can_split_stay_in_doubt(tmp_path):
+    with llm_server(ttft_ms=20, itl_ms=5, tokens=16, tokens_per_chunk=4, no_tokenizer=True) as sim:
+        result = run(sim.url, tmp_path)
+    assert facts(result)["tokens"]["chunks_split"] == {"by_tokenizer": 0, "evenly": 40}
+    assert check(result, "tokens counted").passed is False
+    assert "target.tokenizer" in check(result, "tokens counted").detail
 
 
 def test_reasoning_starts_the_clock_and_the_answer_has_its_own(tmp_path):
@@ -163,6 +173,19 @@ def test_a_dead_endpoint_says_so(tmp_path):
     assert job(result).error.code == "endpoint-refused"
 
 
+def test_a_dead_endpoint_is_not_taken_for_one_without_a_tokenizer(tmp_path):
+    result = run("http://127.0.0.1:9/v1", tmp_path, workload={"input_tokens": 20})
+    assert job(result).error.code == "endpoint-refused"
+    assert "the first request to 127.0.0.1:9 failed" in job(result).error.message
+    assert "is the server running" in job(result).error.try_
+
+
+def test_an_endpoint_without_a_tokenizer_says_so(tmp_path):
+    with llm_server(ttft_ms=1, itl_ms=0, tokens=4, no_tokenizer=True) as sim:
+        result = run(sim.url, tmp_path, workload={"input_tokens": 20})
+    assert job(result).error.code == "no-tokenizer"
+
+
 def test_a_rate_is_found_that_meets_the_objective(tmp_path):
     # Four answers at once of 100 ms each: 40 a second are the most that this server can do.
     with llm_server(ttft_ms=100, itl_ms=0, tokens=1, capacity=4) as sim:
@@ -174,6 +197,23 @@ def test_a_rate_is_found_that_meets_the_objective(tmp_path):
     probes = facts(result)["search"]["probes"]
     assert 3 <= len(probes) <= 8
     assert any(one["meets"] is False for one in probes)
+
+
+def test_a_search_ends_with_its_first_probe_where_the_objective_cannot_be_judged(tmp_path):
+    """A server that sends all tokens together leaves no gap to measure: no rate will ever be shown to be good."""
+    with llm_server(ttft_ms=5, itl_ms=0, tokens=8) as sim:
+        result = run(sim.url, tmp_path, workload={"output_tokens": 8}, objective={"itl_ms.p99": 50}, runs=3,
+                     load={"rate": "search", "arrivals": "constant",
+                           "search": {"lowest": 10.0, "highest": 40.0, "probe": "1s", "probes": 4}})  # fmt: skip
+        asked = len(sim.records().number)
+    error = job(result).error
+    assert job(result).state == "failed"
+    assert error.code == "objective"
+    assert "itl_ms has no samples after the first probe" in error.message
+    assert "every answer came in one arrival" in error.message
+    assert "itl_ms.p99" in error.try_
+    assert len(job(result).runs) == 1, "the next run would only repeat it"
+    assert asked <= 15, "one probe of ten requests, and the request before it"
 
 
 def test_a_budget_bounds_what_is_sent(tmp_path):

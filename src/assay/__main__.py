@@ -1,5 +1,32 @@
-"""`python -m assay` is the `assay` command."""
+"""`python -m assay` is the `assay` command; Ctrl-C is heeded from the first moment, while the rest is still loading."""
 
-from assay.cli.main import main
+from __future__ import annotations
 
-main()
+import itertools
+import os
+import signal
+from types import FrameType
+from typing import NoReturn
+
+_INTERRUPTED = 130
+_presses = itertools.count()
+
+
+def main() -> NoReturn:
+    """Load the command line and run it."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # who ignores it, ignores it
+        signal.signal(signal.SIGINT, _while_loading)
+    from assay.cli.main import main as run
+
+    run()
+
+
+def _while_loading(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (signal's signature)
+    """End at once: nothing was begun that would have to be put in order."""
+    if next(_presses) == 0:
+        os.write(2, b"interrupted\n")
+        os._exit(_INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from assay.place.engines.local import LocalEngine
 from assay.place.needs import missing
 from assay.plan.digest import content_hash
 from assay.plan.job import Job
-from assay.plan.lifecycle import FINAL
+from assay.plan.lifecycle import FINAL, campaign_state
 from assay.plan.plan import Plan, make_plan
 from assay.plan.support import refuse_parts_in_turn, refuse_unsupported
 from assay.report.live import SilentView, View
@@ -172,7 +173,7 @@ def run(
         if clustered:
             manner = _telling(server, manner)
             return _on_cluster(loaded, kept, told, clock, fresh=fresh, lock=lock, control=control, manner=manner)
-        around = Around(mode, cache_folder(), told.note, control=control)
+        around = Around(mode, cache_folder(), told.waiting, control=control)
         record = _Campaign(loaded, kept, told, clock, around).run(fresh=fresh)
     finally:
         kept.close()
@@ -287,7 +288,7 @@ class _Campaign:
         finally:
             self.view.close()
         record = read_campaign(self.store, campaign)
-        state = "done" if any(job.state == "done" for job in record.jobs) else "failed"
+        state = campaign_state(Counter(job.state for job in record.jobs))
         self.store.end_campaign(campaign, state, self.clock)
         note_findings(self.store, record, self.view, self.clock)
         return replace(record, state=state)
@@ -309,8 +310,7 @@ class _Campaign:
         return plan
 
     def _job(self, job: Job, of: int, engine: LocalEngine) -> None:
-        _, stored = self.store.campaign(job.campaign)
-        before = next(one for one in stored if one.job.index == job.index)
+        before = self.store.job(job.id)
         label = job_label(job.point, job.definition.model_dump(mode="json", exclude_defaults=True))
         self.view.job(job.id, label, job.index, of)
         if before.state in FINAL:

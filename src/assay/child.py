@@ -24,7 +24,8 @@ from assay.run.contract import Order, ProbeSeen, Rules
 from assay.run.handover import Refusal, leave, leave_refusal
 from assay.run.inherited import take_over
 from assay.run.lifeline import hold
-from assay.run.processes import TAG_VARIABLE
+from assay.run.numerics import forget
+from assay.run.processes import TAG_VARIABLE, adopt_orphans, end_descendants
 from assay.run.stage import PipeStage
 from assay.run.targets import find_target, target_name
 from assay.spec.benchmark import Definition
@@ -36,11 +37,13 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str]) -> int:
     """Measure one run as an order says."""
+    forget(os.environ)  # NumPy is loaded: what is measured must not see how
     faulthandler.enable()  # a crash in native code leaves its stack in the log
     order_path = Path(arguments[0])
     events_fd, lifeline_fd = take_over(arguments[1], writing=True), take_over(arguments[2], writing=False)
     order = from_json(Order, order_path.read_bytes(), source=str(order_path))
     scratch = Path(order.scratch)
+    adopt_orphans()
     hold(lifeline_fd, os.environ.get(TAG_VARIABLE, ""), scratch)
     _guard_memory(order.job.definition.measure.memory_limit)
     stage = PipeStage(events_fd)
@@ -57,7 +60,7 @@ def main(arguments: list[str]) -> int:
         if "bad_alloc" in str(failure) or "Failed to allocate memory" in str(failure):
             return _refuse(scratch, _out_of_memory(order), stage)
         return _refuse(scratch, Refusal("target", f"{type(failure).__name__}: {_first_line(failure)}"), stage)
-    leave(scratch, measured, stage.seconds, stage.marks)
+    leave(scratch, measured, stage.seconds, stage.marks, left_behind=end_descendants())
     return 0
 
 
@@ -122,6 +125,7 @@ class _Search:
 
 def _refuse(scratch: Path, refusal: Refusal, stage: PipeStage) -> int:
     leave_refusal(scratch, replace(refusal, phase=stage.where), stage.seconds)
+    end_descendants()
     return 3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from datetime import UTC, datetime
 from typing import Protocol
@@ -32,6 +33,46 @@ class SystemClock:
 
 
 SYSTEM_CLOCK = SystemClock()
+
+
+class SteadyClock:
+    """Calendar time whose steps are left out: for spans that end at a moment, such as leases.
+
+    It follows the calendar while that drifts. When the calendar is set forwards or backwards, or the machine slept, it
+    goes on by the monotonic clock.
+    """
+
+    STEP_S = 1.0
+    """The calendar was set if it moved this much against the monotonic clock between two looks."""
+
+    def __init__(self, clock: Clock, ahead_s: float = 0.0) -> None:
+        """Begin at the calendar time.
+
+        Args:
+            clock: the clocks of this machine.
+            ahead_s: how far the clock that this one is to agree with is ahead of the calendar here.
+        """
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._left_out_s = -ahead_s
+        self._distance_s = self._distance()
+        self.steps = 0
+        """How often the calendar was set so far."""
+
+    def now_s(self) -> float:
+        """Seconds since 1970, without the steps."""
+        with self._lock:
+            distance_s = self._distance()
+            moved_s = distance_s - self._distance_s
+            if abs(moved_s) >= self.STEP_S:
+                self._left_out_s += moved_s
+                self.steps += 1
+            self._distance_s = distance_s
+            return self._clock.monotonic_s() + distance_s - self._left_out_s
+
+    def _distance(self) -> float:
+        """How far the calendar is ahead of the monotonic clock."""
+        return self._clock.utc().timestamp() - self._clock.monotonic_s()
 
 
 def iso(moment: datetime) -> str:

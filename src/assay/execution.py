@@ -15,6 +15,7 @@ from assay.campaign import refusal, surroundings
 from assay.clock import SYSTEM_CLOCK
 from assay.documents import from_json, to_json
 from assay.errors import AssayError, MeasureError, StoreError, UsageError
+from assay.files import read_bounded
 from assay.hardware.environment import Look
 from assay.hardware.fitness.around import Around, Surrounding
 from assay.hardware.fitness.lock import mode_from
@@ -34,6 +35,7 @@ from assay.store.location import cache_folder
 from assay.store.samples import SampleFiles, write_whole
 
 RESULT = "result.json"
+_LARGEST_JOB = 64 * 2**20
 _NOT_KEPT = ("store", "samples", "disk")  # results cannot be kept: a record of it could not be kept either
 
 
@@ -65,7 +67,7 @@ def execute_document(
         meeting: where the machines that share the job's load meet before each run.
     """
     job = _read(path)
-    around = Around(mode_from(lock), cache_folder(), view.note, control=control)
+    around = Around(mode_from(lock), cache_folder(), view.waiting, control=control)
     try:
         with _held(out, view):
             attempt = _Attempt(job, out, view, around, services or {}, meeting)
@@ -237,6 +239,6 @@ def _profile(job: Job) -> Profile:
 
 def _read(path: Path) -> Job:
     try:
-        return from_json(Job, path.read_bytes(), source=str(path))
+        return from_json(Job, read_bounded(path, _LARGEST_JOB), source=str(path))
     except OSError as problem:
         raise UsageError(f"cannot read the job document: {problem.strerror}", code="no-file", at=str(path)) from None

@@ -1,10 +1,67 @@
-"""Files that are there whole or not at all."""
+"""Files that are written whole or not at all, and read within bounds."""
 
 from __future__ import annotations
 
+import errno
 import os
+import select
+import stat
+import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+
+_PIPE_WAIT_S = 5.0
+
+
+def read_bounded(path: Path, most_bytes: int) -> bytes:
+    """The content of a file, or of a pipe that somebody writes to.
+
+    Raises:
+        OSError: if it cannot be read, is neither file nor pipe (a device may never end), or is larger (`EFBIG`).
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except ValueError as problem:
+        raise OSError(errno.EINVAL, f"no name of a file: {problem}") from None
+    with os.fdopen(handle, "rb", buffering=0) as file:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISREG(mode):
+            content = _upto(most_bytes + 1, file.read)
+        elif stat.S_ISFIFO(mode):
+            content = _upto(most_bytes + 1, lambda size: _piped(handle, size))
+        else:
+            raise OSError(errno.EINVAL, "it is a folder, a device or a socket, and no file")
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes")
+    return content
+
+
+def refuse_endless(path: Path) -> None:
+    """Refuse what is neither a file nor a pipe, before it is read line by line.
+
+    Raises:
+        OSError: if it is not there, or of another kind.
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
+        raise OSError(errno.EINVAL, "it is a folder, a device or a socket, and no file")
+
+
+def _upto(size: int, read: Callable[[int], bytes | None]) -> bytes:
+    parts: list[bytes] = []
+    while size > 0 and (part := read(min(size, 1 << 20))):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _piped(handle: int, size: int) -> bytes:
+    """What somebody writes to a pipe; a pipe that stays silent is an error."""
+    ready, _, _ = select.select([handle], [], [], _PIPE_WAIT_S)
+    if not ready:
+        raise OSError(errno.ETIMEDOUT, f"nobody writes to this pipe: nothing came for {_PIPE_WAIT_S:g} s")
+    return os.read(handle, size)
 
 
 def write_whole(path: Path, content: bytes | memoryview, *, mode: int = 0o600) -> None:
@@ -13,7 +70,7 @@ def write_whole(path: Path, content: bytes | memoryview, *, mode: int = 0o600) -
     Raises:
         OSError: if there is no room or no permission; nothing half-written stays.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     fd, partial = tempfile.mkstemp(dir=path.parent, prefix=".part-")
     try:
         with os.fdopen(fd, "wb") as file:
@@ -22,10 +79,67 @@ def write_whole(path: Path, content: bytes | memoryview, *, mode: int = 0o600) -
             os.fsync(file.fileno())
         if mode != 0o600:  # as it was made
             Path(partial).chmod(mode)
-        Path(partial).replace(path)
+        move_whole(Path(partial), path)
     except BaseException:
         Path(partial).unlink(missing_ok=True)
         raise
+
+
+def move_whole(source: Path, path: Path) -> None:
+    """Give a file that is on disk another name in the same file system; the name is on disk when this returns.
+
+    Raises:
+        OSError: if it cannot be moved.
+    """
+    make_folder(path.parent)
+    source.replace(path)
+    sync_folder(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, unless they are there; their names are on disk when this returns.
+
+    Raises:
+        OSError: if it cannot be made.
+    """
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder that only its owner can look into; one that is there stays as it is.
+
+    Raises:
+        FileExistsError: if it is a file.
+        OSError: if it cannot be made.
+    """
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Return when the names in a folder are on disk: without its name, a file is lost.
+
+    Raises:
+        OSError: if the disk does not take them.
+    """
+    if sys.platform == "win32":  # folders cannot be opened there; renames are logged by the file system
+        return
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:  # who may not read a folder cannot sync it
+        return
+    try:
+        os.fsync(fd)
+    except OSError as problem:
+        if problem.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that has no such thing
+            raise
+    finally:
+        os.close(fd)
 
 
 def append_line(path: Path, line: str, *, mode: int = 0o644) -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal
 
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.campaign import CampaignResult
 from assay.clock import wall_time
 from assay.documents import from_json
-from assay.errors import MeasureError
+from assay.errors import MeasureError, UsageError
 from assay.hardware.environment import git_state
 from assay.place.engines.fleet.client import AWAY, FleetClient, read_token
 from assay.place.engines.fleet.protocol import Submission
 from assay.plan.job import JobFile
 from assay.plan.lifecycle import FINAL
+from assay.report.grid import plain
 from assay.report.live import View
 from assay.run.files import local_paths
 from assay.run.fingerprints import LocalPart, files_of
@@ -26,6 +28,7 @@ from assay.spec.load import Loaded
 
 # While nothing is pushed, how often to ask; also the wait before asking again after the server went away.
 POLL_S = 1.0
+_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ def run_on(server: str, loaded: Loaded, view: View) -> CampaignResult:
     from assay.merging import beside_parts
 
     client = FleetClient(server, read_token())
+    client.greet()
     return beside_parts(follow(client, submit(loaded, client, Wishes(), view), view))
 
 
@@ -89,6 +93,29 @@ def follow(
     return read(client, campaign)
 
 
+def find(client: FleetClient, reference: str) -> str:
+    """The server's campaign that a reference names: an id, a unique beginning of one, `latest` or `latest~2`.
+
+    Raises:
+        UsageError: if it names none or several.
+    """
+    name, _, back = reference.partition("~")
+    if name == "latest" and (back.isdigit() or not back):
+        number = int(back or 0)
+        listed = client.pages("/campaigns", {"limit": min(number + 1, _PAGE)})
+        found = [one["id"] for one in islice(listed, number, number + 1)]
+    else:
+        listed = client.pages("/campaigns", {"text": reference, "limit": _PAGE})
+        found = [one["id"] for one in listed if one["id"].startswith(reference)]
+    if not found:
+        raise UsageError(f"the server has no campaign {reference!r}", code="unknown-campaign", at=client.url,
+                         try_="`assay campaigns list` shows what is there")  # fmt: skip
+    if len(found) > 1 and reference not in found:
+        raise UsageError(f"{reference!r} begins several campaigns: {', '.join(found[:5])}", code="ambiguous",
+                         at=client.url, try_="give more of the id")  # fmt: skip
+    return reference if reference in found else str(found[0])
+
+
 def read(client: FleetClient, campaign: str) -> CampaignResult:
     """The results of a campaign as the server has them now."""
     record = from_json(CampaignRecord, client.text(f"/campaigns/{campaign}/result"), source=campaign)
@@ -111,7 +138,7 @@ def placement_lines(placement: Mapping[str, Any]) -> list[str]:
         who = f"only {', '.join(group['agents'])}" if group["agents"] else "no agent"
         lines.append(f"{who} can take {jobs} {group['needs']}")
         lines += [f"{name}: {'; '.join(lacking)}" for name, lacking in group["missing"].items()]
-    return lines
+    return [plain(line) for line in lines]
 
 
 def _schedule_line(schedule: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,7 +21,7 @@ from assay.analyse.summary import summarise
 from assay.clock import iso
 from assay.documents import to_json
 from assay.plan.job import Job
-from assay.plan.lifecycle import Event
+from assay.plan.lifecycle import Event, campaign_state
 from assay.plan.plan import Plan, make_plan
 from assay.run.records import Failure, SingleRunResult
 from assay.sim.history import Found, History, Result, first_night, nights, series_name
@@ -120,8 +121,8 @@ def _campaign(store: Store, loaded: Loaded, plan: Plan, results: Iterable[Result
         store.end_job(job.id, event, verdict=one.verdict, result=to_json(one), seconds=seconds)
         end = max(end, found[job.index].at + timedelta(seconds=seconds))
     campaign = submitted.jobs[0].campaign
-    done = any(not one.failure for one in found.values())
-    store.end_campaign(campaign, "done" if done else "failed", Standing(end))
+    states = Counter("failed" if one.failure else "done" for one in found.values())
+    store.end_campaign(campaign, campaign_state(states), Standing(end))
     return campaign, end
 
 

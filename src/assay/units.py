@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 _NUMBER = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
 _QUANTITY = re.compile(rf"^\s*{_NUMBER}\s*([A-Za-zµ%]*)\s*$")
 _COMPOUND = re.compile(r"(\d+(?:\.\d+)?)\s*(h|m|s)(?![a-z])")
+
+# Longer than any quantity that a person writes.
+_LONGEST = 80
+MOST_SECONDS = 100 * 365 * 86_400
+MOST_BYTES = 2**63
 
 SECONDS = {
     "ns": 1e-9,
@@ -27,25 +33,25 @@ BYTES = {
 
 def seconds(value: object) -> float:
     """Parse a duration such as `30s`, `5m`, `1h30m` or a plain number of seconds."""
-    if isinstance(value, str) and len(parts := _COMPOUND.findall(value)) > 1:
+    if isinstance(value, str) and len(value) <= _LONGEST and len(parts := _COMPOUND.findall(value)) > 1:
         if _COMPOUND.sub("", value).strip():
             raise ValueError(_unreadable(value, "a duration", "30s, 5m or 1h30m"))
-        return sum(float(number) * SECONDS[unit] for number, unit in parts)
+        return _within(sum(float(number) * SECONDS[unit] for number, unit in parts), value)
     number, unit = _split(value, "a duration", "30s, 500ms, 5m or 1h30m")
     if unit and unit not in SECONDS:
-        raise ValueError(f"unknown unit {unit!r} in {value!r}; use one of {', '.join(SECONDS)}")
+        raise ValueError(f"unknown unit {unit!r} in {_shown(value)}; use one of {', '.join(SECONDS)}")
     if number < 0:
-        raise ValueError(f"a duration cannot be negative, got {value!r}")
-    return number * SECONDS[unit or "s"]
+        raise ValueError(f"a duration cannot be negative, got {_shown(value)}")
+    return _within(number * SECONDS[unit or "s"], value)
 
 
 def ratio(value: object) -> float:
     """Parse a share such as `2%` or `0.02` into 0.02."""
     number, unit = _split(value, "a share", "2% or 0.02")
     if unit not in ("", "%"):
-        raise ValueError(f"unknown unit {unit!r} in {value!r}; write 2% or 0.02")
+        raise ValueError(f"unknown unit {unit!r} in {_shown(value)}; write 2% or 0.02")
     if number < 0:
-        raise ValueError(f"a share cannot be negative, got {value!r}")
+        raise ValueError(f"a share cannot be negative, got {_shown(value)}")
     return number / 100 if unit == "%" else number
 
 
@@ -53,9 +59,11 @@ def size_bytes(value: object) -> int:
     """Parse a size such as `16GiB` or `500MB`, or a plain number of bytes."""
     number, unit = _split(value, "a size", "16GiB or 500MB")
     if unit and unit not in BYTES:
-        raise ValueError(f"unknown unit {unit!r} in {value!r}; use one of {', '.join(BYTES)}")
+        raise ValueError(f"unknown unit {unit!r} in {_shown(value)}; use one of {', '.join(BYTES)}")
     if number < 0:
-        raise ValueError(f"a size cannot be negative, got {value!r}")
+        raise ValueError(f"a size cannot be negative, got {_shown(value)}")
+    if not number * BYTES[unit or "B"] < MOST_BYTES:
+        raise ValueError(f"a size has at most {MOST_BYTES:,} bytes, got {_shown(value)}")
     return round(number * BYTES[unit or "B"])
 
 
@@ -84,12 +92,37 @@ def _split(value: object, what: str, example: str) -> tuple[float, str]:
     if isinstance(value, bool):
         raise ValueError(_unreadable(value, what, example))  # noqa: TRY004  (pydantic reports ValueError)
     if isinstance(value, int | float):
-        return float(value), ""
-    match = _QUANTITY.match(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(_unreadable(value, what, example))
-    return float(match[1]), match[2]
+        number, unit = _number(value), ""
+    else:
+        match = _QUANTITY.match(value) if isinstance(value, str) and len(value) <= _LONGEST else None
+        if match is None:
+            raise ValueError(_unreadable(value, what, example))
+        number, unit = float(match[1]), match[2]
+    if not math.isfinite(number):
+        raise ValueError(f"{_shown(value)} is not {what}: a finite number is needed; write for example {example}")
+    return number, unit
+
+
+def _number(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return math.inf
+
+
+def _within(value_s: float, given: object) -> float:
+    if value_s > MOST_SECONDS:
+        raise ValueError(f"a duration is at most {MOST_SECONDS:,} s (a hundred years), got {_shown(given)}")
+    return value_s
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of thousands of digits
+        return "a very large number"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _unreadable(value: object, what: str, example: str) -> str:
-    return f"{value!r} is not {what}; write for example {example}"
+    return f"{_shown(value)} is not {what}; write for example {example}"

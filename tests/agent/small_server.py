@@ -246,7 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _route(self, method, path, body):
         small = self.small
         if path == "/health":
-            return 200, {"status": "ok"}
+            return 200, {"status": "ok", "version": "0", "service": "assay"}
         if path == "/agents":
             return small.enrol(json.loads(body))
         if found := re.fullmatch(r"/agents/([^/]+)/(heartbeat|lease)", path):

@@ -96,6 +96,67 @@ def test_a_command_is_refused_by_an_agent_that_was_not_told_to_allow_it(server, 
     assert not executor.started
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        {"model": "org/evil", "runtime": "transformers", "remote_code": True},
+        {"model": "https://example.org/program.pt", "runtime": "torch"},
+        {"model": "https://example.org/program.pt2", "runtime": "torch"},
+    ],
+)
+def test_a_model_that_can_run_code_is_refused_by_an_agent_that_allows_no_commands(
+    server, run_agent, make_job, fast, target
+):
+    executor = fast()
+    server.add(with_target(make_job(), target))
+    run_agent(server, executor)
+    server.wait(server.accepted, what="a refusal")
+    error = server.results[0][3]["error"]
+    assert error["code"] == "not-allowed"
+    assert "--allow command" in error["message"] + error["try_"]
+    assert not executor.started
+
+
+def test_the_measuring_process_knows_what_the_agent_allows(server, run_agent, make_job, fast):
+    executor = fast()
+    server.add(with_target(make_job(0), {"model": "mlp"}))
+    run_agent(server, executor)
+    server.wait(server.accepted, what="the result")
+    assert [one["ASSAY_JOB_ALLOW"] for one in executor.environments] == [""]
+
+
+@pytest.mark.parametrize(
+    ("settings", "policy"),
+    [({}, "public,loopback"), ({"allow_private_urls": True}, "public,loopback,private")],
+)
+def test_the_measuring_process_knows_where_it_may_connect_and_which_variables_are_its(
+    server, run_agent, make_job, fast, settings, policy
+):
+    executor = fast()
+    server.add(with_target(make_job(0), {"model": "mlp"}))
+    run_agent(server, executor, allow_env=frozenset({"B", "A"}), **settings)
+    server.wait(server.accepted, what="the result")
+    told = executor.environments[0]
+    assert (told["ASSAY_URL_POLICY"], told["ASSAY_JOB_ENV"]) == (policy, "A,B")
+
+
+def test_an_agent_of_a_remote_server_allows_its_own_network_only_when_told():
+    from pathlib import Path
+
+    from assay.agent.settings import AgentSettings
+
+    assert AgentSettings("http://far.example", Path()).url_policy == "public"
+    assert AgentSettings("http://far.example", Path(), allow_private_urls=True).url_policy == "public,loopback,private"
+
+
+def with_target(job, target):
+    from dataclasses import replace
+
+    from assay.spec.benchmark import Definition
+
+    return replace(job, definition=Definition.model_validate({"target": target}))
+
+
 def test_an_error_that_the_executor_reports_becomes_a_failed_result(server, run_agent, make_job, fast):
     said = {"event": "error", "code": "document", "text": "not a Job document", "at": "x", "try": "y"}
     server.add(make_job())
@@ -241,6 +302,21 @@ def test_with_finish_a_running_attempt_ends_and_is_delivered(server, run_agent, 
 
 
 # What an earlier agent left
+
+
+def test_a_result_is_delivered_although_the_identity_file_was_damaged(server, run_agent, make_job, fast, tmp_path):
+    server.add(make_job())
+    server.misbehave("/result", 503, 1000)
+    running = run_agent(server, fast(), **ALL)
+    attempts = tmp_path / "state" / "attempts"
+    server.wait(lambda: list(attempts.glob("*/out/result.json")), what="a result on disk")
+    running.stop(2)
+    (tmp_path / "state" / "identity.json").write_bytes(b"\0" * 64)
+    server.mischief.clear()
+    run_agent(server, fast(), **ALL)
+    server.wait(server.accepted, what="the result")
+    assert server.accepted() == [("campaign-1-job-0", 1)]
+    assert not (tmp_path / "state" / "refused").exists()
 
 
 def left_behind(folder, server, job, *, result=False, release=None):

@@ -32,7 +32,8 @@ def with_agent(tmp_path, monkeypatch, serve):
     def start(**settings):
         server = serve(**settings)
         with (tmp_path / "agent.log").open("wb") as log:
-            words = ["agent", "start", "--host", server.url, "--state", str(tmp_path / "agent"), "--min-free", "1MB"]
+            words = ["agent", "start", "--host", server.url, "--state", str(tmp_path / "agent"), "--min-free", "1MB",
+                     "--allow-env", "LEAVER_KEY"]  # fmt: skip
             started.append(subprocess.Popen([sys.executable, "-m", "assay", *words], stdout=log, stderr=log,
                                             env={**os.environ, "ASSAY_STORE": str(tmp_path / "own")}))  # fmt: skip
         wait_for(lambda: server.client.get("/agents").json()["items"], what="the agent")
@@ -95,6 +96,18 @@ def test_a_file_that_the_server_refuses_for_its_size_does_not_cost_the_result(wi
     assert job.metrics["answer_chars"].median == 80_000
 
 
+def test_a_result_that_is_too_large_for_the_server_fails_its_job_once_with_the_true_reason(with_agent):
+    server = with_agent(max_result_mb=0.005)
+    result = assay.run(on_fleet(runs=1), server=server.url)
+    (job,) = result.jobs
+    assert job.state == "failed"
+    assert job.error.code == "result-too-large"
+    assert "larger than the 0.005 MB that are allowed" in job.error.message
+    full = server.client.get(f"/jobs/{job.job}").json()
+    assert [one["state"] for one in full["attempts"]] == ["delivered"]
+    assert "agents in a row were lost" not in json.dumps(full)
+
+
 def test_the_server_judges_answers_again_and_says_what_the_run_said(with_agent):
     server = with_agent()
     result = assay.run(on_fleet(failed=2), server=server.url)
@@ -121,3 +134,32 @@ def test_the_server_judges_answers_again_and_says_what_the_run_said(with_agent):
     is_problem(server.client.get("/jobs/none/scores"), 404, "unknown-job")
     assert server.client.delete(f"/campaigns/{result.record.campaign}").status_code < 300
     assert not [one for one in (server.state.folder / "artefacts").rglob("*") if one.is_file()]
+
+
+def test_a_model_that_names_another_file_of_the_user_sends_nothing(serve, tmp_path):
+    import hashlib
+
+    from onnx import TensorProto, helper, save
+
+    from assay.errors import MeasureError
+
+    secret = tmp_path / "secret" / "id_rsa"
+    secret.parent.mkdir()
+    secret.write_bytes(b"a key of the user")
+    server = serve()
+    for location, link in (("../secret/id_rsa", False), (str(secret), False), ("w.bin", True)):
+        folder = tmp_path / f"cloned-{hashlib.sha256(location.encode()).hexdigest()[:4]}"
+        folder.mkdir()
+        if link:
+            (folder / "w.bin").symlink_to(secret)
+        tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1], data_location=TensorProto.EXTERNAL)
+        tensor.external_data.add(key="location", value=location)
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
+        graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [x], [x], [tensor])
+        save(helper.make_model(graph), folder / "m.onnx")
+        wanted = {"benchmark": "b", "target": {"model": str(folder / "m.onnx")}, "place": {"engine": "fleet"}}
+        with pytest.raises(MeasureError, match="outside its own folder"):
+            assay.run(wanted, server=server.url)
+    digest = hashlib.sha256(secret.read_bytes()).hexdigest()
+    assert server.client.get(f"/artefacts/{digest}").status_code == 404
+    assert server.client.get("/campaigns").json()["items"] == []

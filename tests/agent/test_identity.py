@@ -39,11 +39,39 @@ def test_a_damaged_file_gives_a_new_identity(tmp_path, content):
     assert json.loads((tmp_path / "identity.json").read_text())["id"] == made.id
 
 
+@pytest.mark.parametrize("content", ["", "{", "\0" * 100, None])
+def test_a_damaged_or_lost_file_is_made_again_from_its_copy(tmp_path, content):
+    """With a new identity the server would take the agent for another one, and refuse what it has still to deliver."""
+    first = identity(tmp_path, "machine-a")
+    if content is None:
+        (tmp_path / "identity.json").unlink()
+    else:
+        (tmp_path / "identity.json").write_text(content)
+    again = identity(tmp_path, "machine-a")
+    assert again.id == first.id
+    assert "copy" in again.note
+    assert identity(tmp_path, "machine-a") == first
+
+
+def test_a_copy_of_another_machine_is_not_taken(tmp_path):
+    first = identity(tmp_path, "machine-a")
+    (tmp_path / "identity.json").write_text("{")
+    assert identity(tmp_path, "machine-b").id != first.id
+
+
+def test_a_copy_is_made_for_an_identity_of_before(tmp_path):
+    first = identity(tmp_path, "machine-a")
+    (tmp_path / "identity.copy.json").unlink()
+    identity(tmp_path, "machine-a")
+    (tmp_path / "identity.json").write_text("")
+    assert identity(tmp_path, "machine-a").id == first.id
+
+
 def test_processes_that_start_together_agree(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         found = {one.id for one in pool.map(lambda _: identity(tmp_path, "m"), range(32))}
     assert len(found) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["identity.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["identity.copy.json", "identity.json"]
 
 
 def test_the_file_is_for_its_owner_alone(tmp_path):

@@ -59,7 +59,8 @@ def test_a_called_device_says_who_it_is_works_and_remembers_for_whom(server, dev
     server.add(make_job(0))
     server.wait(server.accepted, what="the result")
     assert client.get("/status").json()["server"] == server.url
-    assert client.get("/results").json() == {"items": [], "total": 0}
+    # The server has it a moment before the device forgets it.
+    server.wait(lambda: client.get("/results").json() == {"items": [], "total": 0}, what="nothing left to deliver")
     assert client.post("/enrol", json={"server": server.url}).status_code == 200  # again is no conflict
     other = client.post("/enrol", json={"server": "http://127.0.0.1:9"})
     assert (other.status_code, other.json()["code"]) == (409, "taken")
@@ -105,6 +106,39 @@ def test_without_the_token_nothing_is_told(server, device):
 )
 def test_strange_calls_are_refused(device, options, status):
     assert device().post("/enrol", **options).status_code == status
+
+
+DEEP = b'{"server": ' + b"[" * 20_000 + b"]" * 20_000 + b"}"
+JSON = b"Content-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "status"),
+    [
+        (JSON + b"Content-Length: -1\r\n", b"{}", 400),
+        (JSON + b"Content-Length: abc\r\n", b"{}", 400),
+        (JSON + b"Content-Length: 1_0\r\n", b"{}", 400),
+        (JSON + b"Content-Length: 2\r\nContent-Length: 3\r\n", b"{}", 400),
+        (JSON + b"Content-Length: 99999999999999999999\r\n", b"{}", 413),
+        (JSON, b"", 411),
+        (JSON + b"Transfer-Encoding: chunked\r\n", b"2\r\n{}\r\n0\r\n\r\n", 411),
+        (JSON + b"Content-Length: %d\r\n" % len(DEEP), DEEP, 422),
+        (JSON + b"Host: [::1\r\nContent-Length: 2\r\n", b"{}", 400),
+        (JSON + b"Host: 127.0.0.1:x:y\r\nContent-Length: 2\r\n", b"{}", 400),
+    ],
+)
+def test_broken_requests_are_answered(device, head, body, status, capfd):
+    """The connection stays open on our side: an answer must come although no more bytes will."""
+    import socket
+
+    client = device()
+    host = b"" if b"Host:" in head else b"Host: 127.0.0.1\r\n"
+    with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=10) as raw:
+        raw.sendall(b"POST /enrol HTTP/1.1\r\n" + host + head + b"\r\n" + body)
+        answer = raw.makefile("rb").readline()
+    assert answer.split()[1:2] == [str(status).encode()]
+    assert "Traceback" not in capfd.readouterr().err
+    assert client.get("/status").status_code == 200  # it goes on
 
 
 def test_an_unknown_path_is_not_found(device):
@@ -166,6 +200,8 @@ def test_enroll_makes_the_machine_known(server, tmp_path):
         (["start", "--host", "ftp://x"], "server-url"),
         (["start", "--host", "http://x", "--label", "a"], "label"),
         (["start", "--host", "http://x", "--allow", "everything"], "allow"),
+        (["start", "--host", "http://x", "--allow-env", "KEY,NOT-A-NAME"], "allow-env"),
+        (["start", "--host", "http://x", "--allow-env", "ASSAY_TOKEN"], "allow-env"),
         (["start", "--host", "http://x", "--device", "abacus"], "device"),
         (["start", "--host", "http://x", "--device", "cuda:0", "--device", "gpu:0"], "device"),
         (["start", "--host", "http://x", "--log-level", "loud"], "log-level"),
@@ -193,13 +229,36 @@ def test_a_service_file_is_printed_or_written_once(tmp_path, monkeypatch):
     assert (again.returncode, "service-exists" in again.stderr) == (2, True)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="units of systemd")
+@pytest.mark.parametrize("words", [("--token", "secret-of-mine"), ("--token=secret-of-mine",)])
+def test_the_token_of_a_service_is_for_its_owner_alone(tmp_path, monkeypatch, words):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    printed = assay("install-service", "--user", "--print", "--host", "http://s:1", *words)
+    assert "secret-of-mine" not in printed.stdout
+    done = assay("install-service", "--user", "--host", "http://s:1", "--label", "a=b", *words)
+    assert done.returncode == 0, done.stderr
+    holding = [path for path in tmp_path.rglob("*") if path.is_file() and "secret-of-mine" in path.read_text()]
+    assert [path.read_text() for path in holding] == ["ASSAY_TOKEN=secret-of-mine\n"]
+    assert holding[0].stat().st_mode & 0o077 == 0
+    unit = (tmp_path / ".config/systemd/user/assay-agent.service").read_text()
+    assert f"EnvironmentFile={holding[0]}" in unit
+    assert "agent start --host http://s:1 --label a=b\n" in unit
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_agent_serve_waits_enrols_and_ends(server, make_job, tmp_path):
     command = [*ASSAY, "serve", "--listen", "127.0.0.1:0", "--state", str(tmp_path), "--allow", "command"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
-            port = int(re.search(r"listening at 127.0.0.1:(\d+)", process.stderr.readline())[1])
-            answer = httpx.post(f"http://127.0.0.1:{port}/enrol", json={"server": server.url}, timeout=60)
+            while not (found := re.search(r"listening at 127.0.0.1:(\d+)", process.stderr.readline())):
+                assert process.poll() is None
+            url = f"http://127.0.0.1:{found[1]}/enrol"
+            stranger = httpx.post(url, json={"server": server.url}, timeout=60)
+            assert stranger.status_code == 401, "another user of this machine is not its owner"
+            kept = tmp_path / "listen-token"
+            assert kept.stat().st_mode & 0o077 == 0
+            owner = {"authorization": f"Bearer {kept.read_text()}"}
+            answer = httpx.post(url, json={"server": server.url}, headers=owner, timeout=60)
             assert answer.status_code == 200, answer.text
             server.add(make_job(command=(sys.executable, "-c", "print(1)")))
             server.wait(server.accepted, 60, what="the result")

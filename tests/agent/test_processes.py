@@ -161,6 +161,50 @@ def test_the_token_reaches_no_job(small_server_at, make_job, tmp_path):
     assert all("secret-of-the-agent" not in str(document) for *_, document in server.results)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc of Linux")
+@pytest.mark.parametrize("how", ["environment", "option"])
+def test_a_job_does_not_find_the_token_in_the_process_of_the_agent(small_server_at, make_job, tmp_path, how):
+    """The job looks where every process of the same user may look, and root anyway."""
+    token = "secret-of-the-agent"
+    server = small_server_at(token=token)
+    out = tmp_path / "seen"
+    code = f"""
+import os, pathlib
+found, pid = b"", os.getpid()
+while pid > 1:
+    pid = int(pathlib.Path(f"/proc/{{pid}}/stat").read_text().rpartition(")")[2].split()[1])
+    words = pathlib.Path(f"/proc/{{pid}}/cmdline").read_bytes()
+    if b"agent\\0start" in words:
+        found += words + pathlib.Path(f"/proc/{{pid}}/environ").read_bytes()
+pathlib.Path({str(out)!r}).write_bytes(found)
+"""
+    server.add(make_job(command=(sys.executable, "-c", code)))
+    environment = {**os.environ, **({"ASSAY_TOKEN": token} if how == "environment" else {})}
+    options = ("--token", token) if how == "option" else ()
+    with process(start_command(server, tmp_path / "state", *options), env=environment):
+        server.wait(server.accepted, 60, what="the result")
+    assert b"agent\0start" in out.read_bytes()
+    assert b"PATH=" in out.read_bytes()
+    assert token.encode() not in out.read_bytes()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl of Linux")
+def test_another_process_of_the_user_may_not_look_into_the_agent():
+    code = """
+import ctypes, os, subprocess, sys
+from assay.agent.host.secrecy import keep_private
+os.environ["OTHER"] = "stays"
+keep_private(("ASSAY_TOKEN",), ("of-the-agent",))
+dumpable = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
+print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), "ASSAY_TOKEN" in os.environ, os.environ["OTHER"])
+sys.stdout.flush()
+subprocess.run([sys.executable, "-c", dumpable])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          env={**os.environ, "ASSAY_TOKEN": "of-the-agent"})  # fmt: skip
+    assert done.stdout.split() == ["0", "False", "stays", "1"]  # what it starts can be looked at as ever
+
+
 def test_killed_at_random_points_every_job_ends_exactly_once(server, make_job, tmp_path):
     """The agent of this test measures in no time, so that kills hit every step between lease and acknowledgement."""
     chance = random.Random(20)

@@ -129,7 +129,7 @@ def test_the_missing_package_is_named(server, tmp_path):
     command = [sys.executable, "-c", code, "agent", "start", "--host", server.url, "--state", str(tmp_path)]
     done = subprocess.run([*command, "--redis-host", "127.0.0.1"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert "pip install 'assay[redis]'" in done.stderr
+    assert "pip install 'assay-bench[redis]'" in done.stderr
 
 
 def test_a_local_redis_for_a_remote_server_is_used_as_given_with_a_warning(tmp_path):

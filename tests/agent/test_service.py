@@ -34,6 +34,34 @@ def test_a_unit_of_the_system_runs_as_a_user_and_waits_longer_than_the_agent():
     assert found["Install"]["WantedBy"] == "multi-user.target"
 
 
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+def test_a_service_of_the_system_is_not_root_by_chance(monkeypatch, platform):
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    monkeypatch.setattr("getpass.getuser", lambda: "root")
+    with pytest.raises(UsageError, match="would run as root") as caught:
+        service(Wish(ARGUMENTS), platform)
+    assert "--run-as" in caught.value.problem.try_
+    assert service(Wish(ARGUMENTS, run_as="root"), platform)  # asked for
+    monkeypatch.setenv("SUDO_USER", "alice")
+    assert "alice" in service(Wish(ARGUMENTS), platform).text
+
+
+def test_a_token_in_a_property_list_is_for_its_owner_alone(tmp_path):
+    from dataclasses import replace
+
+    wanted = service(Wish(ARGUMENTS, user=True, token="secret-of-mine"), "darwin")
+    document = plistlib.loads(wanted.text.encode())
+    assert document["EnvironmentVariables"] == {"ASSAY_TOKEN": "secret-of-mine"}
+    assert "secret-of-mine" not in document["ProgramArguments"]
+    assert "secret-of-mine" not in wanted.shown
+    assert install(replace(wanted, path=tmp_path / "x.plist")).stat().st_mode & 0o077 == 0
+
+
+def test_a_task_of_windows_takes_no_token():
+    with pytest.raises(UsageError, match="--token-file"):
+        service(Wish(ARGUMENTS, user=True, token="secret-of-mine"), "win32")
+
+
 def test_a_unit_of_a_user_names_no_user():
     wanted = service(Wish(ARGUMENTS, user=True), "linux")
     assert "User=" not in wanted.text
@@ -80,4 +108,4 @@ def test_another_file_is_never_overwritten_unasked(tmp_path):
 
 def test_a_line_break_cannot_smuggle_in_a_directive():
     with pytest.raises(UsageError):
-        service(Wish(("--label", "x\nExecStartPre=/bin/evil")), "linux")
+        service(Wish(("--label", "x\nExecStartPre=/bin/evil"), run_as="bench"), "linux")

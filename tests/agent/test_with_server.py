@@ -183,3 +183,83 @@ def test_a_command_waits_for_an_agent_that_is_allowed_to_run_it(fleet):
     assert not fleet.ended(campaign)
     fleet.start_agent("allowed")
     wait_for(lambda: fleet.ended(campaign), what="the campaign")
+
+
+@pytest.fixture
+def listener():
+    """A server of the agent's network that notes what it is asked."""
+    import threading
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+    class Page(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.server.seen.append(self.headers.get("X-Key", ""))
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_): ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    server.seen = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def endpoint_benchmark(listener, header):
+    return {
+        "benchmark": "inside",
+        "target": {"endpoint": f"http://127.0.0.1:{listener.server_port}", "api": "http", "body": {"a": 1},
+                   "headers": {"X-Key": header}},
+        "load": {"requests": 3}, "measure": {"runs": 1, "warmup": 0},
+    }  # fmt: skip
+
+
+@pytest.fixture
+def closed_fleet(tmp_path, monkeypatch):
+    """A server with a token, which answers under every name."""
+    for name in ("ASSAY_SERVER_TOKEN", "ASSAY_TOKEN"):
+        monkeypatch.setenv(name, "assay_" + "a" * 43)
+    with ExitStack() as stack:
+        made = Fleet(tmp_path, stack)
+        made.client = FleetClient(made.url, "assay_" + "a" * 43, patience_s=20.0)
+        yield made
+
+
+def test_an_agent_is_no_way_into_its_network_or_its_environment(closed_fleet, listener, monkeypatch):
+    """An agent of a server elsewhere: here that is our own, by a name that nobody takes for loopback."""
+    fleet = closed_fleet
+    monkeypatch.setenv("DB_PASSWORD", "canary-of-the-agent")
+    far = fleet.url.replace("127.0.0.1", "0x7f000001")
+    plain = [*ASSAY, "agent", "start", "--host", far, "--min-free", "1MB", "--state"]
+
+    def reason(campaign):
+        (job,) = wait_for(lambda: fleet.ended(campaign, "failed"), 60, what="the refusal").values()
+        return str(fleet.client.get(f"/jobs/{job['id']}"))
+
+    with (fleet.folder / "closed.log").open("ab") as log:
+        closed = fleet._start([*plain, str(fleet.folder / "closed")], log)
+    said = reason(fleet.submit(endpoint_benchmark(listener, "x")))
+    assert "is a loopback address" in said
+    closed.terminate()
+    closed.wait(60)
+    with (fleet.folder / "near.log").open("ab") as log:
+        near = fleet._start([*plain, str(fleet.folder / "near"), "--allow-private-urls"], log)
+    said = reason(fleet.submit(endpoint_benchmark(listener, "${env:DB_PASSWORD}")))
+    assert "DB_PASSWORD is not for jobs of this agent" in said
+    assert "canary" not in said
+    near.terminate()
+    near.wait(60)
+    assert listener.seen == []
+    with (fleet.folder / "open.log").open("ab") as log:
+        options = ("--allow-private-urls", "--allow-env", "DB_PASSWORD,OTHER")
+        fleet._start([*plain, str(fleet.folder / "open"), *options], log)
+    campaign = fleet.submit(endpoint_benchmark(listener, "${env:DB_PASSWORD}"))
+    wait_for(lambda: fleet.ended(campaign), 60, what="the campaign")
+    assert set(listener.seen) == {"canary-of-the-agent"}

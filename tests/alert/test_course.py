@@ -1,6 +1,8 @@
 """What becomes of an alert, step by step, without any store."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -228,3 +230,15 @@ def test_titles_and_sentences_say_numbers_with_their_interval():
     assert "and 20 more" in many.sentences
     over = opened(limit(61.5), [rule("latency_ms > 50", severity="critical")])
     assert over.title == "chat a: latency_ms is 61.5 ms [60.5, 62.5], above the limit of 50 ms"
+
+
+def test_links_lead_to_pages_that_the_dashboard_has():
+    pages = (Path(__file__).parents[2] / "web" / "src" / "pages" / "pages.ts").read_text()
+    known = [
+        re.compile(re.sub(r"\$\w+", "[^/]+", place)) for place in re.findall(r"^  '(/[^']*)':", pages, re.MULTILINE)
+    ]
+    assert len(known) > 10
+    found = opened(failed()).links | opened(finding(), (WORSE,)).links
+    assert {"alert", "finding", "series", "job", "campaign"} <= set(found)
+    for name, path in found.items():
+        assert any(place.fullmatch(path.partition("#")[0]) for place in known), (name, path)

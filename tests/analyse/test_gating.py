@@ -177,3 +177,46 @@ def test_a_change_of_everything_is_found_although_much_is_looked_at(result) -> N
         old, new = (made(template, rng, 12, change) for change in (0.0, 0.2))
         red += gate(campaign(new), [campaign(old)], Limits(), lambda job: tuple(job.metrics)).answer == "red"
     assert red >= 58
+
+
+def of_day(job, day: str):
+    return replace(job, started_at=f"{day}T10:00:00+00:00")
+
+
+def test_red_against_one_result_of_another_day_says_that_its_promise_does_not_hold(result) -> None:
+    old, new = of_day(result(*SAME), "2026-01-01"), of_day(result(*SLOWER), "2026-01-03")
+    found = judge([new], [old])
+    assert found.answer == "red"
+    told = found.because[-1]
+    assert told.startswith("the baseline is one result of 2026-01-01, and the new one of 2026-01-03: days differ")
+    assert "more than one of forty gates red" in told
+    assert "5 or more baseline results" in told
+    assert told in found.jobs[0].warnings
+
+
+def test_the_promise_of_red_is_not_doubted_on_the_same_day_or_with_several_results(result) -> None:
+    old, new = of_day(result(*SAME), "2026-01-01"), of_day(result(*SLOWER), "2026-01-03")
+    same_day = judge([of_day(new, "2026-01-01")], [old])
+    several = judge([new], [old], [old], [old], [old], [old])
+    for found in (same_day, several):
+        assert found.because == ("1 of 1 number worse than the limit",)
+        assert found.jobs[0].warnings == ()
+
+
+def controlled(took: float) -> dict:
+    return {"environment": {
+        "machine": {"name": "bench-1", "cpu": "EPYC 7763", "cores": 8},
+        "before": {"fitness": {"control": {"version": 1, "integer_ms": took, "memory_ms": 7.0}}},
+    }}  # fmt: skip
+
+
+@pytest.mark.parametrize(("took", "answer"), [(13.0, "cannot tell"), (7.0, "cannot tell"), (11.0, "red")])
+def test_a_number_is_not_red_where_the_machine_moved_as_much(result, took, answer) -> None:
+    found = judge([result(*SLOWER, **controlled(took))], [result(*SAME, **controlled(10.0))])
+    assert found.answer == answer
+    assert ("the machine itself moved" in found.jobs[0].lines[0].because) is (answer == "cannot tell")
+
+
+@pytest.mark.parametrize(("took", "answer"), [(8.0, "cannot tell"), (9.8, "green"), (12.0, "green")])
+def test_a_machine_that_became_faster_does_not_turn_a_number_green(result, took, answer) -> None:
+    assert judge([result(*SAME, **controlled(took))], [result(*SAME, **controlled(10.0))]).answer == answer

@@ -4,6 +4,7 @@ from assay.analyse.headline import headline
 
 COMMAND = {"command": "python train.py"}
 DECLARED = {**COMMAND, "metrics": [{"name": "speed", "pattern": "speed: (.*)"}]}
+TWO = {**COMMAND, "metrics": [{"name": "speed"}, {"name": "loss"}]}
 SERVICE = {"endpoint": "http://localhost", "api": "openai-chat"}
 FAISS = {"library": "faiss"}
 TRANSFORMERS = {"model": "smollm2", "runtime": "transformers"}
@@ -20,7 +21,9 @@ STREAMED = ["e2e_ms", "goodput_per_s", "input_tokens", *STREAM]
         ({}, ["load_ms"], ()),
         ({"target": DECLARED}, ["duration_s", "speed", "loss"], ("speed",)),
         ({"target": DECLARED}, ["speed{batch=1}", "speed{batch=8}"], ("speed{batch=1}", "speed{batch=8}")),
-        ({"target": DECLARED}, ["duration_s", "loss"], ("loss",)),
+        ({"target": DECLARED}, ["duration_s", "loss"], ()),
+        ({"target": DECLARED}, ["duration_s"], ()),
+        ({"target": TWO}, ["duration_s", "loss", "speed"], ("speed", "loss")),
         ({"target": COMMAND}, ["duration_s", "loss", "speed"], ("loss", "speed")),
         ({"target": COMMAND}, ["duration_s", "cpu_s"], ("duration_s",)),
         ({"target": SERVICE}, ["ttft_ms", "e2e_ms"], ("e2e_ms",)),

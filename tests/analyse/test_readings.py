@@ -50,6 +50,18 @@ def test_the_error_of_a_value_comes_from_its_runs():
     assert alone.standard_error is None
 
 
+def test_the_error_of_a_mean_comes_from_the_means_of_the_runs():
+    """Medians that differ widely beside means that agree, and the other way round."""
+    rows = [[1.0, 1.0, 28.0], [5.0, 5.0, 20.6], [9.0, 9.0, 12.3]]
+    found = by_name(readings(with_metrics(result(10.0, 1), latency_ms=rows), ["latency_ms.mean"]))
+    assert found["latency_ms"].standard_error > 2
+    assert found["latency_ms.mean"].standard_error == pytest.approx(
+        np.std([10.0, 10.2, 10.1], ddof=1) / 3**0.5, rel=0.02
+    )
+    alone = by_name(readings(with_metrics(result(10.0, 1), latency_ms=[[1.0, 2.0]]), ["latency_ms.mean"]))
+    assert alone["latency_ms.mean"].standard_error is None
+
+
 def test_a_score_is_its_mean_and_the_spread_of_a_rate_is_better_lower():
     told = with_metrics(result(10.0, 1), recall=[[0.0, 1.0, 1.0], [1.0, 1.0, 1.0]])
     assert by_name(readings(told, ["recall"]))["recall"].value == pytest.approx(5 / 6)

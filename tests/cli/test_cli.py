@@ -3,8 +3,11 @@
 import csv
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -242,6 +245,45 @@ def test_a_command_with_emit(write):
 
 
 @pytest.mark.live
+def test_a_declared_metric_that_is_never_printed_is_named_and_gives_exit_code_1(write):
+    path = write(
+        "bench.yaml",
+        "benchmark: typo\n"
+        "target:\n"
+        "  command: echo speed 7\n"
+        "  metrics:\n"
+        "    - {name: speed, pattern: 'sped (.*)'}\n"
+        "    - {name: loss}\n"
+        "measure: {runs: 1}\n",
+    )
+    done = assay("run", path, "--quiet")
+    assert done.returncode == 1, done.stdout + done.stderr
+    rows = {line.split()[3]: line for line in done.stdout.splitlines() if line.startswith("echo speed 7")}
+    assert set(rows) == {"speed", "loss"}, "duration_s does not take their place"
+    assert all(line.endswith("invalid") for line in rows.values())
+    (said,) = [line for line in done.stdout.splitlines() if "declared metrics reported" in line]
+    assert "speed has a value in 0 of 1 run: its pattern matched nothing in 1 lines of output" in said
+    assert "loss has a value in 0 of 1 run: the command never emitted it" in said
+
+
+@pytest.mark.live
+def test_what_a_successful_command_wrote_is_kept_and_shown(write):
+    path = write(
+        "bench.yaml",
+        "benchmark: talks\n"
+        "target: {command: 'echo hello from $ASSAY_RUN_ID; echo trouble with $KEY >&2', shell: true,\n"
+        "         env: {KEY: '${env:TALKS_KEY}'}}\n"
+        "measure: {runs: 2}\n",
+    )
+    done = assay("run", path, "--quiet", env={**os.environ, "TALKS_KEY": "sesame-street"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = assay("logs", "latest")
+    assert shown.returncode == 0, shown.stderr
+    assert "==> run 0 command.log <==\nhello from 0\ntrouble with ***\n" in shown.stdout
+    assert "==> run 1 command.log <==\nhello from 1\ntrouble with ***\n" in shown.stdout
+
+
+@pytest.mark.live
 def test_a_gpu_that_is_not_there_fails_and_gives_no_number(write):
     bench = write("b.yaml", "benchmark: g\ntarget: {model: squeezenet, device: GPU (ONNX)}\n")
     done = assay("run", bench, "-f", "json")
@@ -273,18 +315,19 @@ def test_a_gate_decides_the_exit_code(write, tiny_model, objective, fail_on, cod
 
 @pytest.mark.live
 def test_one_bad_point_does_not_spoil_the_others(write, tiny_model):
-    (tiny_model.parent / "corrupt.onnx").write_bytes(b"not a model")
+    for name in ("corrupt.onnx", "other.onnx"):  # one that is missing is refused before anything is measured
+        (tiny_model.parent / name).write_bytes(f"not a model: {name}".encode())
     bench = write(
         "b.yaml",
         "benchmark: mixed\nmeasure: {runs: 2, until: {samples: 64}}\n"
-        f"matrix: {{target.model: [corrupt.onnx, {tiny_model.name}, missing.onnx]}}",
+        f"matrix: {{target.model: [corrupt.onnx, {tiny_model.name}, other.onnx]}}",
     )
     done = assay("run", bench, "-f", "json")
     assert done.returncode == 3
     jobs = json.loads(done.stdout)["jobs"]
     assert [job["state"] for job in jobs] == ["failed", "done", "failed"]
     assert jobs[0]["error"]["code"] == "model"
-    assert "missing.onnx" in jobs[2]["error"]["message"]
+    assert "other.onnx" in jobs[2]["error"]["message"]
 
 
 @pytest.mark.live
@@ -321,3 +364,54 @@ def test_a_setting_from_the_command_line(bench):
     assert [job["runs"] for job in document["jobs"]] == [2, 2]
     assert assay("plan", bench, "--set", "measure.rnus=2").returncode == 2
     assert assay("plan", bench, "--set", "nonsense").returncode == 2
+
+
+# -- Ctrl-C ----------------------------------------------------------------------------------------------------------
+
+
+def _interruptible():
+    """A shell starts background jobs with Ctrl-C ignored, and that is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _begun(path, process):
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.01)
+
+
+@pytest.mark.live
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX system")
+@pytest.mark.parametrize("signals", [1, 5])
+def test_ctrl_c_while_the_program_is_still_loading_is_one_line_and_130(tmp_path, signals):
+    # A library that takes long to load, as on a cold disk.
+    (tmp_path / "typer.py").write_text("import time\nopen('loading', 'w').close()\ntime.sleep(60)\n")
+    process = subprocess.Popen(
+        [*ASSAY, "validate", "x.yaml"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_interruptible,  # noqa: PLW1509
+    )  # fmt: skip
+    _begun(tmp_path / "loading", process)
+    for _ in range(signals):
+        process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "", "interrupted\n")
+
+
+@pytest.mark.live
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX system")
+def test_ctrl_c_many_times_is_as_good_as_once(write, tmp_path):
+    path = write("b.yaml", "benchmark: b\ntarget: {command: 'touch begun; sleep 600', shell: true}\n")
+    process = subprocess.Popen(
+        [*ASSAY, "run", str(path), "--quiet"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=_interruptible,  # noqa: PLW1509
+    )  # fmt: skip
+    _begun(tmp_path / "begun", process)
+    for _ in range(5):
+        process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert err in ("", "interrupted\n")
+    state = assay("results", "list").stdout.splitlines()[-1]
+    assert "interrupted" in state

@@ -193,7 +193,8 @@ def test_a_device_that_listens_is_added_and_takes_jobs(cli, processes, write):
     own = ["--state", str(processes.folder / "second"), "--device-name", "second", "--allow", "command"]
     place = f"127.0.0.1:{port}"
     processes.start("agent", "serve", "--listen", place, *own, "--min-free", "1MB", until="listening|waiting")
-    code, said, err = cli("agents", "add", f"http://127.0.0.1:{port}")
+    token = processes.folder / "second" / "listen-token"
+    code, said, err = cli("agents", "add", f"http://127.0.0.1:{port}", "--agent-token-file", str(token))
     assert code == 0, err
     assert "created" in said
     file = write("pinned.yaml", COMMAND.format(name="pinned", python=sys.executable))
@@ -225,7 +226,7 @@ def test_a_model_that_is_not_there_is_told_before_anything_is_submitted(cli, wri
     file = write("typo.yaml", "benchmark: typo\ntarget: {model: squeezenett}\n")
     before = cli("campaigns", "list", "--json")[1]
     code, _, err = cli("run", str(file))
-    assert code == 3
+    assert code == 2
     assert "did you mean the built-in model squeezenet?" in err
     assert cli("campaigns", "list", "--json")[1] == before
 
@@ -249,3 +250,36 @@ def test_a_shell_gets_its_completions():
     program = Path(sys.executable).with_name("assay")
     done = subprocess.run([program], env=asked, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["campaigns"]
+
+
+def test_a_report_with_a_server_is_of_its_campaign(cli, benchmark, tmp_path):
+    code, campaign, _ = cli("run", str(benchmark), "--format", "json")
+    there = json.loads(campaign)["campaign"]
+    cli("run", str(benchmark), "--local")  # newer, and not meant
+    for name in ("latest", there, there[:-1]):
+        code, out, err = cli("report", name, "--format", "json", "--out", "-")
+        assert (code, err) == (0, "")
+        assert json.loads(out)["campaign"] == there
+    assert cli("report", "--out", str(tmp_path / "report.html"))[0] == 0
+    assert there in (tmp_path / "report.html").read_text()
+
+
+def test_a_report_of_what_a_server_does_not_have_is_refused(cli, benchmark):
+    cli("run", str(benchmark), "--local")
+    code, out, err = cli("report", "nowhere", "--out", "-")
+    assert (code, out) == (2, "")
+    assert err.startswith("error[unknown-campaign]")
+
+
+def test_the_logs_of_a_campaign_are_those_of_its_jobs(cli, write):
+    words = [f"{sys.executable} -c \"print('line of {n}'); raise SystemExit(1)\"" for n in (1, 2)]
+    file = write("two.yaml", f"benchmark: two\ntarget: {{command: nothing}}\nmeasure: {{runs: 1}}\n"
+                 f"matrix: {{target.command: {json.dumps(words)}}}\n")  # fmt: skip
+    _, out, _ = cli("run", str(file), "--format", "json")
+    campaign = json.loads(out)["campaign"]
+    for name in (campaign, "latest"):
+        code, out, err = cli("logs", name)
+        assert (code, err) == (0, "")
+        assert out.index(f"==> {campaign}-job-0 <==") < out.index("line of 1") < out.index("line of 2")
+        assert f"==> {campaign}-job-1 <==" in out
+    assert "line of 2" in cli("logs", f"{campaign}-job-1", "--follow")[1]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import Float, func, select
 
 from assay.analyse.records import MultiRunJobResult
 from assay.campaign import kept_result
 from assay.cli.demo_data import demo_data
+from assay.clock import iso
 from assay.demo.alive import Keeper
 from assay.demo.bulk import Bulk
 from assay.demo.calendar import cron_of, entries, shares
 from assay.demo.machines import FLEET, enrolment, fleet
-from assay.demo.playing import Player, Settings
+from assay.demo.playing import Moving, Player, Settings
 from assay.demo.studies import STUDIES
 from assay.documents import from_json
 from assay.errors import UsageError
@@ -26,9 +31,12 @@ from assay.report.reading import read_campaign
 from assay.run.probes.job import FILE
 from assay.run.scoring.outputs import OUTPUTS, read_outputs
 from assay.spec.load import load
+from assay.store.catalogue import Catalogue, Draft
+from assay.store.control import Control
 from assay.store.listing import JobFilter, Listing
+from assay.store.records import JobDetail
 from assay.store.store import Store
-from assay.store.tables import AttemptRow, CampaignRow, EventRow, JobRow
+from assay.store.tables import AttemptRow, CampaignRow, EventRow, JobRow, Table
 from assay.store.telemetry import read_telemetry
 from assay.store.watch_tables import FiringRow, PointRow, SeriesRow
 
@@ -37,12 +45,51 @@ SMALL = Settings(campaigns=16, agents=12, days=60, seed=7, now=NOW)
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Player]]:
-    store = Store(tmp_path_factory.mktemp("demo"))
-    player = Player(store, SMALL)
-    player.play()
-    yield store, player
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with demo data, to be copied."""
+    folder = tmp_path_factory.mktemp("demo") / "filled"
+    store = Store(folder)
+    Player(store, SMALL).play()
     store.close()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def played(filled: Path) -> Iterator[tuple[Store, Player]]:
+    store = Store(shutil.copytree(filled, filled.parent / "played"))
+    yield store, Player(store, SMALL)
+    store.close()
+
+
+@pytest.fixture
+def mine(filled: Path, tmp_path: Path) -> Iterator[Store]:
+    """Demo data that another process made."""
+    store = Store(shutil.copytree(filled, tmp_path / "mine"))
+    yield store
+    store.close()
+
+
+# Columns of numbers that are no moments, and moments that lie ahead by their meaning: a lease, a wait, a snooze.
+_NO_MOMENT = {"value", "standard_error", "seconds", "per_hour", "owner_started"}
+_AHEAD = {"expires_at", "not_before", "deadline", "snoozed_until", "taken_until"}
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:\+00:00|Z)")
+
+
+def after(store: Store, now: datetime) -> list[str]:
+    """Everything in a store that says it happened after a moment: `table.column what`."""
+    found = []
+    with store.engine.connect() as connection:
+        for name, table in Table.metadata.tables.items():
+            for row in connection.execute(select(table)).mappings():
+                for column in table.columns.values() if name != "artefacts" else ():  # files are as old as they are
+                    value = row[column.name]
+                    if isinstance(column.type, Float) and column.name not in _NO_MOMENT | _AHEAD:
+                        found += [f"{name}.{column.name} {value}"] if (value or 0) > now.timestamp() else []
+                    else:
+                        text = value if isinstance(value, str) else json.dumps(value, default=str)
+                        late = [one for one in _MOMENT.findall(text) if datetime.fromisoformat(one) > now]
+                        found += [f"{name}.{column.name} {one}" for one in late]
+    return found
 
 
 def newest(store: Store, benchmark: str) -> str:
@@ -189,6 +236,86 @@ def test_the_fleet_goes_on_while_somebody_looks(played: tuple[Store, Player], tm
     after = Listing(store.engine).counts()["jobs"]
     assert after["done"] > before["done"]
     assert sum(after.values()) == sum(before.values())
+
+
+def test_the_fleet_of_another_process_goes_on_for_a_day(
+    mine: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.demo.alive._STEPS", 1)  # jobs are short, so that a day takes few steps
+    clock = Moving(NOW)
+    stored = Catalogue(mine.engine, clock).benchmarks().items
+    keeper = Keeper(mine, 7, clock)
+    for _ in range(24 * 6):
+        clock.forward(600)
+        keeper.step(tmp_path)
+    begun = [one for one in Listing(mine.engine).campaigns(limit=500).items if one.created_at > iso(NOW)]
+    assert {one.benchmark for one in begun} == {one.name for one in STUDIES} - {"demo edge classifier"}  # pi-03 is away
+    assert max(one.created_at for one in begun) > iso(clock.utc() - timedelta(hours=5))
+    assert sum(one.state == "done" for one in begun) >= len(begun) - 1, [one.state for one in begun]
+    assert Catalogue(mine.engine, clock).benchmarks().items == stored
+    assert all(one.version == 2 for one in begun)
+    assert not after(mine, clock.utc())
+
+
+def test_the_fleet_leaves_alone_what_people_changed(
+    mine: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.demo.alive._STEPS", 1)
+    clock = Moving(NOW)
+    catalogue, control = Catalogue(mine.engine, clock), Control(mine.engine, clock)
+    for study in STUDIES:
+        catalogue.change(study.name, Draft({**study.pinned, "description": "mine"}, by="dora"))
+    keeper = Keeper(mine, 7, clock)
+    reads, read = iter([False, True]), Listing.job
+
+    def removed_once(listing: Listing, job: str) -> JobDetail:
+        """A job that somebody removes after it was listed."""
+        if next(reads, False):
+            raise UsageError(f"no job {job!r} in the store", code="unknown-job")
+        return read(listing, job)
+
+    monkeypatch.setattr(Listing, "job", removed_once)
+    for step in range(40):
+        if step == 5:
+            control.remove_agent(next(one.id for one in control.agents() if one.name == "demo-xeon-01"))
+        clock.forward(600)
+        keeper.step(tmp_path)
+    assert all(catalogue.get(study.name).created_by == "dora" for study in STUDIES)
+    later = [one for one in Listing(mine.engine).campaigns(limit=500).items if one.created_at > iso(NOW)]
+    assert len(later) >= 3
+    assert "demo vector search" not in {one.benchmark for one in later}  # its machine is gone
+    assert all(one.version == 2 for one in later)  # the one that says what was submitted
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        NOW.replace(hour=3, minute=33),  # just after a schedule is due, before the hours of people
+        NOW.replace(hour=1, minute=10, second=1),  # one second after another
+    ],
+    ids=["schedule-just-due", "second-after"],
+)
+def test_nothing_of_the_demo_lies_in_the_future(tmp_path: Path, now: datetime) -> None:
+    store = Store(tmp_path / "now")
+    try:
+        Player(store, replace(SMALL, now=now)).play()
+        assert not after(store, now)
+        jobs = Listing(store.engine).counts()["jobs"]
+        assert jobs["done"] > 50
+        assert jobs["running"] >= 3
+    finally:
+        store.close()
+
+
+def test_bulk_campaigns_with_many_jobs_have_ended_by_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.demo.bulk._VARIANTS", 1)
+    store = Store(tmp_path / "bulk")
+    try:
+        Player(store, SMALL).enrol()
+        Bulk(store, 1, 7).copy(1, 400)
+        assert not after(store, datetime.now(UTC))
+    finally:
+        store.close()
 
 
 def test_demo_data_never_stands_beside_measured_results(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ class Faults:
     def _deliver(self, job: str, fence: int, agent: str, expected: str) -> None:
         path = self.world.folder / "again.json"
         path.write_text(self.world.client.text(f"/jobs/{job}/result"))
-        word = self.world.client.deliver(job, fence, agent, path).delivery
+        word = self.world.client_as(agent).deliver(job, fence, agent, path).delivery
         assert word == expected, f"{job} under {fence} of {agent} was {word}"
         self.answers[word] += 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from tests.faults.proxy import Wire
 from tests.redis_server import free_port
 
 from assay.place.engines.fleet.client import FleetClient
+from assay.place.engines.fleet.protocol import AGENT_KEY, agent_key
 from assay.run.records import SampleSet
 from assay.store.samples import encode
 
@@ -80,6 +82,15 @@ class World:
         # Two of the five take their jobs from Redis directly.
         self.devices = [Device(self, number, state, by_redis=number >= 3) for number, state in enumerate(states)]
         self.client = FleetClient(f"http://127.0.0.1:{self.port}")
+
+    def client_as(self, agent: str) -> FleetClient:
+        """A client that acts as one of the agents, with that agent's key."""
+        name = next(one["name"] for one in self.client.pages("/agents") if one["id"] == agent)
+        device = next(one for one in self.devices if one.name == name)
+        identity = json.loads((device.state / "identity.json").read_bytes())["id"]
+        client = FleetClient(f"http://127.0.0.1:{self.port}")
+        client._client.headers[AGENT_KEY] = agent_key(identity)
+        return client
 
     def start(self) -> None:
         self.start_server()

@@ -72,6 +72,45 @@ def test_commands_run_only_where_they_are_allowed():
 
 
 @pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ({"model": "m", "runtime": "transformers", "remote_code": True}, "code beside the model (target.remote_code)"),
+        ({"model": "m.pt", "runtime": "torch"}, "a PyTorch program"),
+        ({"model": "m.pt2", "runtime": "torch"}, "a PyTorch program"),
+        ({"model": "m.onnx", "runtime": "torch"}, "a PyTorch program"),
+        (
+            {"model": "m", "device": "tensorrt", "provider_options": {"trt_extra_plugin_lib_paths": "x.so"}},
+            "target.provider_options.trt_extra_plugin_lib_paths",
+        ),
+        (
+            {"model": "m", "session_options": {"ep.context_file_path": "x"}},
+            "target.session_options.ep.context_file_path",
+        ),
+        (
+            {"model": "m", "runtime": "transformers", "session_options": {"attn_implementation": "somebody/kernel"}},
+            "target.session_options.attn_implementation",
+        ),
+    ],
+)
+def test_a_model_that_can_run_code_needs_an_agent_that_allows_commands(target, said):
+    ready = replace(HERE, runtimes={**HERE.runtimes, "torch": "2", "transformers": "5"},
+                    devices={"onnxruntime": {"cpu": "x", "tensorrt": "x"}})  # fmt: skip
+    (lacking,) = missing(job(target), replace(ready, commands=False))
+    assert said in lacking
+    assert lacking.endswith("here was not started with --allow command")
+    assert missing(job(target), ready) == ()
+    assert said in needs_in_words(job(target))
+
+
+def test_a_model_that_is_data_alone_needs_no_command():
+    careful = replace(HERE, commands=False, runtimes={**HERE.runtimes, "transformers": "5"})
+    options = {"session.intra_op.allow_spinning": "0", "session.disable_prepacking": "1"}
+    assert missing(job({"model": "m", "session_options": options}), careful) == ()
+    plain = {"model": "m", "runtime": "transformers", "session_options": {"attn_implementation": "sdpa"}}
+    assert missing(job(plain), careful) == ()
+
+
+@pytest.mark.parametrize(
     ("target", "needs", "kind"),
     [
         ({"model": "m"}, {}, "cpu"),

@@ -78,7 +78,10 @@ def test_the_parts_of_a_local_run_are_refused(tmp_path):
         assay.run(document, store=tmp_path)
 
 
-SERVICE = {"more": {"services": {"s": {"command": "serve"}}}, "target": {"service": "s", "api": "openai-chat"}}
+SERVICE = {
+    "more": {"services": {"s": {"command": "serve"}}},
+    "target": {"service": "s", "api": "openai-chat", "model": "m"},
+}
 
 
 @pytest.mark.parametrize(

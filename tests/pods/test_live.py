@@ -79,8 +79,9 @@ def test_files_too_large_for_a_log_are_fetched_from_the_pod(site: Site) -> None:
     followed = site.run(site.document())
     job = followed.job()
     assert job.state == "done", followed.said.getvalue()
-    assert "fetching 1 files" in followed.said.getvalue()
-    assert "samples" not in job.runs[0].absent
+    assert "fetching 2 files" in followed.said.getvalue()  # the samples, and what the program printed
+    assert "command.log" in job.runs[0].files
+    assert not {"samples", "command.log"} & set(job.runs[0].absent), job.runs[0].absent
     assert site.kube.api.left() == []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.report import loads
 
@@ -49,6 +51,37 @@ OUTSIDE = """
     return box.width && (box.right > frame.right + 1 || box.left < frame.left - 1);
   });
 }).map(figure => figure.textContent.slice(0, 40))
+"""
+
+# Tables that are wider than the box that they scroll in: their last columns are not seen.
+CUT_OFF = """
+() => [...document.querySelectorAll('.scroll')].flatMap(box => {
+  const beyond = box.querySelector('table').getBoundingClientRect().right
+    - box.getBoundingClientRect().left - box.clientLeft - box.clientWidth;
+  return beyond > 1 ? [`${box.getAttribute('aria-label')}: ${Math.round(beyond)} px`] : [];
+})
+"""
+# What goes beyond the right edge of the page, or lies behind the edge of a box that cannot be scrolled on paper.
+OFF_THE_PAPER = """
+() => [...document.querySelectorAll('h1, h2, h3, p, li, dt, dd, th, td, pre, code, text, figcaption, summary')]
+  .filter(node => node.checkVisibility()).flatMap(node => {
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    const right = Math.max(...[...range.getClientRects()].map(one => one.right));
+    const boxes = [];
+    for (let at = node; at && at !== document.body; at = at.parentElement)
+      if (getComputedStyle(at).overflowX !== 'visible') boxes.push(at.getBoundingClientRect().right);
+    const room = Math.min(window.innerWidth, ...boxes);
+    return right > room + 1 ? [`${node.tagName} ${node.textContent.slice(0, 40)}`] : [];
+  })
+"""
+# A4 at 96 dots an inch, within margins of 12 mm.
+PAPER_PX = 703
+OVERLAPS = """
+() => [...document.querySelectorAll('#overview svg.chart a')].filter(row => {
+  const [name, value] = ['.name', '.value'].map(one => row.querySelector(one).getBoundingClientRect());
+  return name.right > value.left && name.bottom > value.top && value.bottom > name.top;
+}).map(row => row.textContent)
 """
 
 
@@ -101,6 +134,57 @@ def test_the_report_of_a_load_in_a_browser(look, kind, scheme, width):
     assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
     contrast, where = page.evaluate(CONTRAST)
     assert contrast >= 4.5, where
+
+
+def reports(build) -> dict[str, str]:
+    found = {
+        "honest": render_html(build.honest(), build.samples),
+        "hostile": render_html(build.hostile(), build.samples),
+    }
+    return found | {kind: render_html(*getattr(loads, kind)()) for kind in ("over_rates", "searched", "vectors")}
+
+
+@pytest.mark.parametrize("kind", ["honest", "over_rates", "searched", "vectors"])
+def test_a_wide_screen_shows_every_column(build, look, kind):
+    page, _, _ = look(reports(build)[kind], "light", 1400)
+    page.evaluate("() => document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    assert page.evaluate(CUT_OFF) == []
+
+
+@pytest.mark.parametrize("kind", ["honest", "hostile", "over_rates", "searched", "vectors"])
+def test_paper_shows_everything(build, look, kind):
+    """Verdicts, reasons, all percentiles and pictures are within the width of a page."""
+    page, _, _ = look(reports(build)[kind], "light", PAPER_PX)
+    page.emulate_media(media="print")
+    page.evaluate("() => document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    assert page.locator("th", has_text="reasons to doubt").count() == 1
+    assert page.evaluate(OFF_THE_PAPER) == []
+    assert page.evaluate(CUT_OFF) == []
+    assert page.evaluate(OUTSIDE) == []
+
+
+def test_paper_is_light_whatever_the_screen_is(build, look):
+    page, _, _ = look(reports(build)["honest"], "dark", PAPER_PX)
+    page.emulate_media(media="print", color_scheme="dark")
+    contrast, where = page.evaluate(CONTRAST)
+    assert contrast >= 4.5, where
+    assert page.evaluate("() => getComputedStyle(document.querySelector('section')).backgroundColor") in (
+        "rgb(255, 255, 255)", "rgba(0, 0, 0, 0)",
+    )  # fmt: skip
+
+
+def test_a_phone_keeps_names_and_numbers_apart(build, look):
+    point = {"target.model": "mobilenet-v3-large", "target.threads": 16, "workload.batch": 128}
+    jobs = [replace(job, point=point) for job in (build.done_job(), build.suspect_job())]
+    page, _, _ = look(render_html(build.campaign(*jobs), build.samples), "light", 390)
+    assert page.locator("#overview svg.chart a .value").count() > 1
+    assert page.evaluate(OVERLAPS) == []
+
+
+def test_a_table_that_scrolls_shows_it(build, look):
+    page, _, _ = look(reports(build)["honest"], "light", 390)
+    assert page.evaluate(CUT_OFF) != []
+    assert "gradient" in page.evaluate("() => getComputedStyle(document.querySelector('.scroll')).backgroundImage")
 
 
 def test_the_schemes_differ(build, look):

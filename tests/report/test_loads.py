@@ -103,6 +103,29 @@ def test_facts_of_all_runs_are_added_up(rates) -> None:
     assert view.theirs < view.ours
 
 
+def of_buckets(job, **statistics):
+    """The job with what a histogram of the server says."""
+    view = {name: {"from": "vllm:time_to_first_token_seconds", **told} for name, told in statistics.items()}
+    runs = tuple(replace(run, facts={**run.facts, "server_view": {"service": view}}) for run in job.runs)
+    return replace(job, runs=runs)
+
+
+def test_percentiles_of_the_servers_histograms_show_their_bucket(rates) -> None:
+    told = {"ttft_ms.p50": {"value": 75.0, "between": [50.0, 100.0]}, "ttft_ms.mean": {"value": 51.0, "count": 9},
+            "ttft_ms.p99": {"value": None, "between": [2500.0, None]}}  # fmt: skip
+    record = rates[0]
+    job = of_buckets(record.jobs[-1], **told)
+    text = render_job(job, width=140)
+    assert "~75.00 (50.00…100.0)" in text
+    assert "above 2,500" in text
+    assert "~51.00" not in text, "a mean of a histogram is exact"
+    assert "~ is estimated inside a bucket of the server's histogram" in text
+    html = render_html(replace(record, jobs=(*record.jobs[:-1], job)), *rates[1:])
+    assert "~75.00 (50.00…100.0)" in html
+    assert "estimated inside a bucket" in html
+    assert "estimated inside a bucket" not in render_job(record.jobs[0], width=140)
+
+
 def test_skipped_requests_are_among_the_failed(rates) -> None:
     job = rates[0].jobs[0]
     runs = tuple(replace(run, metrics={**run.metrics, "skipped": 7.0}) for run in job.runs)

@@ -79,3 +79,13 @@ def test_the_file_is_named_as_sark_named_it():
         results_filename("campaign-1", datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC))
         == "campaign-1_20260203_040506_results.csv"
     )
+
+
+def test_headings_are_never_formulas(build):
+    job = build.done_job()
+    statistics = next(iter(job.metrics.values()))
+    job = replace(job, metrics={**job.metrics, "=cmd|calc!A0": statistics, "@sum": statistics})
+    text = render_csv(build.campaign(job))
+    header, row = list(csv.reader(io.StringIO(text)))
+    assert not [name for name in header if name.startswith(("=", "+", "-", "@", "\t", "\r"))]
+    assert dict(zip(header, row, strict=True))["'=cmd|calc!A0.median"] == str(statistics.median)

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from assay.analyse.records import Comparison, Interval
+from assay.analyse.records import Check, Comparison, Interval
+from assay.report.html import fragment_html, render_html
+from assay.report.markdown import render_markdown
 from assay.report.terminal import LiveView, PlainView, SilentView, render_comparison, render_job, render_table, view_for
 
 
@@ -157,3 +159,30 @@ def test_the_view_fits_its_stream():
 def test_the_silent_view_is_silent(build, capsys):
     play(SilentView(), build)
     assert capsys.readouterr() == ("", "")
+
+
+def invalid_job(build):
+    """A result that one check makes invalid, another suspect, and a third only gives advice."""
+    checks = (
+        Check("errors below the limit", False, "1 of 3 runs failed"),
+        Check("enough runs", False, "2 runs gave numbers"),
+        Check("governor set for speed", False, "the governor is powersave"),
+    )
+    return replace(build.done_job(0), verdict="invalid", checks=checks)
+
+
+def test_each_doubt_begins_with_what_its_own_check_leads_to(build):
+    text = render_table(build.campaign(invalid_job(build)))
+    label = "batch=1 threads=1"
+    assert f"invalid  {label}: errors below the limit: 1 of 3 runs failed" in text
+    assert f"suspect  {label}: enough runs: 2 runs gave numbers" in text
+    assert f"advice   {label}: governor set for speed" in text
+
+
+def test_documents_head_each_doubt_with_what_its_check_leads_to(build):
+    record = build.campaign(invalid_job(build))
+    text, page = render_markdown(record), render_html(record, build.samples)
+    for word, name in (("invalid", "errors below the limit"), ("suspect", "enough runs"), ("advice", "governor set")):
+        assert f"({word}): {name}" in text
+        assert re.search(rf">{word}</span><span><strong>{name}", page)
+    assert "suspect – batch=1 threads=1: enough runs" in fragment_html(record)

@@ -31,8 +31,8 @@ def flat(value: float) -> dict[str, float]:
     return {"mean": value, "min": value, "max": value}
 
 
-def made(metrics, look, raw=CPU, labels=None, machine="box", **more):
-    return derived(metrics, look, definition(raw, **more), labels or {}, machine)
+def made(metrics, look, raw=CPU, labels=None, machine="box", counted=None, **more):
+    return derived(metrics, look, definition(raw, **more), labels or {}, machine, counted=counted)
 
 
 def test_package_and_memory_add_up_and_the_whole_system_is_left_out():
@@ -205,3 +205,29 @@ def test_a_price_without_throughput():
 def test_labels_come_from_the_environment():
     assert labels_of({"ASSAY_LABELS": "gpu=h200, site = x,,broken"}) == {"gpu": "h200", "site": "x", "broken": ""}
     assert labels_of({}) == {}
+
+
+def test_energy_of_an_item_is_that_of_the_window_over_the_items_in_it():
+    """Throughput leaves out the pauses between calls; the energy of the window holds them."""
+    metrics, _, _ = made(
+        {"throughput_per_s": 10.0, "output_tokens_per_s": 100.0},
+        seen(PACKAGE, DRAM),
+        counted={"items": 19, "output_tokens": 187},
+    )
+    assert metrics["energy_per_item_j"] == metrics["energy_j"] / 19
+    assert metrics["items_per_j"] == 19 / metrics["energy_j"]
+    assert metrics["energy_per_token_j"] == metrics["energy_j"] / 187
+    assert metrics["tokens_per_j"] == 187 / metrics["energy_j"]
+
+
+def test_energy_of_an_item_where_readings_cover_a_part_of_the_window():
+    part = Energy("RAPL counter of package-0", "package", 50.0, 1.0, "counter")
+    metrics, absent, _ = made({"throughput_per_s": 10.0}, seen(part), counted={"items": 19})
+    assert "energy_j" in absent
+    assert metrics["energy_per_item_j"] == pytest.approx(50.0 * 2 / 19), "the mean power for the whole window"
+
+
+def test_no_item_in_the_window_has_no_energy_of_an_item():
+    metrics, absent, _ = made({"throughput_per_s": 0.0}, seen(PACKAGE), counted={"items": 0})
+    assert "energy_per_item_j" not in metrics
+    assert absent["energy_per_item_j"] == "throughput_per_s is 0"

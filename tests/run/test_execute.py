@@ -107,6 +107,51 @@ def test_a_program_prints_and_emits(tmp_path):
     assert outcome.result.metrics["cpu_s"] > 0
 
 
+def test_a_metric_after_more_output_than_is_kept_is_found_and_what_was_dropped_is_said(tmp_path):
+    flood = 70 * 2**20
+    command = shell(f"echo first: 1; yes | head -c {flood}; echo; echo last: 2",
+                    metrics=[{"name": name, "pattern": rf"{name}: (\d+)"} for name in ("first", "last")])  # fmt: skip
+    (outcome,) = execute(tmp_path, command)
+    assert {one.metric: one.value.tolist() for one in outcome.samples} == {"first": [1], "last": [2]}
+    assert not {"first", "last"} & set(outcome.result.absent)
+    assert outcome.result.facts["output_bytes_dropped"] >= flood - 64 * 2**20
+
+
+def test_the_last_lines_of_a_program_that_is_ended_are_its_last_lines_however_much_it_wrote(tmp_path):
+    command = shell(f"yes | head -c {40 * 2**20}; echo; echo last words; sleep 600")
+    watch = Watching()
+    (outcome,) = execute(tmp_path, command, watch, measure={"runs": 1, "timeout": "10s"})
+    assert outcome.result.error.code == "timeout"
+    assert outcome.result.error.log_tail[-1] == "last words"
+
+
+def test_a_line_that_nests_without_end_is_ordinary_output(tmp_path):
+    (tmp_path / "job.py").write_text("print('{\"a\":' * 200_000)\nprint('speed: 7')\n")
+    metrics = [{"name": "speed", "pattern": r"speed: (\d+)"}]
+    (outcome,) = execute(tmp_path, {"command": [sys.executable, "job.py"], "metrics": metrics})
+    assert outcome.result.error is None
+    assert {one.metric: one.value.tolist() for one in outcome.samples} == {"speed": [7]}
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("import assay; assay.emit({f'm{i}': i for i in range(220_000)})", "too-many-metrics", "220,000 metrics"),
+        ("for i in range(5000): print(f'step {i}'); print('speed: 7')", "too-many-metrics", "5,000 metrics"),
+        ("print('speed: 1\\n' * 1_100_000)", "too-many-values", "more than 1,000,000 values"),
+        ("print('{\"loss\": 1}\\n' * 1_100_000)", "too-many-values", "more than 1,000,000 values"),
+    ],
+    ids=["emitted", "by-context", "printed", "printed-lines"],
+)
+def test_a_program_that_reports_without_bound_fails_with_the_reason_and_is_not_tried_again(tmp_path, text, code, said):
+    (tmp_path / "job.py").write_text(text)
+    metrics = [{"name": "speed", "pattern": r"speed: (\d+)", "context": {"step": r"step (\d+)"}}]
+    command = {"command": [sys.executable, "job.py"], "metrics": metrics}
+    (outcome,) = execute(tmp_path, command, measure={"runs": 3})
+    assert outcome.result.error.code == code
+    assert said in outcome.result.error.message
+
+
 def test_a_program_that_uses_memory_is_charged_for_it(tmp_path):
     code = "x = bytearray(200_000_000); x[::4096] = b'1' * len(x[::4096])"
     (outcome,) = execute(tmp_path, {"command": [sys.executable, "-c", code]})
@@ -144,6 +189,48 @@ def test_a_hanging_command_is_ended_with_its_whole_tree(tmp_path):
     assert outcome.result.error.phase == "measure"
     assert outcome.result.error.memory_mb > 0
     assert_nothing_left(f"sleep {marker}")
+
+
+# A daemon as they are written: a session of its own, no parent, nothing open, and an environment without a mark.
+DAEMON = """
+import os, sys
+if os.fork() == 0:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in range(3): os.dup2(null, fd)
+    os.write(int(sys.argv[2]), b"x")
+    os.execve("/bin/sleep", ["sleep", sys.argv[1]], {})
+"""
+
+
+def daemon(tmp_path, marker, then):
+    """A command that leaves a daemon, once that one runs by itself, and does something more."""
+    (tmp_path / "daemon.py").write_text(DAEMON)
+    fifo = tmp_path / "begun"
+    os.mkfifo(fifo)
+    python = f"{sys.executable} daemon.py {marker} 9 9<>begun"
+    return shell(f"{python}; head -c 1 begun >/dev/null; {then}")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems give an orphan to their first process")
+@pytest.mark.parametrize(
+    ("then", "code", "left"),
+    [("echo done", None, 1), ("exit 3", "command", None), ("sleep 600", "timeout", None)],
+    ids=["good", "failed", "ended"],
+)
+def test_a_daemon_without_a_mark_is_ended_with_its_run(tmp_path, then, code, left):
+    marker = f"9{os.getpid()}7"
+    (outcome,) = execute(tmp_path, daemon(tmp_path, marker, then), measure={"runs": 1, "timeout": "8s"})
+    try:
+        assert (outcome.result.error.code if outcome.result.error else None) == code, outcome.result.error
+        assert outcome.result.facts.get("processes_left_behind") == left
+        assert_nothing_left(f"sleep {marker}")
+    finally:
+        for one in psutil.process_iter(["cmdline"]):
+            if one.info["cmdline"] == ["sleep", marker]:
+                one.kill()
 
 
 def test_what_a_command_leaves_behind_is_ended(tmp_path):

@@ -103,6 +103,12 @@ def test_slow_first_calls_are_warm_up_not_results():
     assert measured.facts["warmup"]["how"] == "detected"
 
 
+def test_every_item_of_the_measured_phase_is_counted():
+    measured = drive(Spinner(seconds=0.0001), order(), FakeStage(), RULES)
+    kept = next(one for one in measured.samples if one.phase == "measure")
+    assert measured.facts["counted"] == {"items": 4 * len(kept.value)}
+
+
 def test_phases_come_in_order_and_the_model_is_closed():
     stage, model = FakeStage(), Spinner(seconds=0.0001)
     drive(model, order(), stage, RULES)

@@ -148,6 +148,21 @@ def test_nothing_is_written_outside(tmp_path: Path, members) -> None:
     assert not list(tmp_path.rglob("evil"))
 
 
+@pytest.mark.parametrize("name", ["a/evil", "a/evil/deeper", "a/evil/deeper/file"])
+@pytest.mark.parametrize("kind", [tarfile.DIRTYPE, tarfile.REGTYPE])
+def test_no_folder_is_made_outside_through_a_link(tmp_path: Path, name: str, kind: bytes) -> None:
+    (tmp_path / "outside").mkdir()
+    with pytest.raises(MeasureError, match="leads out of the folder"):
+        unpacked(tmp_path, ("a", LINK, str(tmp_path / "outside")), (name, kind, "x"))
+    assert not list((tmp_path / "outside").iterdir())
+
+
+@pytest.mark.parametrize("members", [[("b", HARD, "nothing")], [("s", LINK, "s"), ("h", HARD, "s")]])
+def test_a_hard_link_to_nothing_is_refused(tmp_path: Path, members) -> None:
+    with pytest.raises(MeasureError, match="is a link to no file of the archive"):
+        unpacked(tmp_path, *members)
+
+
 def test_a_file_takes_the_place_of_a_link_and_does_not_follow_it(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "victim").write_text("mine")
@@ -196,3 +211,27 @@ def test_whatever_is_packed_comes_back(tmp_path_factory: pytest.TempPathFactory,
     packed = pack(source, folder / "cache")
     unpack(packed.path, folder / "out")
     assert {path.name: path.read_bytes() for path in (folder / "out" / "src").iterdir()} == kept
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "runs"),
+    [
+        (b"#!/bin/sh\necho x\n", 0o644, True),
+        (b"\x7fELF rest", 0o644, True),
+        (b"echo x\n", 0o755, True),
+        (b"echo x\n", 0o644, False),
+        (b"", 0o644, False),
+    ],
+    ids=["script", "program", "bit", "text", "empty"],
+)
+def test_what_can_be_run_is_executable_where_it_is_unpacked(
+    tmp_path: Path, content: bytes, mode: int, runs: bool
+) -> None:
+    # Archives and checkouts lose the bit of an entry point.
+    entry = tmp_path / "src" / "entrypoint.sh"
+    entry.parent.mkdir()
+    entry.write_bytes(content)
+    entry.chmod(mode)
+    unpack(pack(entry.parent, tmp_path / "cache").path, tmp_path / "there")
+    assert os.access(tmp_path / "there" / "src" / "entrypoint.sh", os.X_OK) is runs
+    assert entry.stat().st_mode & 0o777 == mode, "the user's own file stays as it was"

@@ -1,6 +1,7 @@
 """Who may do what: every route, with every role and with none."""
 
 import re
+from pathlib import Path
 
 import httpx
 import pytest
@@ -191,6 +192,57 @@ def test_an_open_server_does_nothing_for_a_web_page_of_others(server, headers):
     assert server.client.post("/agents", json=enrolment(), headers=own).status_code == 201
 
 
+FORWARDED = {
+    "X-Forwarded-For": "203.0.113.7",
+    "X-Forwarded-Host": "bench.example",
+    "X-Forwarded-Proto": "https",
+    "X-Forwarded-Prefix": "/assay",
+    "Forwarded": "for=203.0.113.7;proto=https",
+    "X-Real-IP": "203.0.113.7",
+    "Via": "1.1 proxy",
+    "CF-Connecting-IP": "203.0.113.7",
+}
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", FORWARDED)
+@pytest.mark.parametrize("chosen", [None, True], ids=["open by itself", "opened by --open"])
+def test_an_open_server_refuses_what_a_proxy_forwards(serve, name, chosen):
+    server = serve(open=chosen)
+    sent = {name: FORWARDED[name], "Host": f"127.0.0.1:{server.port}"}
+    refused = is_problem(server.client.get("/tokens", headers=sent), 403, "forwarded")
+    assert name.lower() in refused["detail"]
+    assert "open" in refused["detail"]
+    assert "--closed" in refused["try"]
+    assert httpx.get(f"{server.url}/metrics", headers=sent, trust_env=False).status_code == 403
+    assert server.client.get("/tokens").status_code == 200
+
+
+@pytest.mark.live
+def test_a_closed_server_on_loopback_works_behind_a_proxy(serve):
+    server = serve(open=False)
+    client = server.with_token(server.token("reader"))
+    assert client.get("/campaigns", headers=FORWARDED).status_code == 200
+
+
+@pytest.mark.live
+def test_revoking_the_last_token_does_not_open_the_server_at_its_next_start(serve):
+    first = serve()
+    token, _ = first.state.kept.tokens.create("the only one", "admin")
+    first.state.kept.tokens.revoke(token.id)
+    first.stop()
+    again = serve()
+    assert again.client.get("/tokens").status_code == 401
+    again.stop()
+    assert serve(open=True).client.get("/tokens").status_code == 200
+
+
+@pytest.mark.live
+def test_a_server_whose_token_was_in_the_settings_does_not_start_open_without_it(serve):
+    serve(token="a token from the environment").stop()
+    assert serve().client.get("/tokens").status_code == 401
+
+
 @pytest.mark.live
 def test_other_origins_are_closed_unless_named(serve):
     asked = {"Origin": "https://board.example", "Access-Control-Request-Method": "GET"}
@@ -213,6 +265,34 @@ def test_metrics_need_a_reader_where_others_can_ask(serve):
     assert httpx.get(f"{server.url}/metrics", headers={"Authorization": f"Bearer {reader}"}).status_code == 200
 
 
+@pytest.mark.live
+def test_metrics_need_a_token_on_loopback_too_once_there_are_tokens(serve):
+    server = serve(open=False)
+    assert httpx.get(f"{server.url}/metrics", trust_env=False).status_code == 401
+    reader = {"Authorization": f"Bearer {server.token('reader')}"}
+    assert httpx.get(f"{server.url}/metrics", headers=reader, trust_env=False).status_code == 200
+
+
+@pytest.mark.live
+def test_metrics_are_open_to_everybody_where_the_settings_say_so(serve):
+    server = serve(open=False, open_metrics=True)
+    assert httpx.get(f"{server.url}/metrics", headers=FORWARDED, trust_env=False).status_code == 200
+    assert server.client.get("/campaigns").status_code == 401
+
+
 def test_whoever_uses_our_client_is_told_how_to_give_a_token(closed):
     with pytest.raises(UsageError, match="ASSAY_TOKEN"):
         FleetClient(closed[0].url).get("/campaigns")
+
+
+def test_the_guide_says_what_a_user_may_do_with_agents():
+    """Adding and removing agents is for an admin alone; the table of the guide must not promise more."""
+    page = (Path(__file__).parents[2] / "docs/how-to/secure-a-server.md").read_text()
+    rows = {row[0].strip(" `"): row[1] for line in page.splitlines() if (row := line.strip("|").split("|"))[1:]}
+    roles = {(method, route.path): {role for one in gates(route) for role in one.roles} for method, route in OURS
+             if route.path.startswith("/api/v1/agents")}  # fmt: skip
+    assert roles["DELETE", "/api/v1/agents/{agent}"] == roles["POST", "/api/v1/agents/add"] == {"admin"}
+    assert {"user", "admin"} <= roles["PATCH", "/api/v1/agents/{agent}"]
+    assert "manage agents" not in rows["user"]
+    assert "label, drain, resume and reset agents" in rows["user"]
+    assert "add and remove agents" in rows["admin"]

@@ -1,9 +1,12 @@
 """Files by content: whole or not at all, never by name, never beyond the limit."""
 
 import hashlib
+import logging
+import socket
 
 import httpx
 import pytest
+from tests.running_server import wait_for
 from tests.serve.setups import is_problem
 
 pytestmark = pytest.mark.live
@@ -80,3 +83,13 @@ def test_a_download_never_leaves_its_folder(server, name):
     answer = httpx.get(f"{server.url}/api/v1/artefacts/{name}", trust_env=False)
     assert answer.status_code in (404, 422)
     assert b"SQLite" not in answer.content
+
+
+def test_a_client_that_leaves_during_an_upload_is_no_error(server, caplog):
+    caplog.set_level(logging.DEBUG, logger="assay.serve")
+    head = f"PUT /api/v1/artefacts/{DIGEST} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n"
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(head.encode() + b"Connection: close\r\n\r\nsome of it")
+    told = wait_for(lambda: [one for one in caplog.records if getattr(one, "fields", {}).get("method") == "PUT"])
+    assert told[0].fields["status"] == 499
+    assert [one for one in caplog.records if one.levelno > logging.INFO or one.exc_info] == []

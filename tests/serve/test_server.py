@@ -159,7 +159,7 @@ def test_without_the_extra_the_command_says_what_to_install(tmp_path):
     (tmp_path / "uvicorn.py").write_text("raise ImportError('not there', name='uvicorn')\n")
     done = assay("serve", PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
-    assert "pip install 'assay[server]'" in done.stderr
+    assert "pip install 'assay-bench[server]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

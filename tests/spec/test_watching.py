@@ -79,7 +79,7 @@ def test_nonsense_is_refused_and_breaks_nothing(cron):
 @pytest.mark.parametrize(
     ("zone", "hint"),
     [("Europe/Luxemburg", "did you mean Europe/Luxembourg?"), ("Europe", ""), ("", ""), ("../etc/passwd", ""),
-     ("a\0b", ""), ("x" * 10_000, "")],
+     ("x" * 10_000, "")],
 )  # fmt: skip
 def test_a_time_zone_that_is_not_there_is_told_with_the_nearest(zone, hint):
     said = refused({"cron": "@daily", "timezone": zone})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from sqlalchemy import inspect, text
@@ -265,3 +267,30 @@ def test_a_store_that_is_a_file_is_told_so(tmp_path):
     with pytest.raises(StoreError, match="this is a file, and a store is a folder") as caught:
         Store(tmp_path / "file")
     assert caught.value.problem.at == str(tmp_path / "file")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files have no such rights there")
+def test_a_store_is_for_its_owner_alone_whatever_the_umask_says(tmp_path):
+    before = os.umask(0o022)
+    try:
+        store = Store(tmp_path / "new" / "store")
+        with writing(store.engine) as session:
+            session.execute(text("UPDATE alembic_version SET version_num = version_num"))
+        store.artefacts.take(Path(__file__))
+        rights = {path.name: path.stat().st_mode & 0o777 for path in (store.folder, *store.folder.glob("assay.db*"))}
+        files = [path for path in store.folder.rglob("*") if path.is_file()]
+        assert {name: mode & 0o077 for name, mode in rights.items()} == dict.fromkeys(rights, 0)
+        assert {"store", "assay.db", "assay.db-wal", "assay.db-shm"} <= rights.keys()
+        assert all(path.stat().st_mode & 0o077 == 0 for path in files)
+        store.close()
+    finally:
+        os.umask(before)
+
+
+def test_rights_that_somebody_gave_a_store_stay(tmp_path):
+    folder = tmp_path / "shared"
+    folder.mkdir(mode=0o755)
+    Store(folder).close()
+    (folder / "assay.db").chmod(0o640)
+    Store(folder).close()
+    assert (folder.stat().st_mode & 0o777, (folder / "assay.db").stat().st_mode & 0o777) == (0o755, 0o640)

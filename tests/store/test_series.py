@@ -12,6 +12,7 @@ from tests.histories import FIRST, NIGHT_S, nights, result
 
 from assay.errors import UsageError
 from assay.looking import LONGEST
+from assay.report.series import findings_table, render_finding
 from assay.store.series import SeriesFilter, SeriesStore
 from assay.store.series_file import FilePoint
 
@@ -240,6 +241,27 @@ def test_a_later_import_may_say_what_is_better(series):
     series.take(points_of(values, better="higher", unit="1/s"))
     (told,) = series.check([name])
     assert (told.id, told.finding.answer, told.series.unit) == (found.id, "better", "1/s")
+
+
+def test_a_new_jump_is_unconfirmed_and_counts_its_results_until_it_is_believed(series):
+    """Looked at after each night, as a server does: a jump of three spreads that is no clearer than chance at first."""
+    points = points_of(noisy(60, (40, 0.03), seed=5), better="lower")
+    (name,) = series.take(points[:40]).series
+    series.check([name])
+    told = []
+    for count in range(41, 61):
+        series.take(points[:count])
+        series.check([name])
+        for found in series.findings(series=name, state="open"):
+            told.append((found.finding.told, found.triage.cause))
+            line = "\n".join(findings_table([found], 200))
+            assert found.finding.told in line
+            assert found.finding.told in render_finding(found, 100)
+    words = [word for word, _ in told]
+    assert words[0] == "new, unconfirmed (0 of 8)"
+    assert words[words.index("worse") - 1].startswith("new, unconfirmed (")
+    assert words[-1] == "worse"
+    assert {cause for word, cause in told if word != "worse"} == {"unknown"}
 
 
 def test_older_points_may_come_later(series):

@@ -119,6 +119,44 @@ def rest(page: Any) -> None:
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
+# Words of letters that stand on more than one line, other than in code: a column is too narrow to be read.
+_BROKEN_WORDS = """(longest) => {
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = []
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const parent = node.parentElement
+    if (!parent.checkVisibility() || parent.closest('code, pre, .mono, .cm-editor, .unseen, svg, option')) continue
+    for (const word of node.textContent.matchAll(/(?<![^\\s(])[A-Za-z]{2,}(?![^\\s.,:;)!?])/g)) {
+      if (word[0].length > longest) continue
+      const range = document.createRange()
+      range.setStart(node, word.index)
+      range.setEnd(node, word.index + word[0].length)
+      const lines = new Set([...range.getClientRects()].map((one) => Math.round(one.top)))
+      if (lines.size > 1) found.push(word[0])
+    }
+  }
+  return found
+}"""
+LONGEST_WORD = 16
+
+
+def broken_words(page: Any) -> list[str]:
+    """Words of a page that are broken over several lines although a phone has room for them."""
+    return list(page.evaluate(_BROKEN_WORDS, LONGEST_WORD))
+
+
+# Cells whose content goes beyond them, and tables that are wider than the box they are in.
+_CUT_OFF = """() => [...document.querySelectorAll('main table')].flatMap((table) => {
+  const box = table.closest('.scroll, .grid-scroll, .change-table') ?? table.parentElement
+  const beyond = table.getBoundingClientRect().right - box.getBoundingClientRect().left - box.clientWidth
+  return beyond > 1 ? [`${box.getAttribute('aria-label')}: ${Math.round(beyond)} px`] : []
+})"""
+
+
+def cut_off(page: Any) -> list[str]:
+    """Tables of a page whose last columns cannot be seen without scrolling."""
+    return list(page.evaluate(_CUT_OFF))
+
+
 def findings_of(page: Any) -> list[dict[str, Any]]:
     """What axe finds on a page: rule, impact, and where."""
     page.evaluate(f"{AXE.read_text(encoding='utf-8')};0")  # evaluated by the debugger: the page's policy stays as it is

@@ -27,7 +27,9 @@ from assay.errors import AssayError
 from assay.place.engines.fleet.client import AwayError, FleetClient
 from assay.place.engines.fleet.protocol import Enrolled, Enrolment, Release
 from assay.place.engines.fleet.transport import back_off_s
+from assay.run.allowed import VARIABLE as JOB_ALLOW
 from assay.run.processes import sweep
+from assay.spec.secrets import VARIABLE as JOB_ENV
 
 _log = logging.getLogger("assay.agent")
 _LOOK_AGAIN_S = 600.0
@@ -168,15 +170,17 @@ class Agent:
         settings = self.settings
         spool = Spool(settings.state, min_free=settings.min_free)
         progress = ProgressPost(self._client, lambda held: self.board.lost((held,)), self._ended)
-        delivery = Delivery(self._client, spool, self.board, progress, self._ended)
+        delivery = Delivery(self._client, spool, self.board, progress, self._ended, self._clock)
         self._recover(spool, delivery, enrolled.agent)
         pulse = Pulse(self._client, self.board, enrolled, self.enrol, self._ended, self._clock)
         inputs = InputCache(settings.state / "inputs", self._client, settings.cache_bytes)
         # By these a price of the benchmark file is found.
         known = {**settings.labels, **({"name": settings.name} if settings.name else {})}
         labels = ",".join(f"{label}={value}" for label, value in known.items())
-        tools = Tools(self._executor, spool, self.board, progress, inputs, settings.allow,
-                      {"ASSAY_URL_POLICY": settings.url_policy, "ASSAY_LABELS": labels}, self._clock)  # fmt: skip
+        told = {"ASSAY_URL_POLICY": settings.url_policy, "ASSAY_LABELS": labels,
+                JOB_ALLOW: ",".join(sorted(settings.allow)),
+                JOB_ENV: ",".join(sorted(settings.allow_env))}  # fmt: skip
+        tools = Tools(self._executor, spool, self.board, progress, inputs, settings.allow, told, self._clock)
         devices = Devices()
         slots = tuple(
             Slot(device, server=self._client.url, agent=lambda: pulse.enrolled.agent, source=source, tools=tools,

@@ -24,7 +24,7 @@ from assay.place.engines.fleet.client import AwayError
 from assay.place.engines.fleet.protocol import Progress
 from assay.place.engines.fleet.transport import back_off_s
 from assay.plan.job import Job, JobFile
-from assay.spec.paths import runs_programs
+from assay.spec.paths import programs_in_words
 
 _log = logging.getLogger("assay.agent")
 DISK_CODES = frozenset({"disk", "disk-full", "store", "samples", "cache"})
@@ -97,14 +97,15 @@ class Attempt:
         """Refuse what is not allowed, fetch the job's files, and write the document that the executor reads."""
         from assay.run.files import materialise
 
-        is_command = runs_programs(self._job.definition)
-        if is_command and "command" not in self._tools.allow:
-            raise AssayError("this agent runs no commands and starts no services", code="not-allowed",
+        programs = programs_in_words(self._job.definition)
+        if programs and "command" not in self._tools.allow:
+            raise AssayError(f"the job runs {' and '.join(programs)}; this agent allows no commands",
+                             code="not-allowed",
                              try_="start the agent with --allow command, or choose another one")  # fmt: skip
         work = self._entry.work
         work.mkdir(parents=True, exist_ok=True)
         self._tell("fetch")
-        job = materialise(self._job, work, lambda file, path: self._fetch(file, path, own=is_command))
+        job = materialise(self._job, work, lambda file, path: self._fetch(file, path, own=bool(programs)))
         job = replace(job, base=str(work))
         write_whole(self._entry.document, to_json(job).encode())
         return job

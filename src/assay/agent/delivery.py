@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.agent.board import Board
+from assay.agent.measuring.refusal import failed_result
 from assay.agent.progress import ProgressPost
 from assay.agent.spool import Entry, Spool
-from assay.errors import AssayError
+from assay.clock import SYSTEM_CLOCK, Clock
+from assay.documents import from_json
+from assay.errors import AssayError, Problem
 from assay.place.engines.fleet.client import AwayError, FleetClient, RefusedError
-from assay.place.engines.fleet.protocol import Release
+from assay.place.engines.fleet.protocol import Delivered, Release
 from assay.place.engines.fleet.transport import back_off_s
+from assay.plan.job import Job
+from assay.units import show_bytes
 
 _log = logging.getLogger("assay.agent")
 # A server that misses samples which were just sent is broken in a way that patience does not mend.
@@ -35,9 +40,16 @@ class Delivery:
     """Delivers from a thread of its own, so that a server that is away holds nobody up."""
 
     def __init__(
-        self, client: FleetClient, spool: Spool, board: Board, progress: ProgressPost, ended: threading.Event
+        self,
+        client: FleetClient,
+        spool: Spool,
+        board: Board,
+        progress: ProgressPost,
+        ended: threading.Event,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._client = client
+        self._clock = clock
         self._spool = spool
         self._board = board
         self._progress = progress
@@ -128,9 +140,23 @@ class Delivery:
                 self._client.upload(sample, sample.stem, patience_s=0)
             for file in entry.files():
                 self._upload(entry, file)
-            answer = self._client.deliver(entry.job, entry.fence, entry.agent, entry.result)
+            answer = self._deliver(entry)
             _log.info("delivered job=%s fence=%d answer=%s", entry.job, entry.fence, answer.delivery)
         self._spool.forget(entry)
+
+    def _deliver(self, entry: Entry) -> Delivered:
+        """Hand the result over; in place of one that is too large for the server, a failed one that says so."""
+        try:
+            return self._client.deliver(entry.job, entry.fence, entry.agent, entry.result)
+        except RefusedError as problem:
+            if problem.problem.code != "too-large":
+                raise
+            # Measured again it would be as large: the job fails once, with the reason.
+            failed = failed_result(_job_of(entry), _too_large(entry, problem.problem), self._clock, "deliver")
+            place = self._spool.replace_result(entry, failed)
+        _log.error("the server will not take the result of job=%s fence=%d for its size; kept in %s", entry.job,
+                   entry.fence, place)  # fmt: skip
+        return self._client.deliver(entry.job, entry.fence, entry.agent, entry.result)
 
     def _upload(self, entry: Entry, file: Path) -> None:
         """Send a file that a run left; one that is too large for the server is no reason to lose the result."""
@@ -159,3 +185,16 @@ class Delivery:
         except AssayError as away:
             _log.warning("cannot release job=%s: %s", entry.job, away.problem.message)
         return True
+
+
+def _job_of(entry: Entry) -> Job:
+    return from_json(Job, entry.document.read_bytes(), source=str(entry.document))
+
+
+def _too_large(entry: Entry, said: Problem) -> Problem:
+    size = show_bytes(entry.result.stat().st_size)
+    return Problem(
+        "result-too-large",
+        f"it was measured, and its result of {size} is too large for the server: {said.message}",
+        try_="have the program report fewer metrics, or raise --max-result-mb of the server",
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from assay.files import write_whole
 
 STATE_VARIABLE = "ASSAY_AGENT_STATE"
 _FILE = "identity.json"
+# Read where the first cannot be: with a new identity the server would refuse results that are not delivered yet.
+_COPY = "identity.copy.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +61,18 @@ def hold_folder(folder: Path) -> int:
 def identity(folder: Path, machine: str) -> Identity:
     """The identity kept in a folder, made on first use.
 
-    A folder that was copied with a disk image names the machine it came from; there it stays, and this machine
-    gets an identity of its own.
+    A file that is damaged or lost is made again from its copy. A folder that was copied with a disk image names the
+    machine it came from; there it stays, and this machine gets an identity of its own.
     """
-    path = folder / _FILE
+    found = _found(folder / _FILE, folder / _COPY, machine)
+    plain = Identity(found.id, found.machine)
+    if _read(folder / _COPY) != plain:
+        with suppress(OSError):  # a copy is no reason not to work
+            write_whole(folder / _COPY, _document(plain))
+    return found
+
+
+def _found(path: Path, copy: Path, machine: str) -> Identity:
     known = _read(path)
     if known is not None and known.machine == machine:
         return known
@@ -70,6 +81,10 @@ def identity(folder: Path, machine: str) -> Identity:
         return Identity(
             made.id, made.machine, "the state folder comes from another machine; this one got a new identity"
         )
+    kept = _read(copy)
+    if kept is not None and kept.machine == machine:
+        write_whole(path, _document(kept))
+        return Identity(kept.id, kept.machine, "the identity file was damaged or lost; its copy was used")
     return _create(path, machine)
 
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from assay.agent.agent import Agent
 from assay.agent.host.profile import HostFacts, look, offered
@@ -25,6 +26,7 @@ from assay.place.engines.fleet.transport import is_loopback, server_url
 
 _log = logging.getLogger("assay.agent")
 _MAX_BODY = 64 * 1024
+_LONGEST_LENGTH = 20  # digits of a Content-Length
 _MOST_RESULTS = 20
 _SERVER_FILE = "server.json"
 
@@ -228,16 +230,22 @@ class _Requests(BaseHTTPRequestHandler):
 
     def _serve(self, routes: dict[str, Callable[[], dict[str, Any]]]) -> None:
         try:
-            self._check()
-            work = routes.get(self.path.partition("?")[0])
-            raise Answer(200, work()) if work else Answer(404, _problem("not-found", "there is nothing here"))
-        except Answer as answer:
-            self._send(answer)
+            answer = self._answer(routes)
+        except Answer as refusal:
+            answer = refusal
         except AssayError as error:
             said = error.problem
-            self._send(
-                Answer(409 if isinstance(error, UsageError) else 502, _problem(said.code, said.message, said.try_))
-            )
+            status = 409 if isinstance(error, UsageError) else 502
+            answer = Answer(status, _problem(said.code, said.message, said.try_))
+        except Exception:  # the caller gets an answer, and the log the trace
+            _log.exception("cannot answer %s", self.path[:200])
+            answer = Answer(500, _problem("failed", "the agent failed; see its log"))
+        self._send(answer)
+
+    def _answer(self, routes: dict[str, Callable[[], dict[str, Any]]]) -> Answer:
+        self._check()
+        work = routes.get(self.path.partition("?")[0])
+        return Answer(200, work()) if work else Answer(404, _problem("not-found", "there is nothing here"))
 
     def _check(self) -> None:
         """Let in only whoever knows the token; without one, only what cannot come from a page in a browser."""
@@ -245,19 +253,35 @@ class _Requests(BaseHTTPRequestHandler):
             given = self.headers.get("authorization", "").removeprefix("Bearer ").strip()
             if not hmac.compare_digest(given.encode(), self.token.encode()):
                 raise Answer(401, _problem("unauthorised", "this agent asks for its token"))
-        elif not is_loopback(f"http://{self.headers.get('host', '')}"):
+        elif not self._asks_for_loopback():
             raise Answer(403, _problem("host", "ask for this agent by a loopback address"))
+
+    def _asks_for_loopback(self) -> bool:
+        host = f"http://{self.headers.get('host', '')}"
+        try:
+            return urlsplit(host).port != 0 and is_loopback(host)  # reading the port checks it
+        except ValueError:
+            raise Answer(400, _problem("host", "the Host header cannot be read")) from None
+
+    def _body(self) -> bytes:
+        """The body, of the length that was announced, which must be one of ours."""
+        lengths = self.headers.get_all("content-length", [])
+        if not lengths or "transfer-encoding" in self.headers:
+            raise Answer(411, _problem("length", "send a Content-Length"))
+        if len(set(lengths)) > 1 or not (lengths[0].isascii() and lengths[0].isdigit()):
+            raise Answer(400, _problem("length", f"Content-Length is {lengths[0][:40]!r}, which is no length"))
+        if len(lengths[0]) > _LONGEST_LENGTH or int(lengths[0]) > _MAX_BODY:
+            raise Answer(413, _problem("too-large", f"more than {_MAX_BODY} bytes"))
+        return self.rfile.read(int(lengths[0]))
 
     def _enrol(self) -> dict[str, Any]:
         if self.headers.get_content_type() != "application/json":
             raise Answer(415, _problem("content-type", "send application/json"))
-        length = int(self.headers.get("content-length") or 0)
-        if length > _MAX_BODY:
-            raise Answer(413, _problem("too-large", f"more than {_MAX_BODY} bytes"))
+        body = self._body()
         try:
-            wanted = json.loads(self.rfile.read(length))
+            wanted = json.loads(body)
             server, token = wanted["server"], wanted.get("token")
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise Answer(422, _problem("document", 'send {"server": URL, "token": …}')) from None
         return self.post.enrol(str(server), str(token) if token else None)
 

@@ -46,6 +46,9 @@ class AgentSettings:
     ca: Path | None = None
     verify: bool = True
     allow_private_urls: bool = False
+    """Whether jobs may connect to this machine and its private networks."""
+    allow_env: frozenset[str] = frozenset()
+    """Names of environment variables that jobs may refer to."""
     redis: RedisPlace | None = None
     min_free: int = MIN_FREE
     cache_bytes: int = CACHE_BYTES
@@ -58,6 +61,6 @@ class AgentSettings:
 
     @property
     def url_policy(self) -> str:
-        """Which addresses jobs may fetch models from."""
-        words = ["public", *(["loopback"] if is_loopback(self.server) else [])]
+        """Which addresses jobs may connect to: public ones, and this machine where the server is on it."""
+        words = ["public", *(["loopback"] if self.allow_private_urls or is_loopback(self.server) else [])]
         return ",".join([*words, *(["private"] if self.allow_private_urls else [])])

@@ -176,14 +176,34 @@ class Spool:
 
     def set_aside(self, entry: Entry) -> Path:
         """Keep a result that the server will never take, for people; only the newest ones."""
+        place = self._refused_place(entry)
+        entry.folder.rename(place)
+        self._forget_old_refused()
+        return place
+
+    def replace_result(self, entry: Entry, result: bytes) -> Path:
+        """Put another result in the place of one that the server will never take; that one is kept for people.
+
+        Raises:
+            OSError: if there is no room.
+        """
+        place = self._refused_place(entry)
+        (place / "out").mkdir(parents=True)
+        shutil.copyfile(entry.result, place / "out" / entry.result.name)
+        write_whole(entry.result, result)
+        self._forget_old_refused()
+        return place
+
+    def _refused_place(self, entry: Entry) -> Path:
         self._refused.mkdir(exist_ok=True, mode=0o700)
         place = self._refused / entry.folder.name
         shutil.rmtree(place, ignore_errors=True)
-        entry.folder.rename(place)
+        return place
+
+    def _forget_old_refused(self) -> None:
         kept = sorted(self._refused.iterdir(), key=lambda path: path.stat().st_mtime)
         for old in kept[:-_KEPT_REFUSED]:
             shutil.rmtree(old, ignore_errors=True)
-        return place
 
 
 def _name(job: str, fence: int) -> str:

@@ -211,13 +211,14 @@ def _around(value: float, interval: Interval) -> Interval:
 
 def _moved(known: KnownFinding) -> Moved:
     found, said = known.finding, known.triage
+    because = (*found.because, *said.because) if found.unconfirmed else said.because
     machine = known.first_bad.context.get("machine")
     return Moved(
         id=known.id, state=known.state, answer=found.answer, before=found.before, after=found.after,
         difference=found.difference, difference_interval=_finite(found.difference_interval), change=found.change,
         change_interval=_finite(found.interval) if found.interval is not None else None,
         probability=found.probability, since=known.first_bad.at, kind=found.kind, cause=said.cause,
-        because=said.because, differs=said.differs, machine=str(machine) if machine else "",
+        because=because, differs=said.differs, machine=str(machine) if machine else "",
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 from assay.alert.grouping import cause_in_words
 from assay.alert.records import SEVERITIES, AlertRecord, Event, Member, Moved, Severity, Trouble, findings_of
@@ -121,12 +122,18 @@ def _sentences(told: Sequence[Member]) -> tuple[str, ...]:
 
 
 def _links(alert: str, first: Member) -> dict[str, str]:
-    parts = {"alert": f"/api/v1/alerts/{alert}"}
-    parts |= {"finding": f"/api/v1/findings/{first.finding}"} if first.finding else {}
-    parts |= {"series": f"/api/v1/series/{first.series}"} if first.finding else {}
-    parts |= {"job": f"/api/v1/jobs/{first.job}"} if first.job else {}
-    parts |= {"campaign": f"/api/v1/campaigns/{first.campaign}"} if first.campaign else {}
-    return parts | ({"agent": f"/api/v1/agents/{first.agent}"} if first.agent else {})
+    """Pages of the dashboard, below the address of the server."""
+    parts = {"alert": f"/alerts/{_part(alert)}"}
+    if first.finding and first.series:
+        parts["finding"] = f"/series/{_part(first.series)}#finding-{_part(first.finding)}"
+        parts["series"] = f"/series/{_part(first.series)}"
+    parts |= {"job": f"/jobs/{_part(first.job)}"} if first.job else {}
+    parts |= {"campaign": f"/campaigns/{_part(first.campaign)}"} if first.campaign else {}
+    return parts | ({"agent": f"/fleet/{_part(first.agent)}"} if first.agent else {})
+
+
+def _part(name: str) -> str:
+    return quote(name, safe="")
 
 
 def _worst(members: Sequence[Member]) -> Severity:

@@ -2,7 +2,8 @@
 
 Where many numbers are looked at, luck alone would turn some of them red. So only those are believed of which at most
 one in forty is luck (Benjamini and Hochberg): then a gate on equal things is red in at most one of forty cases, however
-many jobs and metrics it looks at.
+many jobs and metrics it looks at. One baseline result does not tell how much days differ. So a gate that is red against
+a single result of another day says that this promise does not hold.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Literal
 
 from assay.analyse.compare.likeness import Sides, unusable_word
 from assay.analyse.compare.limits import Draft, Limits, Line, believable, draft_line, judged_line
+from assay.analyse.compare.metric import RECOMMENDED_RESULTS
 from assay.analyse.compare.numbers import ByRun, names_in, no_samples
 from assay.analyse.compare.pools import Matched, match_jobs, pool
 from assay.analyse.readings import split_statistic
@@ -20,6 +22,8 @@ from assay.analyse.records import CampaignRecord, Check, MultiRunJobResult
 from assay.analyse.words import count
 
 SIDES: Sides = ("the baseline", "the new")
+# The part of a time that names the day: 2026-11-16.
+_DAY = 10
 
 GateAnswer = Literal["green", "red", "cannot tell", "nothing"]
 JobKind = Literal["judged", "not measured", "invalid", "not comparable", "no baseline"]
@@ -41,6 +45,8 @@ class JobGate:
     """Which results of the baseline do not count, and why."""
     warnings: tuple[str, ...] = ()
     """What else differs from the baseline."""
+    unpromised: str = ""
+    """Why luck turns a number of this job red more often than is promised; empty where it does not."""
 
     @property
     def objectives(self) -> tuple[Check, ...]:
@@ -155,10 +161,24 @@ def _against(
     if found.refused:
         return replace(alone, kind="not comparable", because=found.refused, warnings=found.warnings), ()
     used = tuple(job.job for job in found.a)
-    judged = replace(alone, baseline=used, left_out=found.left_out, warnings=found.warnings)
+    unpromised = _unpromised(found.a, alone.result)
+    told = (*((unpromised,) if unpromised else ()), *found.warnings)
+    judged = replace(alone, baseline=used, left_out=found.left_out, warnings=told, unpromised=unpromised)
     # What the baseline has counts too: a number that is no longer there must not pass unseen.
     names = _numbers((alone.result, found.a[0]), limits, chosen)
     return judged, tuple(draft_line(found, name, limits, by_run) for name in names)
+
+
+def _unpromised(baseline: Sequence[MultiRunJobResult], new: MultiRunJobResult) -> str:
+    """Why the promise of at most one red gate in forty does not hold: one baseline result, not of the same day."""
+    if len(baseline) > 1:
+        return ""
+    days = [(job.started_at or "")[:_DAY] for job in (*baseline, new)]
+    if days[0] and days[0] == days[1]:
+        return ""
+    when = f"of {days[0]}, and the new one of {days[1]}" if all(days) else "whose day is not known"
+    need = f"{RECOMMENDED_RESULTS} or more baseline results keep that promise, and so does a baseline of the same day"
+    return f"the baseline is one result {when}: days differ, so luck turns more than one of forty gates red; {need}"
 
 
 def _numbers(jobs: Sequence[MultiRunJobResult], limits: Limits, chosen: Chosen) -> tuple[str, ...]:
@@ -211,6 +231,8 @@ def _reasons(jobs: Sequence[JobGate], missing: Sequence[MultiRunJobResult]) -> t
         (len(missing), len(missing), "job", "of the baseline not in the new result"),
     )
     found = tuple(f"{some} of {count(every, thing)} {word}" for some, every, thing, word in told if some)
+    red = [job for job in jobs if job.unpromised and any(line.answer == "red" for line in job.lines)]
+    found += tuple(dict.fromkeys(job.unpromised for job in red))
     good = ((len(lines), "number", "within the limit"), (len(objectives), "objective", "met"))
     fine = tuple(f"{count(every, thing)} {word}" for every, thing, word in good if every)
     return found or fine or ("every job was measured" if jobs else "the result has no job",)

@@ -21,7 +21,7 @@ def headline(definition: Definition, metrics: Collection[str]) -> tuple[str, ...
     """The metrics that answer the job's question, of those that it measured."""
     target = definition.target
     if isinstance(target, CommandTarget):
-        return _of_command(target, metrics)
+        return _of_command(definition, metrics)
     if isinstance(target, ModelTarget):
         return _of_model(definition, metrics)
     if isinstance(target, DeviceTarget):
@@ -52,13 +52,24 @@ def _of_service(definition: Definition, metrics: Collection[str]) -> tuple[str, 
     return (*_present(first, metrics), *felt, *foremost(metrics))
 
 
-def _of_command(target: CommandTarget, metrics: Collection[str]) -> tuple[str, ...]:
-    """The declared metrics, else all that the program reported, else how long it took."""
-    names = {pattern.name for pattern in target.metrics}
-    declared = tuple(name for name in metrics if base_name(name) in names)
+def headline_or_first(definition: Definition, metrics: Collection[str]) -> tuple[str, ...]:
+    """The headline, else the first metric that there is; nothing takes the place of metrics that a file declares."""
+    return headline(definition, metrics) or (() if declared(definition) else tuple(metrics)[:1])
+
+
+def declared(definition: Definition) -> tuple[str, ...]:
+    """The names of the metrics that a file declares for a program, in its order."""
+    target = definition.target
+    return tuple(dict.fromkeys(one.name for one in target.metrics)) if isinstance(target, CommandTarget) else ()
+
+
+def _of_command(definition: Definition, metrics: Collection[str]) -> tuple[str, ...]:
+    """The declared metrics in the order of the file; where it declares none, what was reported, else the duration."""
+    if names := declared(definition):
+        return tuple(metric for name in names for metric in metrics if base_name(metric) == name)
     # What assay measures of every program says what the work cost, not how well it went.
     reported = tuple(name for name in metrics if base_name(name) not in METRICS)
-    return declared or reported or _present(("duration_s",), metrics)
+    return reported or _present(("duration_s",), metrics)
 
 
 def _present(names: Iterable[str], metrics: Collection[str]) -> tuple[str, ...]:

@@ -36,7 +36,8 @@ def judge(
     """
     runs = tuple(outcome.result for outcome in outcomes)
     error = _device_failure(runs) or _failure(runs)
-    metrics = {} if error else metrics_of(job, outcomes)
+    values = {} if error else _values_by_run(outcomes)
+    metrics = _summarised(job, values)
     checks = checks_of(job, runs, metrics, {one.result.run_id: one.samples for one in outcomes}, environment)
     good = sum(run.error is None for run in runs)
     return MultiRunJobResult(
@@ -47,7 +48,7 @@ def judge(
         state=_state(runs, error),
         verdict="invalid" if error else verdict_of(checks),
         checks=checks,
-        gates=gates_of(job, metrics),
+        gates=gates_of(job, metrics, values),
         metrics=metrics,
         runs=runs,
         total_runs=max(planned_runs or 0, len(runs)),
@@ -64,6 +65,11 @@ def judge(
 
 def metrics_of(job: Job, outcomes: Sequence[RunOutcome]) -> dict[str, MetricStatistics]:
     """Statistics of every metric that the runs without an error gave, sampled ones first."""
+    return _summarised(job, _values_by_run(outcomes))
+
+
+def _values_by_run(outcomes: Sequence[RunOutcome]) -> dict[str, dict[int, NDArray[np.float64]]]:
+    """Metric → run → what it gave, of the runs without an error; sampled metrics first."""
     by_metric: dict[str, dict[int, NDArray[np.float64]]] = {}
     good = [outcome for outcome in outcomes if outcome.result.error is None]
     for outcome in good:
@@ -74,6 +80,10 @@ def metrics_of(job: Job, outcomes: Sequence[RunOutcome]) -> dict[str, MetricStat
         for name, value in outcome.result.metrics.items():
             if name not in sampled:
                 by_metric.setdefault(name, {})[outcome.result.run_id] = np.array([value], dtype=np.float64)
+    return by_metric
+
+
+def _summarised(job: Job, by_metric: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> dict[str, MetricStatistics]:
     return {
         name: summarise(name, known.unit, known.better, by_run)
         for name, by_run in by_metric.items()

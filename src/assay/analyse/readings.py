@@ -15,15 +15,14 @@ from fnmatch import fnmatchcase
 import numpy as np
 from pydantic import ValidationError
 
-from assay.analyse.headline import headline
+from assay.analyse.headline import headline_or_first
 from assay.analyse.quality import is_quality
 from assay.analyse.records import MetricStatistics, MultiRunJobResult
+from assay.analyse.student import t_quantile
 from assay.metrics import Better, base_name
 from assay.spec.benchmark import Definition
 
 STATISTICS = frozenset({"mean", "median", "min", "max", "p50", "p90", "p95", "p99", "p99_9", "std"})
-# Statistics of the middle: how far they may be off is told by how much runs differ.
-_CENTRES = frozenset({"", "mean", "median", "p50"})
 _MEDIAN = frozenset({"median", "p50"})
 
 
@@ -79,7 +78,7 @@ def _headline(result: MultiRunJobResult) -> tuple[str, ...]:
         definition = Definition.model_validate_json(json.dumps(result.definition))
     except ValidationError:  # written by another version: its first metric is still one
         return tuple(result.metrics)[:1]
-    return headline(definition, result.metrics) or tuple(result.metrics)[:1]
+    return headline_or_first(definition, result.metrics)
 
 
 def _matching(name: str, metrics: Mapping[str, MetricStatistics]) -> Iterator[Reading]:
@@ -91,7 +90,7 @@ def _matching(name: str, metrics: Mapping[str, MetricStatistics]) -> Iterator[Re
 
 
 def _reading(metric: str, statistic: str, stats: MetricStatistics) -> Reading:
-    # Of a score the mean speaks, of anything else the median; the same as every report shows. Whoever asks for the
+    # Of a score the mean speaks, of anything else the median; the same as every report shows. A reader who asks for the
     # median by name gets that series, and no second one of the same numbers.
     if statistic in _MEDIAN and not is_quality(metric):
         statistic = ""
@@ -99,12 +98,18 @@ def _reading(metric: str, statistic: str, stats: MetricStatistics) -> Reading:
     chosen = statistic or ("mean" if is_quality(metric) else "median")
     value: float | None = getattr(stats, chosen)
     better: Better | None = "lower" if statistic == "std" else stats.better
-    error = _standard_error(stats) if statistic in _CENTRES else None
+    error = _standard_error(stats, chosen, is_quality(metric))
     finite = value is not None and math.isfinite(value)
     return Reading(name, stats.unit, better, value if finite else None, error if finite else None)
 
 
-def _standard_error(stats: MetricStatistics) -> float | None:
+def _standard_error(stats: MetricStatistics, statistic: str, quality: bool) -> float | None:
+    """How far a statistic may be off, from the runs' values of the same statistic; None where these are not known."""
+    if statistic == "mean" and not quality:
+        interval = stats.mean_interval
+        return None if interval is None else interval.half_width / t_quantile(interval.level, stats.runs - 1)
+    if statistic not in (("mean",) if quality else _MEDIAN):
+        return None
     values = np.array(list(stats.run_values.values()), dtype=np.float64)
     values = values[np.isfinite(values)]
     if values.size < 2:

@@ -77,6 +77,8 @@ class MetricStatistics:
     outlier_count: int = 0
     non_finite: int = 0
     """NaN and infinite values, left out of the statistics."""
+    mean_interval: Interval | None = None
+    """Of the mean of a run, from the spread between runs; None for one run, and in results of older versions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ def summarise(
     flagged = find_outliers(pool, quantiles["p50"], mad, deviations)
     # A score is a share of answers that were right: half of them say nothing, their mean says all.
     run_values = _run_values(pool, _mean if is_quality(metric_name) else _median)
+    run_means = _run_values(pool, _mean)
     return MetricStatistics(
         unit=unit,
         better=better,
@@ -79,6 +80,7 @@ def summarise(
         outliers=flagged.extreme,
         outlier_count=flagged.count,
         non_finite=sum(values.size for values in by_run.values()) - n,
+        mean_interval=between_runs(list(run_means.values()), level),
     )
 
 

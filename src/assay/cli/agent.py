@@ -9,6 +9,7 @@ import typer
 
 from assay.cli.agent_options import (
     allowed,
+    env_names,
     free_size,
     listen_place,
     listen_token,
@@ -19,6 +20,7 @@ from assay.cli.agent_options import (
     redis_of,
     secret,
     settings_of,
+    token_apart,
 )
 from assay.cli.options import say
 
@@ -59,7 +61,16 @@ Allow = Annotated[
 Device = Annotated[
     list[str] | None, typer.Option("--device", help="One job at a time on each, such as cuda:0; may be repeated.")
 ]
-PrivateUrls = Annotated[bool, typer.Option("--allow-private-urls", help="Let jobs fetch models from this network.")]
+PrivateUrls = Annotated[
+    bool,
+    typer.Option("--allow-private-urls", help="Let jobs connect to this machine and its private networks.",
+                 envvar="ASSAY_ALLOW_PRIVATE_URLS"),
+]  # fmt: skip
+AllowEnv = Annotated[
+    list[str] | None,
+    typer.Option("--allow-env", metavar="NAME", envvar="ASSAY_ALLOW_ENV",
+                 help="Let jobs refer to this variable by ${env:NAME}; may be repeated, or names with commas."),
+]  # fmt: skip
 MinFree = Annotated[str, typer.Option("--min-free", help="Take no job when the disk has less room than this.")]
 Grace = Annotated[float, typer.Option("--grace", help="Seconds that a running job may go on after a stop.")]
 Finish = Annotated[bool, typer.Option("--finish", help="After a stop, let a running job end, however long it takes.")]
@@ -139,6 +150,7 @@ def start(
     allow: Allow = None,
     device: Device = None,
     allow_private_urls: PrivateUrls = False,
+    allow_env: AllowEnv = None,
     state: State = None,
     token_file: TokenFile = None,
     token: Token = None,
@@ -151,13 +163,16 @@ def start(
 ) -> None:
     """Take jobs from the server until stopped; Ctrl-C lets a running job end, twice gives it back."""
     from assay.agent.agent import Agent
-    from assay.agent.measuring.executor import ProcessExecutor
+    from assay.agent.host.secrecy import keep_private
+    from assay.agent.measuring.executor import OWN_VARIABLES, ProcessExecutor
 
     log_to_stderr(log_level)
     settings = settings_of(host, state, token_file, token, name=device_name, labels=label, allow=allow, devices=device,
-                         allow_private_urls=allow_private_urls, ca=ca, verify=not insecure, min_free=min_free,
-                         grace_s=grace, finish=finish,
+                         allow_private_urls=allow_private_urls, allow_env=env_names(allow_env), ca=ca,
+                         verify=not insecure, min_free=min_free, grace_s=grace, finish=finish,
                          redis=redis_of(redis_host, redis_port, redis_password_env, named(host)))  # fmt: skip
+    keep_private((*OWN_VARIABLES, redis_password_env),
+                 (settings.token or "", (settings.redis and settings.redis.password) or ""))  # fmt: skip
     agent = Agent(settings, executor=ProcessExecutor((redis_password_env,)))
     on_signals(lambda interrupted: agent.ask_to_stop(interrupted=interrupted))
     raise typer.Exit(agent.run())
@@ -171,6 +186,7 @@ def serve(
     allow: Allow = None,
     device: Device = None,
     allow_private_urls: PrivateUrls = False,
+    allow_env: AllowEnv = None,
     state: State = None,
     token_file: Annotated[
         Path | None, typer.Option("--token-file", help="File with the token that callers need.", show_default=False)
@@ -181,14 +197,19 @@ def serve(
     log_level: LogLevel = "info",
 ) -> None:
     """Wait until a server calls, as `assay agents add` makes it, then take its jobs."""
+    from assay.agent.host.secrecy import keep_private
     from assay.agent.listen import work_on_call
+    from assay.agent.measuring.executor import OWN_VARIABLES
 
     log_to_stderr(log_level)
     host, port = listen_place(listen)
     settings = settings_of("http://127.0.0.1", state, None, None, name=device_name, labels=label, allow=allow,
-                         devices=device, allow_private_urls=allow_private_urls, ca=ca, verify=not insecure,
+                         devices=device, allow_private_urls=allow_private_urls, allow_env=env_names(allow_env), ca=ca,
+                         verify=not insecure,
                          min_free=min_free, address=reachable_at(host, port))  # fmt: skip
-    work_on_call(settings, host, port, listen_token(host, token_file, settings.state), on_signals)
+    token = listen_token(token_file, settings.state)
+    keep_private(OWN_VARIABLES, (token or "",))
+    work_on_call(settings, host, port, token, on_signals)
 
 
 @app.command("install-service", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -203,10 +224,11 @@ def install_service(
     """Have the system start the agent by itself; further options are those of `assay agent start`."""
     from assay.agent.host import service
 
-    arguments = ("--host", named(host), *context.args)
-    wanted = service.service(service.Wish(arguments, user=user, run_as=run_as))
+    token, words = token_apart(context.args)
+    arguments = ("--host", named(host), *words)
+    wanted = service.service(service.Wish(arguments, user=user, run_as=run_as, token=token))
     if only_print or wanted.path is None:
-        say(wanted.text or "\n".join(wanted.then))
+        say(wanted.shown or "\n".join(wanted.then))
         return
     say(f"written  {service.install(wanted, force=force)}")
     for line in wanted.then:

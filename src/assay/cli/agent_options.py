@@ -33,6 +33,19 @@ def secret(file: Path | None, token: str | None) -> str | None:
     return read_token(file)
 
 
+def token_apart(words: list[str]) -> tuple[str, list[str]]:
+    """The token among the words of a command, and the other words: everybody can read those of a service."""
+    token, others, rest = "", [], iter(words)
+    for word in rest:
+        if word == "--token":
+            token = next(rest, "")
+        elif word.startswith("--token="):
+            token = word.removeprefix("--token=")
+        else:
+            others.append(word)
+    return token, others
+
+
 def settings_of(
     host: str | None,
     state: Path | None,
@@ -79,6 +92,23 @@ def allowed(allow: list[str] | None) -> frozenset[str]:
     if unknown := found - {"command"}:
         raise UsageError(f"--allow {min(unknown)} is not known", code="allow", try_="--allow command")
     return found
+
+
+def env_names(given: list[str] | None) -> frozenset[str]:
+    """Names of variables that jobs may refer to."""
+    from assay.agent.measuring.executor import SECRET_VARIABLES
+    from assay.errors import UsageError
+    from assay.spec.secrets import REFERENCE
+
+    names = frozenset(name for text in given or () for name in text.replace(",", " ").split())
+    for name in sorted(names):
+        if not REFERENCE.fullmatch(f"${{env:{name}}}"):
+            raise UsageError(f"{name!r} is no name of an environment variable", code="allow-env", at="--allow-env",
+                             try_="write the name alone: --allow-env API_KEY")  # fmt: skip
+        if name in SECRET_VARIABLES:
+            raise UsageError(f"{name} is the agent's own and no job may have it", code="allow-env", at="--allow-env",
+                             try_="give the job a token of its own, in another variable")  # fmt: skip
+    return names
 
 
 def _devices(names: list[str]) -> tuple[str, ...]:
@@ -164,19 +194,23 @@ def reachable_at(host: str, port: int) -> str:
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
 
-def listen_token(host: str, file: Path | None, state: Path) -> str | None:
-    """The token that callers need: given, or made once and printed; none on loopback."""
+def listen_token(file: Path | None, state: Path) -> str | None:
+    """The token that callers need: given, or made once, printed, and kept where only the owner can read it.
+
+    On loopback too: everybody on the machine can connect there.
+    """
     import os
     import secrets
 
     from assay.files import write_whole
-    from assay.place.engines.fleet.client import is_loopback, read_token
+    from assay.place.engines.fleet.client import read_token
 
     given = read_token(file) if file else os.environ.get("ASSAY_AGENT_TOKEN", "").strip() or None
-    if given or is_loopback(f"http://[{host}]" if ":" in host else f"http://{host}"):
+    if given:
         return given
     kept = state / "listen-token"
     if not kept.exists():
         write_whole(kept, secrets.token_urlsafe(32).encode(), mode=0o600)
         typer.echo(f"token for callers (shown once, kept in {kept}): {kept.read_text()}", err=True)
+        typer.echo(f"the server calls with it by `assay agents add URL --agent-token-file {kept}`", err=True)
     return read_token(kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -63,6 +64,9 @@ def add(
     agent_token_env: Annotated[
         str, typer.Option("--agent-token-env", help="Environment variable with the token that the device asks for.")
     ] = "",
+    agent_token_file: Annotated[
+        Path | None, typer.Option("--agent-token-file", help="File with that token, as the device keeps it.")
+    ] = None,
     reach: Annotated[
         str, typer.Option("--reach", metavar="URL", help="Where the device finds the server, if not as --server says.")
     ] = "",
@@ -73,7 +77,10 @@ def add(
     """Have the server enrol a device that listens at a URL."""
     import os
 
+    from assay.place.engines.fleet.client import read_token
+
     secret = os.environ.get(agent_token_env, "") if agent_token_env else ""
+    secret = secret or (read_token(agent_token_file) if agent_token_file else "") or ""
     asked = {"url": url, "token": secret, "server": reach or (server or "").rstrip("/")}
     answer = connect(server, token_file, ca).post("/agents/add", {**asked})
     say(f"{answer['agent']} {answer['action']}")
@@ -88,8 +95,10 @@ def label(
     ca: CaOption = None,
 ) -> None:
     """Give an agent labels, beside those that it brings itself."""
+    from assay.report.grid import plain
+
     changed = connect(server, token_file, ca).patch(f"/agents/{agent}", {"labels": {**labels_of(labels)}})
-    say(f"{changed['name']}: {in_words(changed['labels'])}")
+    say(plain(f"{changed['name']}: {in_words(changed['labels'])}"))
 
 
 @app.command("drain")

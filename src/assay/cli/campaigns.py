@@ -129,15 +129,17 @@ def placement(
     ca: CaOption = None,
 ) -> None:
     """Show which agents can take a campaign's jobs, and what the others lack."""
+    from assay.report.grid import plain
+
     found = connect(server, token_file, ca).get(f"/campaigns/{campaign}/placement")
     if json_:
         say_json(found)
         return
     for group in found["groups"]:
-        say(f"{group['jobs']} job{'' if group['jobs'] == 1 else 's'}: {group['needs']}")
-        say(f"  can take it: {', '.join(group['agents']) or 'nobody'}")
+        say(plain(f"{group['jobs']} job{'' if group['jobs'] == 1 else 's'}: {group['needs']}"))
+        say(plain(f"  can take it: {', '.join(group['agents']) or 'nobody'}"))
         for name, lacking in group["missing"].items():
-            say(f"  {name} cannot: {'; '.join(lacking)}")
+            say(plain(f"  {name} cannot: {'; '.join(lacking)}"))
 
 
 @app.command("cancel")
@@ -186,7 +188,8 @@ def _told(
     known = kept.find(campaign)
     there = pods_folder_of if is_on_kubernetes(kept.folder, known) else folder_of
     named = server or remembered_server(there(kept.folder, known).path)
-    return connect(named, token_file, ca) if named else None
+    # A server from an earlier run is informed if it answers; only one that was named now must be right.
+    return connect(named, token_file, ca, greet=bool(server)) if named else None
 
 
 def _on_cluster(campaign: str, store: Path | None) -> Store | None:

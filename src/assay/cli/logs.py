@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 _JOB = re.compile(r"^(?P<campaign>.+)-job-(?P<index>\d+)$")
 _STREAMS = ("out", "err")
 # What is kept of a job itself, by the engine that ran it.
-_OWN = ["slurm.out", "slurm.err", "pod.log"]
+_OWN = ["slurm.out", "slurm.err", "pod.log", "command.log", "command.log.tail-before", "command.log.tail"]
 _FOLLOW_S = 1.0
 
 
 def logs(
     job: Annotated[
-        str, typer.Argument(metavar="JOB", help="Id of the job; or a campaign, whose first job is meant.")
+        str,
+        typer.Argument(metavar="JOB", help="Id of the job; or a campaign: its first job, of a server's all its jobs."),
     ] = "latest",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
     service: Annotated[str, typer.Option("--service", help="Of this service, or of `monitor`.")] = "",
@@ -169,31 +170,69 @@ def _known(kept: Store, job: Job) -> str:
     return f"--service {services[0]} (there is {', '.join(services)})" if services else "run it again with services"
 
 
-def _from_server(client: FleetClient, job: str, *, follow: bool, service: str) -> None:
+def _from_server(client: FleetClient, name: str, *, follow: bool, service: str) -> None:
+    """Print what a job of a server wrote; of a campaign, what each of its jobs wrote, under its name."""
+    from assay.errors import UsageError
+
+    jobs = _jobs_there(client, name)
+    shown = False
+    for job in jobs:
+        title = f"==> {job} <==" if len(jobs) > 1 else ""
+        if service:
+            shown = _service_there(client, job, service, title) or shown
+        else:
+            shown = _job_there(client, job, title, follow=follow) or shown
+    if shown:
+        return
+    if service:
+        raise UsageError(f"nothing is kept of the service {service!r} of {name}", code="no-log", at=client.url)
+    say("nothing was written")
+
+
+def _jobs_there(client: FleetClient, name: str) -> list[str]:
+    """The ids of the jobs that a person means, in their order."""
+    if _JOB.match(name):
+        return [name]
+    from assay.remote import find
+
+    found = client.pages("/jobs", {"campaign": find(client, name), "limit": 500})
+    return [one["id"] for one in sorted(found, key=lambda one: int(one["index"]))]
+
+
+def _service_there(client: FleetClient, job: str, service: str, title: str) -> bool:
+    from assay.analyse.records import MultiRunJobResult
+    from assay.documents import from_json
+
+    result = from_json(MultiRunJobResult, client.text(f"/jobs/{job}/result"), source=job)
+    kept = [(run.run_id, name, run.files[name]) for run in result.runs
+            for name in (f"service-{service}.{one}" for one in _STREAMS) if name in run.files]  # fmt: skip
+    shown = False
+    for run, name, digest in kept:
+        if (content := client.content(f"/artefacts/{digest}", missing_ok=True)) is None:
+            continue
+        if title and not shown:
+            say(title)
+        shown = True
+        say(f"==> run {run} {name} <==\n{content.decode(errors='replace')}")
+    return shown
+
+
+def _job_there(client: FleetClient, job: str, title: str, *, follow: bool) -> bool:
     import time
 
-    from assay.errors import UsageError
     from assay.plan.lifecycle import FINAL
-    from assay.remote import read_file
 
-    if service:
-        found = client.get(f"/jobs/{job}")
-        runs = range(int(found.get("runs", 0) or 64))
-        texts = [(run, name, content) for run in runs for name in (f"service-{service}.{one}" for one in _STREAMS)
-                 if (content := read_file(client, job, run, name)) is not None]  # fmt: skip
-        if not texts:
-            raise UsageError(f"nothing is kept of the service {service!r} of job {job}", code="no-log")
-        for run, name, content in texts:
-            say(f"==> run {run} {name} <==\n{content.decode(errors='replace')}")
-        return
-    after = 0
+    after, shown = 0, False
     while True:
-        over = not follow or client.get(f"/jobs/{job}")["state"] in FINAL
+        over = not follow or client.get(f"/jobs/{job}")["summary"]["state"] in FINAL
         found = client.get(f"/jobs/{job}/logs", {"after": after})
+        if found["lines"] and title and not shown:
+            say(title)
         for line in found["lines"]:
+            shown = True
             say(line["text"])
         after = found["next"]
         if over and not found["lines"]:
-            return
+            return shown
         if not found["lines"]:
             time.sleep(_FOLLOW_S)

@@ -6,6 +6,8 @@ import gc
 import os
 import signal
 import sys
+import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Annotated, NoReturn
 
@@ -59,6 +61,8 @@ from assay.cli import (
 from assay.errors import AssayError
 
 INTERRUPTED = 130
+# Impatience, or a key that is held down. A press after this time counts again.
+_SAME_PRESS_S = 1.0
 # Set by the script of `assay completion`.
 _COMPLETE = "_ASSAY_COMPLETE"
 
@@ -140,6 +144,16 @@ def main() -> NoReturn:
     # Imports make many objects and no rubbish: looking for it again and again costs a twentieth of a second.
     gc.set_threshold(100_000, 50, 50)
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, CtrlC())
+    try:
+        _run()
+    finally:
+        # From here on there is nothing to interrupt, and Python has no handler while it ends.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _run() -> NoReturn:
     try:
         app(standalone_mode=True)
     except AssayError as error:
@@ -152,6 +166,21 @@ def main() -> NoReturn:
         sys.stderr.close()  # the reader of a pipe has gone; that is no failure of ours
         sys.exit(0)
     sys.exit(0)
+
+
+class CtrlC:
+    """Ctrl-C: the first press interrupts. Those that follow soon change nothing, so that everything is put in order."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._heeded_s = float("-inf")
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  (signal's signature)
+        """Take one press."""
+        now_s = self._now_s()
+        if now_s - self._heeded_s >= _SAME_PRESS_S:
+            self._heeded_s = now_s
+            raise KeyboardInterrupt
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (signal's signature)

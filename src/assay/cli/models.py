@@ -18,7 +18,7 @@ def models(form: FormatOption = Format.text) -> None:
         say(json.dumps([asdict(model) for model in found], indent=2))
         return
     if not found:
-        say("no built-in models: they come with the onnx package\ntry     pip install 'assay[onnx]'")
+        say("no built-in models: they come with the onnx package\ntry     pip install 'assay-bench[onnx]'")
         return
     columns = (
         Column("name"),

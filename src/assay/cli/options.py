@@ -70,7 +70,10 @@ def open_store(store: Path | None) -> Store:
     from assay.store.location import store_folder
     from assay.store.store import Store
 
-    return Store(store_folder(store))
+    kept = Store(store_folder(store))
+    if kept.is_read_only:
+        sys.stderr.write(f"note    {kept.folder} is read-only: results can be looked at, and none can be kept\n")
+    return kept
 
 
 def rendered(record: CampaignRecord, form: Format) -> str:

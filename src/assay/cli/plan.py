@@ -20,6 +20,7 @@ def plan(
     """Show the jobs of a benchmark, what they need and how long they will take."""
     from assay.campaign import plan_of
     from assay.hardware.profile import local_profile
+    from assay.inputs import refuse_inputs
     from assay.place.needs import missing
     from assay.plan.estimate import estimate
     from assay.spec.override import read_with
@@ -27,6 +28,7 @@ def plan(
     loaded = read_with(file, settings or ())
     sys.stderr.writelines(f"note    {note}\n" for note in loaded.source.notes)
     made = plan_of(loaded)
+    refuse_inputs(loaded, made)
     kept = open_store(store)
     # What a job lacks on this machine says nothing about the nodes of a cluster.
     profile = None if loaded.benchmark.place.engine in ("slurm", "kubernetes") else local_profile()
@@ -34,7 +36,7 @@ def plan(
         (
             job,
             () if profile is None else missing(job, profile),
-            estimate(job.definition, kept.known_seconds(job.digest)),
+            estimate(job.definition, kept.known_seconds(job.digest), trace_s=_trace_s(job)),
         )
         for job in made.jobs
     ]
@@ -56,20 +58,50 @@ def _text(made: Plan, rows: list[tuple[Job, tuple[str, ...], Estimate]]) -> str:
             job.digest[:12],
             job_label(job.point, job.definition.model_dump(mode="json", exclude_defaults=True)),
             str(job.definition.measure.runs),
-            show_seconds(time.expected_s) if time.expected_s is not None else "?",
+            "?" if time.expected_s is None else _span(time.least_s, time.expected_s),
             needs_in_words(job),
         )
         for job, _, time in rows
     ]
     lines = lay_out(columns, table, 100)
     lines += [f"job {job.index} cannot run here: {'; '.join(lacking)}" for job, lacking, _ in rows if lacking]
-    known = [time.expected_s for _, _, time in rows if time.expected_s is not None]
-    expected = f"about {show_seconds(sum(known))}" if len(known) == len(rows) else "not known"
+    expected = _in_all([time for _, _, time in rows])
     limit = show_seconds(sum(time.at_most_s for _, _, time in rows))
     jobs = "1 job" if len(rows) == 1 else f"{len(rows)} jobs"
     lines += ["", f"{made.benchmark}: {jobs}, {expected}, never longer than {limit}"]
     lines += [f"times come from {source}" for source in dict.fromkeys(time.source for _, _, time in rows)]
     return "\n".join(lines)
+
+
+def _trace_s(job: Job) -> float | None:
+    """How long the job's trace is, where it replays one."""
+    from pathlib import Path
+
+    load = job.definition.load
+    if load.trace is None:
+        return None
+    from assay.run.workloads.trace import read_trace
+
+    trace = read_trace(Path(job.base) / load.trace, within_s=load.duration, at_most=load.requests)
+    return float(trace.at_s[-1])
+
+
+def _span(least_s: float | None, most_s: float) -> str:
+    from assay.units import show_seconds
+
+    if least_s is None:
+        return show_seconds(most_s)
+    return f"{show_seconds(least_s)} to {show_seconds(most_s)}" if least_s else f"up to {show_seconds(most_s)}"
+
+
+def _in_all(times: list[Estimate]) -> str:
+    known = [time for time in times if time.expected_s is not None]
+    if len(known) < len(times):
+        return "not known how long"
+    most = sum(time.expected_s or 0.0 for time in known)
+    if all(time.least_s is None for time in known):
+        return f"about {_span(None, most)}"
+    return _span(sum((time.expected_s or 0.0) if time.least_s is None else time.least_s for time in known), most)
 
 
 def _json(made: Plan, rows: list[tuple[Job, tuple[str, ...], Estimate]]) -> str:
@@ -81,6 +113,7 @@ def _json(made: Plan, rows: list[tuple[Job, tuple[str, ...], Estimate]]) -> str:
             "runs": job.definition.measure.runs,
             "missing": list(lacking),
             "expected_s": time.expected_s,
+            "least_s": time.least_s,
             "at_most_s": time.at_most_s,
             "estimate_from": time.source,
         }

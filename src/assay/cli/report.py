@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from assay.cli.options import Format, StoreOption, open_store, rendered, say
-from assay.cli.server_options import CaOption, ServerOption, TokenFileOption
+from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, connect
+from assay.errors import UsageError
 
 
 class ReportFormat(StrEnum):
@@ -39,11 +40,13 @@ def report(
 ) -> None:
     """Write a campaign's report, or with --since a digest of what moved: one self-contained HTML file by default."""
     if since is None:
-        _campaign(campaign or "latest", out, form, store, until)
+        if until is not None:
+            raise UsageError("--until ends a digest, which --since begins", code="since", try_="give --since too")
+        name = campaign or "latest"
+        made = _of_server(name, form, server, token_file, ca) if server else _of_store(name, form, store)
+        _write(*made, out, form)
         return
     if campaign is not None:
-        from assay.errors import UsageError
-
         raise UsageError(f"--since tells of all series, not of the campaign {campaign}", code="since",
                          try_="leave out one of them")  # fmt: skip
     from assay.cli.digest import digest
@@ -51,27 +54,41 @@ def report(
     digest(since, until, out, form.value, store=store, server=server, token_file=token_file, ca=ca)
 
 
-def _campaign(campaign: str, out: Path | None, form: ReportFormat, store: Path | None, until: str | None) -> None:
+def _of_store(campaign: str, form: ReportFormat, store: Path | None) -> tuple[str, str]:
+    """The id and the report of a campaign in the store here."""
     from assay.campaign import read_campaign
-    from assay.store.samples import write_whole
 
-    if until is not None:
-        from assay.errors import UsageError
-
-        raise UsageError("--until ends a digest, which --since begins", code="since", try_="give --since too")
     kept = open_store(store)
-    record = read_campaign(kept, kept.find(campaign))
-    if form is ReportFormat.html:
+    try:
+        record = read_campaign(kept, kept.find(campaign))
+        if form is not ReportFormat.html:
+            return record.campaign, rendered(record, Format(form.value))
         from assay.report.html import render_html
         from assay.report.reading import file_reader
 
-        text = render_html(record, kept.samples_of, file_reader(kept))
-    else:
-        text = rendered(record, Format(form.value))
-    kept.close()
+        return record.campaign, render_html(record, kept.samples_of, file_reader(kept))
+    finally:
+        kept.close()
+
+
+def _of_server(
+    campaign: str, form: ReportFormat, server: str, token_file: Path | None, ca: Path | None
+) -> tuple[str, str]:
+    """The id and the report of a campaign of a server."""
+    from assay.remote import find, read
+
+    client = connect(server, token_file, ca)
+    result = read(client, find(client, campaign))
+    text = result.to_html() if form is ReportFormat.html else rendered(result.record, Format(form.value))
+    return result.record.campaign, text
+
+
+def _write(campaign: str, text: str, out: Path | None, form: ReportFormat) -> None:
+    from assay.store.samples import write_whole
+
     if out == Path("-"):
         say(text)
         return
-    path = out or Path(f"{record.campaign}.{form.value}")
+    path = out or Path(f"{campaign}.{form.value}")
     write_whole(path, text.encode())
     say(str(path.absolute()))

@@ -152,10 +152,13 @@ def _on_server(
 
 def _opened(file: Path, settings: Sequence[str], *, text: bool, quiet: bool) -> tuple[Loaded, View]:
     """The benchmark and who is told how it goes, beginning with how the file was read."""
+    from assay.campaign import plan_of
+    from assay.inputs import refuse_inputs
     from assay.report.live import view_for
     from assay.spec.override import read_with
 
     loaded = read_with(file, settings)
+    refuse_inputs(loaded, plan_of(loaded))
     view = view_for(text=text, quiet=quiet)
     for note in loaded.source.notes:
         view.note(note)

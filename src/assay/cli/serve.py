@@ -55,6 +55,27 @@ PublicUrlOption = Annotated[
 DashboardOption = Annotated[
     Path | None, _option("--dashboard", "Folder of the built web pages, instead of those that came with assay.")
 ]
+MaxSamplesOption = Annotated[int | None, _option("--max-samples", "Most samples in one file of a result (10 million).")]
+HeaderTimeoutOption = Annotated[
+    float | None, _option("--header-timeout-s", "Seconds in which a request's head must come (20).")
+]
+BodyTimeoutOption = Annotated[
+    float | None, _option("--body-timeout-s", "Seconds that a request's body may stand still (60).")
+]
+OpenMetricsOption = Annotated[
+    bool | None, typer.Option("--open-metrics", help="Let everybody read /metrics without a token.", show_default=False)
+]
+OpenOption = Annotated[
+    bool | None,
+    typer.Option("--open/--closed", help="Everybody is admin, on loopback only; or never.", show_default=False),
+]
+AllowPrivateAgentsOption = Annotated[
+    bool | None,
+    typer.Option("--allow-private-agents", help="Let `agents add` ask private addresses.", show_default=False),
+]
+SilentAfterOption = Annotated[
+    float | None, _option("--silent-after-s", "Seconds after which a silent agent is faulty (60).")
+]
 
 
 def serve(
@@ -76,23 +97,19 @@ def serve(
     log_level: Annotated[LogLevel | None, _option("--log-level", "Least important events written (info).")] = None,
     lease_s: Annotated[float | None, _option("--lease-s", "Seconds a lease lasts without a heartbeat (60).")] = None,
     heartbeat_s: Annotated[float | None, _option("--heartbeat-s", "Seconds between heartbeats (10).")] = None,
-    silent_after_s: Annotated[
-        float | None, _option("--silent-after-s", "Seconds after which a silent agent is faulty (60).")
-    ] = None,
+    silent_after_s: SilentAfterOption = None,
     tries: Annotated[int | None, _option("--tries", "Leases a job may lose before it is set aside (4).")] = None,
     backoff_s: Annotated[float | None, _option("--backoff-s", "Seconds before the second try of a job (1).")] = None,
     max_body_mb: Annotated[float | None, _option("--max-body-mb", "Largest JSON body (16).")] = None,
     max_result_mb: Annotated[float | None, _option("--max-result-mb", "Largest result document (64).")] = None,
     max_artefact_mb: Annotated[float | None, _option("--max-artefact-mb", "Largest artefact (20 GiB).")] = None,
+    max_samples: MaxSamplesOption = None,
+    header_timeout_s: HeaderTimeoutOption = None,
+    body_timeout_s: BodyTimeoutOption = None,
     root_path: Annotated[str | None, _option("--root-path", "Path under which a proxy shows the server.")] = None,
-    open_: Annotated[
-        bool | None, typer.Option("--open/--closed", help="Everybody is admin, on loopback only; or never.",
-                                  show_default=False)
-    ] = None,
-    allow_private_agents: Annotated[
-        bool | None, typer.Option("--allow-private-agents", help="Let `agents add` ask private addresses.",
-                                  show_default=False)
-    ] = None,
+    open_: OpenOption = None,
+    open_metrics: OpenMetricsOption = None,
+    allow_private_agents: AllowPrivateAgentsOption = None,
     cors_origins: Annotated[
         list[str] | None, _option("--cors-origin", "Web pages of this origin may use the API; may be repeated.")
     ] = None,
@@ -108,15 +125,17 @@ def serve(
         tls_cert=tls_cert, tls_key=tls_key, log_format=log_format and log_format.value,
         log_level=log_level and log_level.value, lease_s=lease_s, heartbeat_s=heartbeat_s,
         silent_after_s=silent_after_s, tries=tries, backoff_s=backoff_s, max_body_mb=max_body_mb,
-        max_result_mb=max_result_mb, max_artefact_mb=max_artefact_mb, root_path=root_path, open=open_,
-        allow_private_agents=allow_private_agents, cors_origins=tuple(cors_origins) if cors_origins else None,
+        max_result_mb=max_result_mb, max_artefact_mb=max_artefact_mb, max_samples=max_samples,
+        header_timeout_s=header_timeout_s, body_timeout_s=body_timeout_s, root_path=root_path, open=open_,
+        open_metrics=open_metrics, allow_private_agents=allow_private_agents,
+        cors_origins=tuple(cors_origins) if cors_origins else None,
         channels=channels, public_url=public_url, dashboard=dashboard,
     )  # fmt: skip
     run(settings, _say_now)
 
 
 def _say_now(text: str) -> None:
-    """Print at once: whoever started this in the background waits for it."""
+    """Print now: a program that started this in the background waits for it."""
     import sys
 
     say(text)
@@ -134,5 +153,5 @@ def _parts() -> tuple[Any, Any]:
         if (problem.name or "").partition(".")[0] == "assay":
             raise
         raise UsageError(f"the server needs a package that is not installed: {problem.name}", code="missing-server",
-                         try_="pip install 'assay[server]'") from None  # fmt: skip
+                         try_="pip install 'assay-bench[server]'") from None  # fmt: skip
     return run, read_settings

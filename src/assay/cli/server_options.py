@@ -27,18 +27,24 @@ CaOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def connect(server: str | None, token_file: Path | None = None, ca: Path | None = None) -> FleetClient:
-    """A client for the server that the user named.
+def connect(
+    server: str | None, token_file: Path | None = None, ca: Path | None = None, *, greet: bool = True
+) -> FleetClient:
+    """A client for the server that the user named, which was asked who it is unless `greet` is off.
 
     Raises:
         UsageError: if none is named, or the token file cannot be read.
+        NotAssayError: if what answers there is no assay server.
     """
     from assay.errors import UsageError
     from assay.place.engines.fleet.client import FleetClient, read_token
 
     if not server:
         raise UsageError("no server is named", code="no-server", try_="give --server URL, or set ASSAY_SERVER")
-    return FleetClient(server, read_token(token_file), ca=ca)
+    client = FleetClient(server, read_token(token_file), ca=ca)
+    if greet:
+        client.greet()
+    return client
 
 
 def say_json(answer: object) -> None:

@@ -14,6 +14,7 @@ def validate(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help
     """Check benchmark files, every point of their matrix included."""
     from assay.campaign import plan_of
     from assay.errors import Problem, SpecError
+    from assay.inputs import refuse_inputs
     from assay.spec.load import load
     from assay.spec.secrets import references
 
@@ -22,6 +23,7 @@ def validate(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help
         try:
             loaded = load(file)
             made = plan_of(loaded)
+            refuse_inputs(loaded, made)
         except SpecError as wrong:
             problems += wrong.problems
             continue

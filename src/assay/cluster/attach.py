@@ -6,6 +6,7 @@ while it is being submitted does Ctrl-C take everything back.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
@@ -24,7 +25,7 @@ from assay.place.engines.fleet.client import FleetClient
 from assay.place.engines.slurm.folder import Folder
 from assay.place.engines.slurm.scheduler import Scheduler
 from assay.place.engines.slurm.states import Told
-from assay.plan.lifecycle import FINAL
+from assay.plan.lifecycle import FINAL, campaign_state
 from assay.relay import Nobody, Telling, relaying
 from assay.report.live import View
 from assay.report.reading import read_campaign
@@ -146,7 +147,8 @@ class Attached:
             if one.state not in FINAL:
                 ended = Ended(None, why, {}, {}, by_us=why.code == _CANCELLED)
                 collect(self.store, self.folder, one.job, ended, self.clock.utc())
-        self.store.end_campaign(document.campaign, _CANCELLED if why.code == _CANCELLED else "failed", self.clock)
+        _, ended_jobs = self.store.campaign(document.campaign)
+        self.store.end_campaign(document.campaign, campaign_state(Counter(one.state for one in ended_jobs)), self.clock)
         self._relay.all_ended()
 
     def _followed(self, document: ClusterCampaign, ids: dict[str, str]) -> CampaignRecord:
@@ -178,9 +180,7 @@ class Attached:
         tear_down(self.folder, document, ids, self.scheduler, self.view.note)
         join_metrics(self.store, self.folder, document, self.view.note)
         record = read_campaign(self.store, campaign)
-        state = "done" if any(job.state == "done" for job in record.jobs) else "failed"
-        if any(job.state == _CANCELLED for job in record.jobs):
-            state = _CANCELLED
+        state = campaign_state(Counter(job.state for job in record.jobs))
         self.store.end_campaign(campaign, state, self.clock)
         record = replace(record, state=state)
         note_findings(self.store, record, self.view, self.clock)

@@ -209,8 +209,7 @@ def _result(
 
 
 def _end(store: Store, job: Job, result: MultiRunJobResult, ended: Ended) -> None:
-    _, stored = store.campaign(job.campaign)
-    state = next(one.state for one in stored if one.job.index == job.index)
+    state = store.job(job.id).state
     if state in FINAL:
         store.replace_result(job.id, verdict=result.verdict, result=to_json(result))
         return

@@ -132,6 +132,5 @@ def _more(path: Path, begin: int) -> tuple[str, int]:
 
 def has_ended(store: Store, job: Job) -> bool:
     """Whether a job has ended, for all that this store or its folder tells."""
-    _, stored = store.campaign(job.campaign)
-    state = next(one.state for one in stored if one.job.index == job.index)
+    state = store.job(job.id).state
     return state in FINAL or (folder_of(store.folder, job.campaign).out(job.index) / "result.json").is_file()

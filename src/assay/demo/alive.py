@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import tempfile
 import time
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 from assay.analyse.judge import judge
-from assay.clock import SYSTEM_CLOCK
+from assay.clock import SYSTEM_CLOCK, Clock
 from assay.demo.calendar import Entry
-from assay.demo.playing import AWAY, Player, Settings
+from assay.demo.machines import Machine
+from assay.demo.playing import AWAY, Player, Settings, lasted_s
 from assay.demo.runs import RUNS
 from assay.demo.scene import environment
-from assay.demo.studies import LABELS, STUDIES
+from assay.demo.studies import LABELS, STUDIES, Study
+from assay.errors import UsageError
 from assay.place.engines.fleet.protocol import Heartbeat, Held, Progress
 from assay.plan.job import Job
 from assay.run.records import PHASES
@@ -28,6 +32,7 @@ EVERY_S = 3.0
 # Steps of a job that is simulated live, whatever its real length would be.
 _STEPS = 24
 _NEW_AFTER_S = 600.0
+_STUDIES: Mapping[str, Study] = {study.name: study for study in STUDIES}
 
 
 class Keeper:
@@ -36,15 +41,17 @@ class Keeper:
     Args:
         store: a store that was filled with demo data.
         seed: of the numbers that are drawn.
+        clock: tells the time.
     """
 
-    def __init__(self, store: Store, seed: int = 2026) -> None:
-        self._player = Player(store, Settings(seed=seed))
-        self._player.clock.at = datetime.now(UTC)
+    def __init__(self, store: Store, seed: int = 2026, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._player = Player(store, Settings(seed=seed, now=clock.utc()))
         self._listing = Listing(store.engine)
         self._control = self._player.control
         self._number = 20_000
-        self._begun_s = time.monotonic()
+        self._submitted = 0
+        self._begun_s = clock.monotonic_s()
 
     def run(self) -> None:
         """Go on until it is interrupted."""
@@ -55,22 +62,31 @@ class Keeper:
 
     def step(self, scratch: Path) -> None:
         """One beat of every agent, and one step of every job that one of them holds."""
-        self._player.clock.at = SYSTEM_CLOCK.utc()
-        held = 0
-        for agent in self._control.agents():
-            if agent.name in AWAY or agent.profile.labels.get("demo") != LABELS["demo"]:
-                continue
-            self._player.agents[agent.name] = agent
-            jobs = [self._listing.job(one) for one in agent.jobs]
-            leases = tuple(Held(one.summary.id, one.summary.fence) for one in jobs)
-            self._control.heartbeat(agent.id, Heartbeat("busy" if leases else "active", leases))
-            for one in jobs:
-                self._go_on(agent, one.job, one.summary, scratch)
-            held += len(jobs)
-        held += self._take()
+        self._player.clock.at = self._clock.utc()
+        try:
+            busy = self._beat(scratch) + self._take()
+        except UsageError as error:
+            if not error.problem.code.startswith("unknown-"):
+                raise
+            return  # somebody removed an agent or a campaign in between: the next step sees what is there
         self._control.settle_campaigns()
-        if not held and time.monotonic() - self._begun_s > _NEW_AFTER_S:
+        if not busy and self._clock.monotonic_s() - self._begun_s > _NEW_AFTER_S:
             self._submit()
+
+    def _beat(self, scratch: Path) -> int:
+        """Let every agent say that it is there, and go on with its jobs; return how many it holds."""
+        there = [one for one in self._control.agents() if one.name not in AWAY and _is_demo(one.profile.labels)]
+        self._player.agents = {agent.name: agent for agent in there}
+        held = [(agent, self._listing.job(job)) for agent in there for job in agent.jobs]
+        leases: dict[str, list[Held]] = {agent.id: [] for agent in there}
+        for agent, one in held:
+            leases[agent.id].append(Held(one.summary.id, one.summary.fence))
+        self._control.heartbeats(
+            [(agent, Heartbeat("busy" if some else "active", tuple(some))) for agent, some in leases.items()]
+        )
+        for agent, one in held:
+            self._go_on(agent, one.job, one.summary, scratch)
+        return len(held)
 
     def _go_on(self, agent: AgentRecord, job: Job, summary: JobSummary, scratch: Path) -> None:
         """Move a job one step, or end it with a result."""
@@ -84,37 +100,50 @@ class Keeper:
             told_now = Progress(agent.id, int(run), runs, phase, share, line, (line,))
             self._control.progress(job.id, summary.fence, told_now)
             return
-        study = next((one for one in STUDIES if one.name == job.benchmark), None)
-        if study is None:
-            return
-        machine = self._player.machines.get(agent.name)
-        if machine is None:
-            return
+        study, machine = _STUDIES.get(job.benchmark), self._player.machines.get(agent.name)
+        if study is not None and machine is not None:
+            self._end(agent, job, summary.fence, study, machine, scratch)
+
+    def _end(self, agent: AgentRecord, job: Job, fence: int, study: Study, machine: Machine, scratch: Path) -> None:
+        """End a job with a result whose runs end now, however long they are said to have taken."""
         entry = Entry(study, self._player.clock.at, "running", 1.0, self._number, newest=True)
         self._number += 1
-        scene = self._player.scene(entry, job, machine, scratch)
+        drawn = RUNS[study.kind](self._player.scene(entry, job, machine, scratch))
+        begun = self._player.clock.at - timedelta(seconds=lasted_s(drawn))
+        scene = self._player.scene(entry, job, machine, scratch, begun)  # the same chance: the same runs, earlier
         outcomes = list(RUNS[study.kind](scene))
-        self._player.deliver(job, summary.fence, agent, judge(job, outcomes, environment(scene)), outcomes)
+        self._player.deliver(job, fence, agent, judge(job, outcomes, environment(scene)), outcomes)
 
     def _take(self) -> int:
-        """Give waiting jobs of the demo to the agents that they are for; return how many were taken."""
-        taken = 0
+        """Give waiting jobs of the demo to the agents that they are for; return how many there are."""
+        waiting = 0
         for summary in self._listing.jobs(JobFilter(state="pending"), limit=200).items:
             job = self._listing.job(summary.id).job
             agent = self._player.agents.get(job.definition.needs.agent or "")
-            if agent is not None and job.labels.get("demo") == LABELS["demo"]:
-                taken += self._control.claim(agent.id, job.id, summary.fence + 1) is not None
-        return taken
+            if agent is not None and _is_demo(job.labels) and job.benchmark in _STUDIES:
+                self._control.claim(agent.id, job.id, summary.fence + 1)
+                waiting += 1
+        return waiting
 
     def _submit(self) -> None:
         """Begin another campaign, so that there is something to watch."""
-        from dataclasses import replace
-
-        self._begun_s = time.monotonic()
-        study = replace(STUDIES[self._number % len(STUDIES)], scheduled=False, by="alice")
+        ready = [study for study in STUDIES if _machines(study) <= set(self._player.agents)]
+        self._begun_s = self._clock.monotonic_s()
+        if not ready:
+            return
+        study = replace(ready[self._submitted % len(ready)], scheduled=False, by="alice")
         entry = Entry(study, self._player.clock.at, "running", 1.0, self._number, newest=True)
-        self._number += 1
+        self._number, self._submitted = self._number + 1, self._submitted + 1
         self._player.submit(entry)
+
+
+def _machines(study: Study) -> set[str]:
+    """The machines that the jobs of a study are for."""
+    return set(study.pinned.get("matrix", {}).get("needs.agent", ())) or {study.machine}
+
+
+def _is_demo(labels: Mapping[str, str]) -> bool:
+    return labels.get("demo") == LABELS["demo"]
 
 
 def _number(value: object) -> float:

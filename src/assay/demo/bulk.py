@@ -53,6 +53,10 @@ _KEPT = frozenset({"latency_ms", "throughput_per_s"})
 _THREADS = (1, 2, 4, 8, 12, 16, 20, 24, 32, 48)
 _CHECKED = 200
 _RUN_S = 24.0
+_CAMPAIGN_S = 1800.0
+_BEFORE_FIRST_S = 4.0
+# Between the beginnings of two jobs of a campaign, at most.
+_BETWEEN_JOBS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +164,7 @@ class Bulk:
         return {
             "id": f"c{_FIRST_ID + number:08x}", "benchmark": name, "digest": _digest(name),
             "state": "partial" if number % _FAILED_EVERY == 7 else "done", "created_at": iso(at),
-            "completed_at": iso(at + timedelta(minutes=30)), "labels": LABELS, "document": _document(name),
+            "completed_at": iso(at + timedelta(seconds=_CAMPAIGN_S)), "labels": LABELS, "document": _document(name),
             "surroundings": "", "engine": "fleet", "submitted_by": f"demo-user-{number % 12}", "served": jobs,
         }  # fmt: skip
 
@@ -168,13 +172,14 @@ class Bulk:
         name = str(campaign["id"])
         failed = campaign["state"] == "partial" and position == 1
         at = datetime.fromisoformat(campaign["created_at"]).timestamp()
+        begun = at + _BEFORE_FIRST_S + _between_s(int(campaign["served"])) * position
         return {
             "id": f"{name}-job-{position}", "campaign_id": name, "position": position, "digest": pattern.digest,
             "state": "failed" if failed else "done", "verdict": "invalid" if failed else pattern.verdict,
             "seconds": _RUN_S, "document": pattern.job.replace(_CAMPAIGN, name).replace(_NAME, campaign["benchmark"]),
             "result": pattern.result.replace(_CAMPAIGN, name), "needs": pattern.needs,
             "agent_id": self._agents[(number + position) % len(self._agents)], "fence": 1, "label": pattern.label,
-            "submitted_at": at, "started_at": at + 4 + 10 * position, "ended_at": at + 4 + 10 * position + _RUN_S,
+            "submitted_at": at, "started_at": begun, "ended_at": begun + _RUN_S,
             "reason": "the process ended with signal SIGKILL" if failed else "", "not_before": 0.0, "lost": 0,
         }  # fmt: skip
 
@@ -204,6 +209,11 @@ def _document(name: str, batches: Sequence[int] = (1,), threads: Sequence[int] =
         "target": {"model": "https://models.example/squeezenet-1.1.onnx"}, "measure": {"runs": 3},
         "matrix": {"workload.batch": list(batches), "target.threads": list(threads)},
     }  # fmt: skip
+
+
+def _between_s(jobs: int) -> float:
+    """Seconds between two jobs, so that all of them end within their campaign."""
+    return min(_BETWEEN_JOBS_S, (_CAMPAIGN_S - _BEFORE_FIRST_S - _RUN_S) / jobs)
 
 
 def _digest(name: str) -> str:

@@ -53,7 +53,7 @@ def shares(campaigns: int) -> dict[str, int]:
 
 
 def entries(campaigns: int, days: int, now: datetime, seed: int) -> list[Entry]:
-    """All campaigns, the oldest first; the newest ones have not ended."""
+    """All campaigns, the oldest first; all begin before now."""
     found: list[Entry] = []
     first = now - timedelta(days=days)
     for study in STUDIES:
@@ -73,7 +73,8 @@ def _moments(study: Study, count: int, days: int, first: datetime, now: datetime
     draw = chance(seed, study.name, "moments")
     step = (now - first) / count
     found = [first + step * (place + float(draw.uniform(0.1, 0.9))) for place in range(count)]
-    return [at.replace(hour=study.hour, minute=int(draw.integers(0, 60)), second=0, microsecond=0) for at in found]
+    at_hour = [at.replace(hour=study.hour, minute=int(draw.integers(0, 60)), second=0, microsecond=0) for at in found]
+    return [at if at < now else at - timedelta(days=1) for at in at_hour]
 
 
 def _ending(study: Study, number: int, count: int, seed: int) -> Ends:

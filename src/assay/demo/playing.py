@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +22,7 @@ from assay.demo.scene import Scene, chance, environment
 from assay.demo.studies import LABELS, STUDIES, Study
 from assay.demo.watching import deal_with, import_series, tell_channels
 from assay.documents import to_json
+from assay.errors import UsageError
 from assay.place.engines.fleet.protocol import Heartbeat, Held, Progress, Submission
 from assay.plan.job import Job
 from assay.plan.plan import Plan, make_plan
@@ -44,6 +45,12 @@ AWAY = frozenset({"demo-pi-03", "demo-laptop-02"})
 RESTS = "demo-xeon-02"
 _SILENT_S = 600.0
 _SERVER = "demo-server:1"
+_BETWEEN_RUNS_S = 1.5
+# How long a lost attempt takes until its job goes out again: the lease runs out, then a wait.
+_LEASE_S = 90.0
+_WAIT_S = 30.0
+# Campaigns that are under way at the end: study, and how many minutes ago it was submitted.
+_UNDER_WAY = ((STUDIES[1], 20), (STUDIES[0], 9), (STUDIES[3], 5))
 # Samples and files are kept of what is younger, as a share of the whole time.
 _KEPT_SINCE = 0.88
 _OUT_OF_MEMORY = Failure(
@@ -103,7 +110,7 @@ class Player:
         self.machines: Mapping[str, Machine] = by_name(fleet(settings.agents))
         self.agents: dict[str, AgentRecord] = {}
         self._schedules: dict[str, str] = {}
-        self._stored: dict[str, int] = {}
+        self._stored: dict[str, int | None] = {}
         self._event = 0
         self.jobs = 0
 
@@ -129,7 +136,7 @@ class Player:
         return self.jobs
 
     def campaign(self, entry: Entry, scratch: Path) -> str:
-        """Play one campaign; return its id."""
+        """Play one campaign as far as it gets by now; return its id."""
         self.clock.at = entry.at
         plan = self.submit(entry)
         campaign, began = plan.jobs[0].campaign, entry.at
@@ -140,10 +147,12 @@ class Player:
                 continue
             machine = self.machine_of(entry.study, job)
             self.clock.at = free.get(machine.name, began) + timedelta(seconds=4)
+            if self.clock.at >= self.settings.now:
+                continue
             self._measure(entry, job, machine, scratch)
             free[machine.name] = self.clock.at
             ended = max(ended, self.clock.at)
-        self.clock.at = ended + timedelta(seconds=2)
+        self.clock.at = min(ended + timedelta(seconds=2), self.settings.now)
         if entry.ends == "cancelled":
             self.control.cancel_campaign(campaign, "not needed any more", by=entry.study.by)
         self.control.settle_campaigns()
@@ -170,23 +179,23 @@ class Player:
         """The machine that measures a job."""
         return self.machines[job.definition.needs.agent or study.machine]
 
-    def scene(self, entry: Entry, job: Job, machine: Machine, scratch: Path) -> Scene:
-        """What is around a job."""
+    def scene(self, entry: Entry, job: Job, machine: Machine, scratch: Path, at: datetime | None = None) -> Scene:
+        """What is around a job that begins at a moment; now when left out."""
         seed = self.settings.seed
         draw = chance(seed, entry.study.name, entry.number, job.index)
         now = moment(entry.study.name, machine, entry.age, seed)
         return Scene(
-            job, now, self.clock.at, draw, scratch, entry.age >= _KEPT_SINCE or entry.newest, entry.ends == "busy"
+            job, now, at or self.clock.at, draw, scratch, entry.age >= _KEPT_SINCE or entry.newest, entry.ends == "busy"
         )
 
     # What has not ended
 
     def _unfinished(self, scratch: Path) -> None:
         """Campaigns that are under way, or wait for a machine."""
-        for place, (study, minutes) in enumerate(((STUDIES[1], 14), (STUDIES[0], 9), (STUDIES[3], 5))):
+        for place, (study, minutes) in enumerate(_UNDER_WAY):
             at = self.settings.now - timedelta(minutes=minutes)
-            entry = Entry(replace(study, scheduled=False, by="alice"), at, "running", 1.0, 10_000 + place, newest=True)
-            self._begin(entry, scratch, done=2 - place)
+            by_hand = replace(study, scheduled=False, by="alice")
+            self.campaign(Entry(by_hand, at, "running", 1.0, 10_000 + place, newest=True), scratch)
         self.clock.at = self.settings.now - timedelta(hours=5)
         waits = replace(STUDIES[4], scheduled=False, by="bob")
         document = {**waits.document, "needs": {"gpu_model": "B200"}}
@@ -194,20 +203,14 @@ class Player:
         self.store.submit_to_fleet(plan, document, LABELS, self.clock, settings=FleetSettings(submitted_by="bob"),
                                    label_of=label_of)  # fmt: skip
 
-    def _begin(self, entry: Entry, scratch: Path, done: int) -> None:
-        """Play the first jobs of a campaign, and leave the next one in the middle."""
-        self.clock.at = entry.at
-        plan = self.submit(entry)
-        for job in plan.jobs[:done]:
-            self.clock.at = entry.at
-            self._measure(entry, job, self.machine_of(entry.study, job), scratch)
+    def _leave(self, job: Job, fence: int, agent: AgentRecord, took_s: float) -> None:
+        """Leave a job as far as it is by now, when it would end later."""
+        runs = job.definition.measure.runs
+        begun, share = divmod(runs * (self.settings.now - self.clock.at).total_seconds() / took_s, 1)
+        run = int(begun)
+        lines = (*(f"run {number + 1} ended" for number in range(run)), f"run {run + 1} of {runs} begins")
         self.clock.at = self.settings.now
-        job = plan.jobs[done]
-        agent = self.agents[self.machine_of(entry.study, job).name]
-        if self.control.claim(agent.id, job.id, 1) is not None:
-            runs = job.definition.measure.runs
-            told = Progress(agent.id, 1, runs, "measure", 0.4, "measuring", ("run 1 ended", "run 2 of 5 begins"))
-            self.control.progress(job.id, 1, told)
+        self.control.progress(job.id, fence, Progress(agent.id, run, runs, "measure", share, "measuring", lines))
 
     def _beat(self) -> None:
         """Let all agents say that they are there, but for those that are away, and one that is to rest."""
@@ -238,13 +241,20 @@ class Player:
             matrix["needs.agent"] = [name for name in matrix["needs.agent"] if name in self.machines]
         return {**document, **({"matrix": matrix} if matrix else {})}
 
-    def _version(self, study: Study) -> int:
-        """The version of the stored benchmark, which is kept when it is first needed."""
+    def _version(self, study: Study) -> int | None:
+        """The version of the stored benchmark that says the same; it is stored when it is first needed.
+
+        None where somebody stored something else under its name: theirs stays as it is.
+        """
         if study.name not in self._stored:
-            catalogue = Catalogue(self.store.engine, self.clock)
-            first = {**self._document(study), "description": "Simulated: a first sketch."}
-            catalogue.create(study.name, Draft(first, by=study.by))
-            self._stored[study.name] = catalogue.change(study.name, Draft(self._document(study), by=study.by)).version
+            catalogue, draft = Catalogue(self.store.engine, self.clock), Draft(self._document(study), by=study.by)
+            try:
+                there = catalogue.versions(study.name)
+            except UsageError:  # nobody stored it so far
+                first = {**self._document(study), "description": "Simulated: a first sketch."}
+                catalogue.create(study.name, Draft(first, by=study.by))
+                there = (catalogue.change(study.name, draft),)
+            self._stored[study.name] = next((one.version for one in there if one.digest == draft.digest), None)
         return self._stored[study.name]
 
     def _firing(self, entry: Entry) -> FiringRecord | None:
@@ -264,7 +274,7 @@ class Player:
         """One job: taken, measured, delivered."""
         agent = self.agents[machine.name]
         fence = 1
-        if entry.ends == "lost once" and job.index == 0:
+        if entry.ends == "lost once" and job.index == 0 and self._is_past(_LEASE_S + _WAIT_S):
             self._lose(agent, job)
             fence = 2
         lease = self.control.claim(agent.id, job.id, fence)
@@ -272,11 +282,19 @@ class Player:
             return
         scene = self.scene(entry, job, machine, scratch)
         runs = self._runs(entry, scene)
+        took_s = lasted_s(runs)
+        if not self._is_past(took_s):
+            self._leave(job, fence, agent, took_s)
+            return
         result = judge(job, runs, environment(scene))
         self._log(scene, agent, fence, result)
-        self.clock.forward(sum(run.result.duration_seconds + 1.5 for run in runs))
+        self.clock.forward(took_s)
         self.deliver(job, fence, agent, result, runs)
         self.jobs += 1
+
+    def _is_past(self, seconds: float) -> bool:
+        """Whether what takes so long from here on has ended by now."""
+        return self.clock.at + timedelta(seconds=seconds) <= self.settings.now
 
     def _runs(self, entry: Entry, scene: Scene) -> list[RunOutcome]:
         broken = entry.ends == "all failed" or (entry.ends == "one failed" and scene.job.index == 1)
@@ -288,9 +306,9 @@ class Player:
     def _lose(self, agent: AgentRecord, job: Job) -> None:
         """Let an attempt end with its agent gone."""
         self.control.claim(agent.id, job.id, 1)
-        self.clock.forward(90)
+        self.clock.forward(_LEASE_S)
         self.control.expire()
-        self.clock.forward(30)
+        self.clock.forward(_WAIT_S)
 
     def _log(self, scene: Scene, agent: AgentRecord, fence: int, result: MultiRunJobResult) -> None:
         if scene.rich or result.error is not None:
@@ -304,10 +322,12 @@ class Player:
         """Keep a result with its samples and files, and take it into its series."""
         result = self.kept(result, runs)
         failure = failure_of(result) if result.state == "failed" else None
-        self.control.deliver(
+        taken = self.control.deliver(
             job.id, fence, agent.id, event="finish" if result.state == "done" else "fail", verdict=result.verdict,
             result=to_json(result), runs=result.runs, reason=failure_sentence(failure) if failure else "",
         )  # fmt: skip
+        if taken != "accepted":
+            return
         if left := left_by(result.runs):
             with writing(self.store.engine) as session:
                 note_left(session, self.store.artefacts, job.id, fence, left)
@@ -324,6 +344,11 @@ class Player:
             for run in runs
         )
         return replace(result, runs=kept)
+
+
+def lasted_s(runs: Sequence[RunOutcome]) -> float:
+    """How long runs took, one after another."""
+    return sum(run.result.duration_seconds + _BETWEEN_RUNS_S for run in runs)
 
 
 def label_of(job: Job) -> str:

@@ -62,7 +62,7 @@ def ground(
     kept = Store(store_folder(store))
     try:
         devices = {device for job in jobs for device in occupied(job)}
-        with device_lock(devices, purpose, mode, told.note) as held:
+        with device_lock(devices, purpose, mode, told.waiting) as held:
             yield Ground(kept, told, clock, held, Fitness(cache_folder()), control)
     finally:
         told.close()

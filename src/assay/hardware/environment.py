@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 from pydantic import JsonValue
 
+from assay import __version__
 from assay.hardware.info import hardware
 from assay.hardware.machine import governor, machine
 
 _PACKAGES = (
-    "assay",
     "numpy",
     "onnx",
     "onnxruntime",
@@ -49,7 +49,7 @@ def environment(folder: Path) -> dict[str, JsonValue]:
 
 def packages() -> dict[str, JsonValue]:
     """Versions of the packages that do the work."""
-    found: dict[str, JsonValue] = {}
+    found: dict[str, JsonValue] = {"assay": __version__}
     for name in _PACKAGES:
         try:
             found[name] = version(name)

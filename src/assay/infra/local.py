@@ -142,7 +142,7 @@ def _refuse_unfit(wish: Wish) -> None:
     for package in ("fastapi", "psycopg", "redis"):
         if find_spec(package) is None:
             raise UsageError(f"the server needs a package that is not installed: {package}", code="missing-server",
-                             try_="pip install 'assay[server]'")  # fmt: skip
+                             try_="pip install 'assay-bench[server]'")  # fmt: skip
 
 
 def _first(folder: Path, wish: Wish, made: Sequence[str], tell: Tell) -> Local:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from assay.plan.job import Job
 from assay.plan.parts import is_part
-from assay.spec.paths import runs_programs
-from assay.spec.target import CommandTarget, DeviceTarget, LibraryTarget, ModelTarget
+from assay.spec.paths import programs_in_words
+from assay.spec.target import DeviceTarget, LibraryTarget, ModelTarget
 from assay.units import show_bytes
 
 
@@ -28,15 +28,21 @@ class Profile:
     labels: Mapping[str, str] = field(default_factory=dict)
     id: str = ""  # what the server calls it; jobs may be pinned to this as well as to its name
     commands: bool = True  # whether it runs programs that a benchmark names; an agent only when told so
+    takes_jobs: bool = True  # False for a worker of SARK: it is known and never asks for a job
 
 
 def missing(job: Job, profile: Profile) -> tuple[str, ...]:
     """What the machine lacks for a job; empty when it can take it."""
+    if not profile.takes_jobs:
+        return (
+            f"{profile.name} is a worker of SARK, which gets no jobs from this server; run `assay agent start` there",
+        )
     needs = job.definition.needs
     found: list[str] = [*_runtime_missing(job, profile)]
-    if runs_programs(job.definition) and not profile.commands:
-        what = "a command is" if isinstance(job.definition.target, CommandTarget) else "services are"
-        found.append(f"{what} to run, {profile.name} was not started with --allow command")
+    programs = programs_in_words(job.definition)
+    if programs and not profile.commands:
+        is_are = "is" if len(programs) == 1 else "are"
+        found.append(f"{' and '.join(programs)} {is_are} to run, {profile.name} was not started with --allow command")
     found += _below("memory", needs.memory, profile.memory_bytes, show=True)
     found += _below("cpus", needs.cpus, profile.cpus)
     found += _below("gpus", needs.gpus, profile.gpus)
@@ -86,8 +92,7 @@ def needs_in_words(job: Job) -> str:
     needs, target = job.definition.needs, job.definition.target
     words = [target.runtime, target.device] if isinstance(target, ModelTarget) else []
     words += [f"to measure {target.device}"] if isinstance(target, DeviceTarget) else []
-    words += ["a command"] if isinstance(target, CommandTarget) else []
-    words += [f"to start {name}" for name in job.definition.services]
+    words += programs_in_words(job.definition)
     words += [f"{needs.gpus} GPUs"] if needs.gpus else []
     words += [f"{needs.cpus} cpus"] if needs.cpus else []
     words += [f"{show_bytes(needs.memory)} memory"] if needs.memory else []

@@ -26,7 +26,7 @@ except ImportError as problem:
     raise UsageError(
         f"the queue over Redis needs a package that is not installed: {problem.name}",
         code="missing-redis",
-        try_="pip install 'assay[redis]'",
+        try_="pip install 'assay-bench[redis]'",
     ) from None
 
 _SCRIPT = Path(__file__).with_suffix(".lua").read_text(encoding="utf-8")

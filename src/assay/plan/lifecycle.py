@@ -1,7 +1,11 @@
-"""The life of a job: one table of (state, event) → state. Nothing else may decide what follows what."""
+"""The life of a job: one table of (state, event) → state; and how a campaign ends, by how its jobs did.
+
+Nothing else may decide what follows what.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from assay.errors import AssayError
@@ -26,6 +30,22 @@ TABLE: dict[tuple[State, Event], State] = {
 }
 
 FINAL: frozenset[State] = frozenset({"done", "failed", "cancelled", "poisoned"})
+
+CampaignState = Literal["done", "partial", "failed", "cancelled"]
+
+
+def campaign_state(counts: Mapping[str, int]) -> CampaignState:
+    """How a campaign ended, by how its jobs did; the same on every engine.
+
+    Args:
+        counts: state of a job → how many jobs ended in it.
+    """
+    ended = {state for state, jobs in counts.items() if jobs}
+    if ended == {"done"}:
+        return "done"
+    if ended == {"cancelled"}:
+        return "cancelled"
+    return "partial" if "done" in ended else "failed"
 
 
 def after(state: State, event: Event) -> State:

@@ -12,6 +12,7 @@ from assay.plan.job import Job
 from assay.plan.parts import split
 from assay.plan.support import services_of_several
 from assay.spec.benchmark import Definition
+from assay.spec.limits import MAX_PROBLEMS, bounded
 from assay.spec.load import Loaded, validate
 from assay.spec.matrix import Point
 from assay.spec.problems import unique
@@ -41,7 +42,10 @@ def make_plan(loaded: Loaded, fingerprint: Fingerprint) -> Plan:
     """
     problems: list[Problem] = []
     jobs: list[Job] = []
-    for point in points(loaded.matrix):
+    at = loaded.source.at(("matrix",))
+    for point in points(loaded.matrix, loaded.source.document, at):
+        if len(problems) > MAX_PROBLEMS:
+            break
         definition, found = validate(Definition, loaded.source, point)
         problems += found
         if definition is not None:
@@ -52,7 +56,7 @@ def make_plan(loaded: Loaded, fingerprint: Fingerprint) -> Plan:
             files = fingerprint(definition)
             jobs += [_job(loaded, len(jobs), part, where, files) for part, where in split(definition, point)]
     if problems:
-        raise SpecError.of(unique(problems))
+        raise SpecError.of(bounded(unique(problems)))
     if not jobs:
         raise SpecError(
             "the matrix has no point left: exclude removes all of them", code="matrix", at=loaded.source.name

@@ -5,9 +5,10 @@ Ctrl-C leaves what was submitted to Kubernetes, as people expect of a cluster, a
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from assay.analyse.records import CampaignRecord
+from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.campaign import note_findings
 from assay.clock import Clock
 from assay.cluster.attach import Manner
@@ -17,7 +18,7 @@ from assay.place.engines import Told
 from assay.place.engines.fleet.client import FleetClient
 from assay.place.engines.kubernetes.api import SILENT, Api
 from assay.place.engines.kubernetes.reaching import connect
-from assay.plan.lifecycle import FINAL
+from assay.plan.lifecycle import FINAL, campaign_state
 from assay.pods.document import PodCampaign, known_folder, read_document
 from assay.pods.folder import PodFolder
 from assay.pods.follow import Follower
@@ -160,16 +161,18 @@ class Attached:
             if one.state not in FINAL:
                 ended = Ended(None, why, {}, {}, by_us=said.code == _CANCELLED, final=True)
                 collect(self.store, self.folder, one.job, ended, self.clock.utc())
-        self.store.end_campaign(document.campaign, "failed", self.clock)
+        _, ended_jobs = self.store.campaign(document.campaign)
+        self.store.end_campaign(document.campaign, campaign_state(Counter(one.state for one in ended_jobs)), self.clock)
         self._relay.all_ended()
+
+    def _ended_as(self, job: MultiRunJobResult) -> str:
+        """How a job ended; one that a cancel cut short kept the runs that it had, and is cancelled all the same."""
+        return _CANCELLED if self.folder.is_cancelled and job.failed_runs else job.state
 
     def _finished(self, document: PodCampaign) -> CampaignRecord:
         tear_down(self.api, document.campaign, self.view.note)
         record = read_campaign(self.store, document.campaign)
-        state = "done" if any(job.state == "done" for job in record.jobs) else "failed"
-        whole = all(job.state == "done" and not job.failed_runs for job in record.jobs)
-        if any(job.state == _CANCELLED for job in record.jobs) or (self.folder.is_cancelled and not whole):
-            state = _CANCELLED
+        state = campaign_state(Counter(self._ended_as(job) for job in record.jobs))
         self.store.end_campaign(document.campaign, state, self.clock)
         self.folder.forget_results()
         record = replace(record, state=state)

@@ -131,5 +131,4 @@ def _group(document: PodCampaign, job: Job, service: str) -> Group:
 
 
 def _is_ended(store: Store, job: Job) -> bool:
-    _, stored = store.campaign(job.campaign)
-    return next(one.state for one in stored if one.job.index == job.index) in FINAL
+    return store.job(job.id).state in FINAL

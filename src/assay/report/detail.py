@@ -22,7 +22,14 @@ from assay.report.numbers import (
     show_count,
     show_statistics,
 )
-from assay.report.served import errors_of, finish_reasons_of, search_sentences, server_view_of, token_facts_of
+from assay.report.served import (
+    BUCKETS_NOTE,
+    errors_of,
+    finish_reasons_of,
+    search_sentences,
+    server_view_of,
+    token_facts_of,
+)
 from assay.report.sheet import Sheet, sheet_lines
 from assay.report.telemetry import foreign_sentences, seen_sheet, throttling_sentences
 from assay.report.wording import (
@@ -168,8 +175,12 @@ def _absent(result: MultiRunJobResult) -> list[str]:
 def _server_view(result: MultiRunJobResult, room: int) -> list[str]:
     columns = (Column("statistic"), Column("ours", right=True), Column("the server's", right=True),
                Column("read from", flexible=True))  # fmt: skip
-    rows = [(one.statistic, show(one.ours), show(one.theirs), one.source) for one in server_view_of(result)]
-    return [f"  {line}" for line in lay_out(columns, rows, room - 2)] if rows else []
+    views = server_view_of(result)
+    if not views:
+        return []
+    rows = [(one.statistic, show(one.ours), one.told, one.source) for one in views]
+    note = [BUCKETS_NOTE] if any(one.between for one in views) else []
+    return [f"  {line}" for line in [*lay_out(columns, rows, room - 2), *note]]
 
 
 def _cold(result: MultiRunJobResult, room: int) -> list[str]:

@@ -82,6 +82,10 @@ class EventView:
         """Send a note."""
         self._send("note", text=text)
 
+    def waiting(self, text: str) -> None:
+        """A note like any other."""
+        self.note(text)
+
     def error(self, error: AssayError) -> None:
         """Send why there will be no result."""
         problem = error.problem

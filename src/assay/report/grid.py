@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 
 GAP = "  "
+# What would move the cursor, change colours, break a line or turn the direction of text around.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,8 @@ class Column:
 
 
 def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Write a table as lines of equal layout, none wider than `width`."""
+    """Write a table as lines of equal layout, none wider than `width`; control characters in cells are escaped."""
+    rows = [[plain(cell) for cell in row] for row in rows]
     kept = list(range(len(columns)))
     widths = [
         max(cell_len(text) for text in (column.title, *(row[i] for row in rows))) for i, column in enumerate(columns)
@@ -37,6 +41,11 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
         kept.remove(dropped)
     lines = [[column.title for column in columns], *rows]
     return [shorten(_line(columns, line, widths, kept), width) for line in lines]
+
+
+def plain(text: str) -> str:
+    """Text that cannot steer a terminal: control characters are written as escapes."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def shorten(text: str, width: int) -> str:

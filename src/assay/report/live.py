@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from assay.analyse.records import MultiRunJobResult
-from assay.report.headline import headline_of
+from assay.report.headline import headline_of, unreported
 from assay.report.wording import failed, failure_sentence, job_label, one_line, unmeasured_sentence, verdict_word
 from assay.run.records import SingleRunResult
 from assay.units import show_seconds
@@ -61,6 +61,10 @@ class View(Protocol):
         """Something that a person should know."""
         ...
 
+    def waiting(self, text: str) -> None:
+        """Another measurement holds the device, so that nothing goes on for now."""
+        ...
+
     def close(self) -> None:
         """Nothing more will come."""
         ...
@@ -70,7 +74,7 @@ def view_for(*, text: bool, quiet: bool = False, stream: TextIO | None = None) -
     """The view that fits: live on a terminal with text output, plain lines elsewhere, silent when asked."""
     out = stream or sys.stderr
     if quiet:
-        return SilentView()
+        return QuietView(out)
     return LiveView(out) if text and out.isatty() else PlainView(out)
 
 
@@ -104,8 +108,27 @@ class SilentView:
     def note(self, text: str) -> None:
         """Show nothing."""
 
+    def waiting(self, text: str) -> None:
+        """A note like any other."""
+        self.note(text)
+
     def close(self) -> None:
         """Show nothing."""
+
+
+class QuietView(SilentView):
+    """Shows nothing but, once, that it waits: a command that says nothing for minutes looks as if it hung."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._said = False
+
+    def waiting(self, text: str) -> None:
+        """Say it the first time."""
+        if not self._said:
+            self._said = True
+            self._stream.write(f"{text}\n")
+            self._stream.flush()
 
 
 class PlainView(SilentView):
@@ -218,6 +241,10 @@ class LiveView:
         """Leave a line with the note."""
         self._print("note", one_line(text))
 
+    def waiting(self, text: str) -> None:
+        """A note like any other."""
+        self.note(text)
+
     def close(self) -> None:
         """Take the picture away and leave the lines."""
         self._bars.stop()
@@ -256,6 +283,7 @@ def job_sentence(result: MultiRunJobResult) -> str:
     if result.state != "done":
         return f"{word}: {unmeasured_sentence(result)}"
     parts = [_headline_sentence(result, name) for name in headline_of(result)]
+    parts += [f"{name} not reported" for name in unreported(result)]
     doubts = ", ".join(check.name for check in failed(result.checks))
     return one_line(f"{word}: {'; '.join(parts) or 'nothing measured'}{f' (failed: {doubts})' if doubts else ''}")
 

@@ -9,7 +9,7 @@ from assay.report.device import device_sheet
 from assay.report.energy import efficiency_sheet, energy_sentence, price_sentence
 from assay.report.facts import flat
 from assay.report.fitness import fitness_sheet
-from assay.report.headline import headline_of
+from assay.report.headline import headline_of, unreported
 from assay.report.monitoring import monitoring_sheet
 from assay.report.numbers import NOTHING, decimals_of, name_with_unit, show, show_count, show_statistics
 from assay.report.served import LOAD_NOTE, errors_of, load_table, search_sentences
@@ -127,9 +127,11 @@ def _code(text: str) -> str:
 
 def _rows(job: MultiRunJobResult, label: str) -> list[tuple[str, ...]]:
     names = headline_of(job) if job.state == "done" else ()
-    if not names:
+    gone = unreported(job) if job.state == "done" else ()
+    if not names and not gone:
         return [(escape(label), *[NOTHING] * 6, _verdict(job))]
-    return [(escape(label), *_numbers(name, job.metrics[name]), _verdict(job)) for name in names]
+    rows = [(escape(label), *_numbers(name, job.metrics[name]), _verdict(job)) for name in names]
+    return rows + [(escape(label), escape(name), *[NOTHING] * 5, _verdict(job)) for name in gone]
 
 
 def _numbers(name: str, stats: MetricStatistics) -> tuple[str, ...]:
@@ -155,7 +157,7 @@ def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
         error = failure_of(job)
         remedy = f" Try: {escape(error.try_)}" if error and error.try_ else ""
         return [f"{name} ({word}): {escape(unmeasured_sentence(job))}{remedy}"]
-    checks = [f"{name} ({check_word(one, word)}): {escape(check_sentence(one))}" for one in failed(job.checks)]
+    checks = [f"{name} ({check_word(one)}): {escape(check_sentence(one))}" for one in failed(job.checks)]
     gates = [
         f"{name} (objective {gate_word(gate)}): {escape(check_sentence(gate))}"
         for gate in job.gates

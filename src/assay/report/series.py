@@ -67,7 +67,7 @@ def change_words(finding: Finding, unit: str) -> str:
 def finding_sentence(found: KnownFinding) -> str:
     """A finding in one line, for whoever has just measured."""
     finding = found.finding
-    told = f"{finding.answer}: {series_name(found.series)} {change_words(finding, found.series.unit)}"
+    told = f"{finding.told}: {series_name(found.series)} {change_words(finding, found.series.unit)}"
     return one_line(f"{told} since {moment(found.first_bad.at)}; {found.triage.cause}; `assay explain {found.id}`")
 
 
@@ -115,7 +115,7 @@ def findings_table(findings: Sequence[KnownFinding], width: int, *, named: bool 
     columns = (Column("finding"), Column("since"), Column("change"), Column("answer"), Column("cause"),
                Column("state"), last)  # fmt: skip
     rows = [
-        (one.id, moment(one.first_bad.at), change_words(one.finding, one.series.unit), one.finding.answer,
+        (one.id, moment(one.first_bad.at), change_words(one.finding, one.series.unit), one.finding.told,
          one.triage.cause, one.state,
          series_name(one.series) if named else ", ".join(each.name for each in one.triage.differs))
         for one in findings
@@ -129,7 +129,7 @@ def render_finding(found: KnownFinding, width: int) -> str:
     drift = finding.kind == "drift"
     word = "drifted" if drift else "changed"
     lines = [
-        f"{finding.answer}: {series_name(found.series)} {word} by {change_words(finding, unit)}",
+        f"{finding.told}: {series_name(found.series)} {word} by {change_words(finding, unit)}",
         *[f"  {reason}" for reason in finding.because],
         "",
         f"finding    {found.id}, {found.state}, found {moment(found.found_at)}",
@@ -155,7 +155,7 @@ def render_check(reports: Sequence[Report], units: dict[str, str], width: int) -
                Column("probability", right=True), Column("answer"), Column("kind"))  # fmt: skip
     rows = [
         (report.name, str(one.index), one.first_bad_label or "", change_words(one, units.get(report.name, "")),
-         _sure(one), one.answer, one.kind)
+         _sure(one), one.told, one.kind)
         for report in reports
         for one in report.findings
     ]  # fmt: skip

@@ -46,8 +46,27 @@ class View:
 
     statistic: str
     ours: float | None
-    theirs: float
+    theirs: float | None
+    """None where the server only says that it is above the last edge of its histogram."""
     source: str
+    between: tuple[float, float | None] | None = None
+    """Edges of the bucket that it lies in, where it is read from a histogram; the upper one may be open."""
+
+    @property
+    def told(self) -> str:
+        """The server's value, marked with its bucket where it is only an estimate inside one."""
+        if self.between is None:
+            return show(self.theirs)
+        low, high = self.between
+        if self.theirs is None or high is None:
+            return f"above {show(low)}"
+        return show(self.theirs) if low == high else f"~{show(self.theirs)} ({show(low)}…{show(high)})"
+
+
+# Stands below the server's view where one of its values is marked so.
+BUCKETS_NOTE = (
+    "~ is estimated inside a bucket of the server's histogram, whose edges follow; the true value is between them."
+)
 
 
 def is_served(job: MultiRunJobResult) -> bool:
@@ -195,18 +214,38 @@ def _plain(value: JsonValue) -> str:
 
 def server_view_of(job: MultiRunJobResult) -> list[View]:
     """What the server says of the same window, beside our own numbers: the median over the runs."""
-    seen: dict[str, list[tuple[float, str]]] = {}
+    seen: dict[str, list[Mapping[str, JsonValue]]] = {}
     for run in job.runs:
         for view in section(run.facts, "server_view").values():
             for statistic, told in view.items() if isinstance(view, dict) else ():
-                value = told.get("value") if isinstance(told, dict) else None
-                if isinstance(value, int | float):
-                    source = one_line(str(told.get("from", ""))) if isinstance(told, dict) else ""
-                    seen.setdefault(statistic, []).append((float(value), source))
-    return [
-        View(statistic, _ours(job.metrics, statistic), float(np.median([value for value, _ in told])), told[0][1])
-        for statistic, told in seen.items()
-    ]
+                if isinstance(told, dict) and (_number(told.get("value")) is not None or _bucket(told) is not None):
+                    seen.setdefault(statistic, []).append(told)
+    return [_view(job, statistic, told) for statistic, told in seen.items()]
+
+
+def _view(job: MultiRunJobResult, statistic: str, told: Sequence[Mapping[str, JsonValue]]) -> View:
+    values = [value for one in told if (value := _number(one.get("value"))) is not None]
+    buckets = [bucket for one in told if (bucket := _bucket(one)) is not None]
+    highs = [high for _, high in buckets]
+    top = None if None in highs else max((high for high in highs if high is not None), default=None)
+    return View(
+        statistic,
+        _ours(job.metrics, statistic),
+        float(np.median(values)) if values else None,
+        one_line(str(told[0].get("from", ""))),
+        (min(low for low, _ in buckets), top) if buckets else None,
+    )
+
+
+def _number(value: JsonValue) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _bucket(told: Mapping[str, JsonValue]) -> tuple[float, float | None] | None:
+    edges = told.get("between")
+    if not isinstance(edges, list) or len(edges) != 2 or (low := _number(edges[0])) is None:
+        return None
+    return low, _number(edges[1])
 
 
 def _ours(metrics: Mapping[str, MetricStatistics], statistic: str) -> float | None:

@@ -11,10 +11,14 @@ from assay.analyse.compare.numbers import ByRun, statistic_of_run
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.documents import from_json
 from assay.errors import UsageError
+from assay.files import read_bounded
 from assay.report.reading import read_campaign
 from assay.run.records import SampleSet
 from assay.store.references import MARKS, Most, Named, NoSuchResultError, References, is_file
 from assay.store.store import Store
+
+# A document of this size holds thousands of jobs.
+_LARGEST = 512 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,10 @@ def read_document(path: Path) -> CampaignRecord:
     Raises:
         UsageError: if it is neither.
     """
-    text = path.read_bytes()
+    try:
+        text = read_bounded(path, _LARGEST)
+    except OSError as problem:
+        raise UsageError(f"cannot read the result: {problem.strerror}", code="no-file", at=str(path)) from None
     if _is_job(text):
         job = from_json(MultiRunJobResult, text, source=str(path))
         return CampaignRecord(job.job, "", job.completed_at or "", job.state, (job,))
@@ -116,7 +123,7 @@ def read_document(path: Path) -> CampaignRecord:
 def _is_job(text: bytes) -> bool:
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(document, dict) and "runs" in document and "jobs" not in document
 

@@ -49,8 +49,9 @@ def render_csv(*records: CampaignRecord) -> str:
     """Write campaigns as CSV, one row per job; what was not measured is an empty cell."""
     rows = [_row(record, job) for record in records for job in record.jobs]
     text = io.StringIO()
-    writer = csv.DictWriter(text, _columns(records), restval="", lineterminator="\n")
-    writer.writeheader()
+    columns = _columns(records)
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writerow({name: _cell(name) for name in columns})  # the program that emits a metric names it
     writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
 

@@ -12,7 +12,7 @@ from assay.report.detail import render_job
 from assay.report.device import device_sheet
 from assay.report.energy import efficiency_sheet, energy_sentence, grade_of
 from assay.report.grid import Column, lay_out, pad
-from assay.report.headline import headline_of
+from assay.report.headline import headline_of, unreported
 from assay.report.live import LiveView, PlainView, SilentView, View, view_for
 from assay.report.numbers import (
     NOTHING,
@@ -135,9 +135,11 @@ def _titled(record: CampaignRecord) -> Sequence[Column]:
 
 def _rows(job: MultiRunJobResult, label: str) -> list[tuple[str, ...]]:
     names = headline_of(job) if job.state == "done" else ()
-    if not names:
+    gone = unreported(job) if job.state == "done" else ()
+    if not names and not gone:
         return [(label, *[NOTHING] * 6, verdict_word(job))]
-    return [_row(label, name, job.metrics[name], verdict_word(job)) for name in names]
+    rows = [_row(label, name, job.metrics[name], verdict_word(job)) for name in names]
+    return rows + [(label, name, *[NOTHING] * 5, verdict_word(job)) for name in gone]
 
 
 def _row(label: str, name: str, stats: MetricStatistics, verdict: str) -> tuple[str, ...]:
@@ -149,13 +151,12 @@ def _row(label: str, name: str, stats: MetricStatistics, verdict: str) -> tuple[
 
 
 def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
-    word = verdict_word(job)
     if job.state == "failed":
         error = failure_of(job)
         lines = [unmeasured_sentence(job)]
         lines += [one_line(f"try: {error.try_}")] if error and error.try_ else []
         return [_doubt("failed", label, line) for line in lines]
-    doubts = [_doubt(check_word(check, word), label, check_sentence(check)) for check in failed(job.checks)]
+    doubts = [_doubt(check_word(check), label, check_sentence(check)) for check in failed(job.checks)]
     gates = [
         _doubt("gate", label, f"{gate_word(gate)}: {check_sentence(gate)}")
         for gate in job.gates

@@ -111,9 +111,13 @@ def is_advice(check: Check) -> bool:
     return check.name in ADVISORY
 
 
-def check_word(check: Check, verdict: str) -> str:
-    """How a failed check is headed: by the verdict that it gives reason for, or as advice that changes none."""
-    return "advice" if is_advice(check) else verdict
+def check_word(check: Check) -> str:
+    """How a failed check is headed: by the verdict that it alone leads to, or as advice that changes none."""
+    from assay.analyse.checks import INVALIDATING
+
+    if is_advice(check):
+        return "advice"
+    return "invalid" if check.name in INVALIDATING else "suspect"
 
 
 def failed(checks: Iterable[Check]) -> tuple[Check, ...]:

@@ -28,6 +28,8 @@ _COUNTED = (
     ("throughput_per_s", "energy_per_item_j", "items_per_j", "items_per_cost"),
     ("output_tokens_per_s", "energy_per_token_j", "tokens_per_j", "tokens_per_cost"),
 )
+# The same metric → what a target calls their number.
+_HOW_MANY = {"throughput_per_s": "items", "output_tokens_per_s": "output_tokens"}
 
 
 @dataclass(slots=True)
@@ -43,6 +45,8 @@ def derived(
     definition: Definition,
     machine_labels: Mapping[str, str],
     machine: str = "",
+    *,
+    counted: Mapping[str, JsonValue] | None = None,
 ) -> tuple[dict[str, float], dict[str, str], dict[str, JsonValue]]:
     """Metrics of a run beside those that its target measured.
 
@@ -52,6 +56,7 @@ def derived(
         definition: what the job measures, with the prices of machines.
         machine_labels: labels of this machine; one called `name` is a name of it.
         machine: name of this machine.
+        counted: `items` and `output_tokens` of the very window that was watched, where the target counted them.
 
     Returns:
         Metrics, the reasons of those that could not be made, and facts: `energy` and `price`.
@@ -61,7 +66,7 @@ def derived(
         _utilisation(found, seen, definition)
         _energy(found, seen, definition)
         if (power_w := found.metrics.get("power_w")) is not None:
-            _per_joule(found, report_metrics, power_w)
+            _per_joule(found, report_metrics, _joules(found, seen, power_w), seen, counted or {})
     if definition.prices:
         _per_price(found, report_metrics, definition.prices, machine_labels, machine)
     metrics = {name: value for name, value in found.metrics.items() if name not in report_metrics}
@@ -122,7 +127,7 @@ def _energy(found: _Found, seen: Seen, definition: Definition) -> None:
         return
     watts = sum(one.watts for one in parts)
     found.metrics["power_w"] = watts
-    window_s = (seen.window_ns[1] - seen.window_ns[0]) / 1e9
+    window_s = _length_s(seen)
     covered_s = min(one.seconds for one in parts)
     joules = sum(one.joules for one in parts)
     if covered_s < _WHOLE * window_s:
@@ -166,11 +171,25 @@ def _no_counter(absent: Mapping[str, str]) -> str:
     return "; ".join(reasons) or "nothing here tells it"
 
 
-def _per_joule(found: _Found, metrics: Mapping[str, float], power_w: float) -> None:
+def _joules(found: _Found, seen: Seen, power_w: float) -> float:
+    """Energy of the watched window: as it was read, else the mean power for as long as the window was."""
+    return found.metrics.get("energy_j", power_w * _length_s(seen))
+
+
+def _length_s(seen: Seen) -> float:
+    return (seen.window_ns[1] - seen.window_ns[0]) / 1e9
+
+
+def _per_joule(
+    found: _Found, metrics: Mapping[str, float], joules: float, seen: Seen, counted: Mapping[str, JsonValue]
+) -> None:
+    """Energy of the window over what was done in it; a rate alone, as a program tells it, is taken for all of it."""
     for rate, per_one, per_joule, _ in _COUNTED:
         per_s = metrics.get(rate, 0.0)
-        if per_s > 0 and power_w > 0:
-            found.metrics |= {per_one: power_w / per_s, per_joule: per_s / power_w}
+        told = counted.get(_HOW_MANY[rate])
+        many = float(told) if isinstance(told, int | float) else per_s * _length_s(seen)
+        if many > 0 and joules > 0:
+            found.metrics |= {per_one: joules / many, per_joule: many / joules}
         elif rate == "throughput_per_s" or rate in metrics:
             reason = f"{rate} is {per_s:g}" if rate in metrics else f"the target reports no {rate}"
             found.absent |= {per_one: reason, per_joule: reason}

@@ -25,6 +25,7 @@ from assay.run.kept import FOLDER, gather
 from assay.run.launch import TAIL_LINES, Ended, Watch, launch, log_tail
 from assay.run.load.barrier import Meeting, give_up
 from assay.run.models.sources import LocalModel, resolve
+from assay.run.probes.columns import WINDOW
 from assay.run.probes.job import FILE, JobProbe, watching_job
 from assay.run.records import Failure, RunOutcome, SampleSet, Seen, SingleRunResult
 from assay.run.scratch import scratch_folder
@@ -39,17 +40,20 @@ CERTAIN = frozenset(
         "runtime",
         "model",
         "model-url",
+        "model-outside",
         "url-policy",
         "model-size",
         "checksum",
         "target",
         "secret",
+        "not-allowed",
         "usage",
         "dims",
         "batch",
     }
     | {"input-type", "input-name", "input-shape", "input-dtype", "input-value", "input-file"}
     | {"session-option", "provider-option", "disk-full", "cache"}
+    | {"too-many-metrics", "too-many-values"}
     | {"service-command", "service-reference", "container-runtime", "port-taken"}
     | {"index-option", "search-option", "extension", "vector-dims", "oracle"}
     | {"task", "task-key", "tokenizer", "no-tokenizer", "objective", "budget", "endpoint", "header", "clients"}
@@ -251,7 +255,21 @@ def _seen(probe: JobProbe | None, report: ChildReport, scratch: Path) -> Seen | 
         and isinstance(begin := test.get("begin_ns"), int)
         and isinstance(end := test.get("end_ns"), int)
     }
-    return probe.finish(report.marks, spans, scratch / FOLDER / FILE)
+    return probe.finish([*report.marks, *_window(report)], spans, scratch / FOLDER / FILE)
+
+
+def _window(report: ChildReport) -> list[tuple[str, int, int]]:
+    """The window in which the target counted, where that is another than its phase `measure`."""
+    found = _counted(report).get("window_ns")
+    match found:
+        case [int(begin), int(end)] if begin < end:
+            return [(WINDOW, begin, end)]
+    return []
+
+
+def _counted(report: ChildReport) -> Mapping[str, JsonValue]:
+    counted = report.facts.get("counted")
+    return counted if isinstance(counted, dict) else {}
 
 
 def _redacted(job: Job, lines: Iterable[str]) -> tuple[str, ...]:
@@ -277,7 +295,8 @@ def _complete(
     ended: Ended,
 ) -> SingleRunResult:
     secrets = _secrets(job)
-    more, unmade, told = derived(report.metrics, result.seen, job.definition, labels_of(os.environ), platform.node())
+    more, unmade, told = derived(report.metrics, result.seen, job.definition, labels_of(os.environ), platform.node(),
+                                 counted=_counted(report))  # fmt: skip
     # A server may say back what it was sent, a key among it.
     facts = told | {name: redacted(fact, secrets) for name, fact in {**prepared.facts, **report.facts}.items()}
     if prepared.model is not None:
@@ -288,8 +307,8 @@ def _complete(
             "size_bytes": prepared.model.size_bytes,
             **_noted(facts.get("model"), prepared.model.note),
         }
-    if ended.stragglers:
-        facts["processes_left_behind"] = ended.stragglers
+    if left := ended.stragglers + report.left_behind:
+        facts["processes_left_behind"] = left
     return replace(
         result,
         phases={"prepare": prepared.seconds, **report.phases},

@@ -11,10 +11,10 @@ from pathlib import Path
 from assay.errors import MeasureError
 from assay.folders import cache_folder
 from assay.plan.job import JobFile
+from assay.run.models.beside import OUTSIDE, external_files
 from assay.run.models.builtin import BUILTIN_NAMES
 from assay.run.models.digest import whole_digest
 from assay.run.models.folder import digest_of, find_folder, parts_of
-from assay.run.models.graph import outline_or_none
 from assay.run.models.sources import is_folder
 from assay.run.packing import pack
 from assay.run.targets.words import words_of
@@ -50,6 +50,9 @@ def files_of(definition: Definition, base: Path) -> Files:
     Args:
         definition: what a job measures.
         base: folder that relative paths start from.
+
+    Raises:
+        MeasureError: if a model names a file outside its own folder.
     """
     names = [entry.file for entry in definition.workload.inputs.values() if entry.file]
     found: Files = {name: (part,) for name in names if (part := _part(_below(base, name))) is not None}
@@ -84,11 +87,11 @@ def _model_files(name: str, base: Path) -> Files:
     if name in BUILTIN_NAMES or "://" in name:
         return {}
     path = _below(base, name)
+    external = external_files(path) if path.is_file() else ()  # refused before anything is hashed
     own = _part(path)
     if own is None:
         return {}
-    outline = outline_or_none(path)
-    beside = (_part(path.parent / one, one) for one in (outline.external if outline else ()))
+    beside = (_part(path.parent / one, one) for one in external)
     return {name: (own, *(part for part in beside if part is not None))}
 
 
@@ -102,8 +105,10 @@ def _folder_files(target: ModelTarget, base: Path) -> Files:
         sizes = {name: (folder / name).stat().st_size for name in names}
         return {target.model: tuple(LocalPart(name, folder / name, digest_of(folder / name), size)
                                     for name, size in sizes.items())}  # fmt: skip
-    except (MeasureError, OSError):  # measuring it will say so
-        return {}
+    except (MeasureError, OSError) as problem:
+        if isinstance(problem, MeasureError) and problem.problem.code == OUTSIDE:
+            raise
+        return {}  # measuring it will say so
 
 
 def _command_files(words: Sequence[str], folder: Path) -> Files:

@@ -41,10 +41,16 @@ class ChildReport:
     columns: tuple[tuple[str, SamplePhase], ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)  # name → path
     refusal: Refusal | None = None
+    left_behind: int = 0  # processes that the target left, ended by the child
 
 
 def leave(
-    folder: Path, measured: Measured, phases: Mapping[str, float], marks: Sequence[tuple[str, int, int]] = ()
+    folder: Path,
+    measured: Measured,
+    phases: Mapping[str, float],
+    marks: Sequence[tuple[str, int, int]] = (),
+    *,
+    left_behind: int = 0,
 ) -> None:
     """Write what was measured; the report comes last, so that its presence means all is there."""
     import numpy as np
@@ -64,6 +70,7 @@ def leave(
             window=measured.window,
             columns=tuple((one.metric, one.phase) for one in measured.samples),
             files={name: str(path) for name, path in measured.files.items()},
+            left_behind=left_behind,
         ),
     )
 

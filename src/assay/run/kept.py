@@ -19,6 +19,8 @@ FOLDER = "files"
 MAX_BYTES = 256 * 2**20
 # The logs of services, wherever in the scratch folder they are written: they explain a run that was killed.
 _LOGS = re.compile(r"service-.+\.(out|err)")
+# What a command wrote; the last two are there only where its run was ended from outside.
+COMMAND_LOGS = ("command.log", "command.log.tail-before", "command.log.tail")
 _BLOCK = 1 << 20
 _SHORTEST_SECRET = 4  # shorter ones would garble ordinary words; see `spec.secrets.redact`
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
@@ -69,8 +71,9 @@ def gather(
 
 
 def _lying(scratch: Path) -> dict[str, Path]:
-    """Files that need no word of the target: logs of services, and the folder whose whole content is kept."""
+    """Files that need no word of the target: logs of its command and services, and the folder that is kept whole."""
     logs = [path for depth in ("", "*/") for path in scratch.glob(f"{depth}service-*") if _LOGS.fullmatch(path.name)]
+    logs += [scratch / name for name in COMMAND_LOGS]
     folder = scratch / FOLDER
     return {path.name: path for path in [*logs, *(folder.iterdir() if folder.is_dir() else ())] if path.is_file()}
 
@@ -158,7 +161,8 @@ def _pattern(names: Sequence[str], environ: Mapping[str, str]) -> re.Pattern[byt
             }
     longest_first = sorted((one for one in forms if len(one) >= _SHORTEST_SECRET), key=len, reverse=True)
     encoded = [re.escape(one.encode("utf-8", "surrogateescape")) for one in longest_first]
-    return re.compile(b"|".join(encoded)) if encoded else None
+    # In any case of letters: the host of a URL is written in small ones.
+    return re.compile(b"|".join(encoded), re.IGNORECASE) if encoded else None
 
 
 def _without(hidden: re.Pattern[bytes] | None, blocks: Iterator[bytes]) -> Iterator[bytes]:

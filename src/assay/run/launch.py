@@ -19,7 +19,9 @@ from assay.clock import Clock
 from assay.documents import to_json
 from assay.run.contract import Order
 from assay.run.inherited import hand_over, readable
+from assay.run.kept import COMMAND_LOGS
 from assay.run.memory import rusage_mb
+from assay.run.numerics import for_child
 from assay.run.processes import TAG_VARIABLE, kill_tree, sweep
 from assay.run.services.containers import sweep_containers
 
@@ -95,7 +97,7 @@ def launch(
 def log_tail(scratch: Path, lines: int = TAIL_LINES) -> tuple[str, ...]:
     """The last lines that a child and its command wrote."""
     tail: list[str] = []
-    for name in (LOG, "command.log"):
+    for name in (LOG, *COMMAND_LOGS):
         path = scratch / name
         if path.exists():
             with path.open("rb") as file:
@@ -119,7 +121,12 @@ def _child(order: Order, tag: str) -> Iterator[tuple[subprocess.Popen[bytes], in
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, TAG_VARIABLE: tag, "PYTHONUNBUFFERED": "1"},
+                env={
+                    **os.environ,
+                    **for_child(order.job.definition, os.environ),
+                    TAG_VARIABLE: tag,
+                    "PYTHONUNBUFFERED": "1",
+                },
                 **options,
             )
         os.close(events_write)

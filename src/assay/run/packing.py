@@ -28,6 +28,8 @@ _LEFT_OUT = frozenset(
      ".ipynb_checkpoints", ".DS_Store"}
 )  # fmt: skip
 _BLOCK = 1 << 20
+# How a script that names its interpreter begins, and a program of Linux.
+_PROGRAMS = (b"#!", b"\x7fELF")
 
 Stamp = tuple[tuple[str, int, int, int], ...]  # name, time of change, size, mode
 
@@ -171,6 +173,9 @@ def _taken_out(archive: tarfile.TarFile, folder: Path) -> int:
     files = size = 0
     for member in archive:
         place = _place(member.name, folder)
+        # An earlier member may be a link: whatever is made through it must still end up in the folder.
+        if not (place if member.isdir() else place.parent).resolve().is_relative_to(folder):
+            raise _leads_out(member.name)
         if member.isdir():
             place.mkdir(parents=True, exist_ok=True)
             continue
@@ -178,9 +183,6 @@ def _taken_out(archive: tarfile.TarFile, folder: Path) -> int:
         if size > MAX_BYTES or files > MAX_FILES:
             raise _refused(f"it unfolds to more than {show_bytes(MAX_BYTES)} or {MAX_FILES:,} files", "pack less")
         place.parent.mkdir(parents=True, exist_ok=True)
-        # An earlier member may be a link: what is written next to it must still end up in the folder.
-        if not place.parent.resolve().is_relative_to(folder):
-            raise _leads_out(member.name)
         if place.is_symlink():
             place.unlink()
         if member.issym():
@@ -191,12 +193,20 @@ def _taken_out(archive: tarfile.TarFile, folder: Path) -> int:
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None:
-    content: IO[bytes] | None = archive.extractfile(member) if member.isfile() or member.islnk() else None
+    try:
+        content: IO[bytes] | None = archive.extractfile(member) if member.isfile() or member.islnk() else None
+    except (KeyError, RecursionError):
+        raise _refused(
+            f"{member.name!r} in it is a link to no file of the archive ({member.linkname!r})", "pack it again"
+        ) from None
     if content is None:
         raise _refused(f"{member.name!r} in it is no file", "pack files and folders alone")
     with content, place.open("wb") as file:
+        begin = content.read(_BLOCK)
+        file.write(begin)
         shutil.copyfileobj(content, file, _BLOCK)
-    place.chmod(0o755 if member.mode & 0o100 else 0o644)
+    # A checkout without modes, or an archive from another system, loses the bit of an entry point.
+    place.chmod(0o755 if member.mode & 0o100 or begin.startswith(_PROGRAMS) else 0o644)
 
 
 def _place(name: str, folder: Path) -> Path:

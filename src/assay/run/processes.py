@@ -11,6 +11,8 @@ import psutil
 # Every process of a run inherits this variable, so that a daemon which left its group and its parents is still known.
 TAG_VARIABLE = "ASSAY_RUN_TAG"
 _GRACE_S = 3.0
+_ROUNDS = 10
+_PR_SET_CHILD_SUBREAPER = 36  # of <linux/prctl.h>
 
 
 def kill_tree(root: int, tag: str, *, spare: int | None = None) -> float:
@@ -39,6 +41,36 @@ def sweep(tag: str) -> int:
         _kill(process)
     psutil.wait_procs(left, timeout=_GRACE_S)
     return len(left)
+
+
+def adopt_orphans() -> bool:
+    """Become the parent of every orphan among this process's descendants, so that a daemon can be found and ended.
+
+    Returns:
+        Whether the system does that: Linux does. Elsewhere orphans are known by their tag alone.
+    """
+    if sys.platform != "linux":
+        return False
+    import ctypes
+
+    try:
+        return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (OSError, AttributeError):
+        return False
+
+
+def end_descendants() -> int:
+    """End everything below this process, adopted orphans among it; return how many processes that was."""
+    ended: set[int] = set()
+    for _ in range(_ROUNDS):  # what was started while others were ended
+        left = [one for one in _descendants(os.getpid())[1:] if _status(one) != psutil.STATUS_ZOMBIE]
+        if not left:
+            break
+        for process in left:
+            ended.add(process.pid)
+            _kill(process)
+        psutil.wait_procs(left, timeout=_GRACE_S)
+    return len(ended)
 
 
 def is_alive(pid: int, started: float) -> bool:

@@ -48,9 +48,11 @@ from assay.serve.routes import (
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
 from assay.serve.web import docs
+from assay.serve.web.durable import Durable
 from assay.serve.web.limits import Limit, SizeLimits
 from assay.serve.web.observe import Observe
 from assay.serve.web.problems import add_problem_answers
+from assay.serve.web.zero_bytes import ZeroBytes
 
 ROUTERS: tuple[APIRouter, ...] = (
     # Those asked most often come first: a request is held against one route after another.
@@ -123,6 +125,8 @@ def create_app(settings: ServerSettings, clock: Clock = SYSTEM_CLOCK) -> FastAPI
     for router in (*ROUTERS, *_more_routers()):
         app.include_router(router)
     docs.describe(app)
+    app.add_middleware(ZeroBytes)
+    app.add_middleware(Durable, state=state)
     app.add_middleware(Limit, limits=SizeLimits.of(settings))
     if settings.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"],

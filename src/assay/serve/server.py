@@ -18,6 +18,7 @@ from assay.serve.dashboard.files import is_built
 from assay.serve.logs import set_up_logs, tell
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
+from assay.serve.web.connections import bounded
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -112,7 +113,11 @@ def welcome(settings: ServerSettings, port: int, *, open_: bool) -> list[str]:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     shown = socket.gethostname() if settings.host in ("0.0.0.0", "::") else host  # noqa: S104  (compared, not bound)
     url = f"{scheme}://{shown}:{port}{settings.root_path}"
-    who = "everybody on this machine is admin" if open_ else "a token is needed: ASSAY_TOKEN=…"
+    who = (
+        "everybody on this machine is admin"
+        if open_
+        else "a token is needed: ASSAY_TOKEN=…; `assay tokens create` makes one"
+    )
     queue = "Redis" if settings.redis_url else "SQL"
     return [
         f"listening on {scheme}://{host}:{port}{settings.root_path}",
@@ -153,7 +158,7 @@ def _config(app: FastAPI, settings: ServerSettings) -> uvicorn.Config:
                 raise UsageError("this file of the certificate is not there", code="tls", at=str(path))
         tls = {"ssl_certfile": str(settings.tls_cert), "ssl_keyfile": str(settings.tls_key)}
     return uvicorn.Config(
-        app, loop=_loop(), http="httptools", ws="none", lifespan="on", log_config=None, access_log=False,
+        app, loop=_loop(), http=bounded(settings), ws="none", lifespan="on", log_config=None, access_log=False,
         server_header=False, proxy_headers=False, backlog=_BACKLOG, timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_END_WITHIN_S, **tls,
     )  # fmt: skip

@@ -18,6 +18,7 @@ from assay.errors import Problem, SpecError, UsageError
 from assay.place.leasing import LeasePolicy
 from assay.spec.source import read
 from assay.store.objects.places import parse_place
+from assay.store.samples import MOST_SAMPLES
 
 MB = 10**6
 
@@ -72,10 +73,18 @@ class ServerSettings(BaseSettings):
     """Largest result document."""
     max_artefact_mb: float = Field(default=20 * 2**30 / MB, gt=0)
     """Largest artefact; 20 GiB when left out."""
+    max_samples: int = Field(default=MOST_SAMPLES, ge=1)
+    """Most samples in one file of a result."""
+    header_timeout_s: float = Field(default=20.0, gt=0, le=3600)
+    """How long a client may take to send the head of a request; then its connection is closed."""
+    body_timeout_s: float = Field(default=60.0, gt=0, le=3600)
+    """How long a client may send nothing of a body that it began; then its connection is closed."""
     token: SecretStr | None = None
     """Admin token to accept from the start; give it by the environment, not by a flag."""
     open: bool | None = None
-    """Everybody is admin; only on loopback. Left out: when bound to loopback and no token exists."""
+    """Everybody is admin; only on loopback. Left out: when bound to loopback and no token was ever in use."""
+    open_metrics: bool = False
+    """Let everybody read /metrics without a token."""
     root_path: str = ""
     """Path under which a proxy shows the server, such as `/assay`."""
     allow_private_agents: bool = False

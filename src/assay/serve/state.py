@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+import anyio.to_thread
 from fastapi import Request
 
-from assay.clock import Clock
+from assay.clock import Clock, SteadyClock
 from assay.errors import StoreError
 from assay.place.leasing import Lease
 from assay.serve.live.beats import BeatCollector
@@ -21,6 +22,7 @@ from assay.serve.live.bell import Bell
 from assay.serve.live.dispatch import Dispatcher
 from assay.serve.live.feed import Feed, LiveEvent
 from assay.serve.live.queueing import RedisQueue, SqlQueue
+from assay.serve.live.syncing import GroupSync
 from assay.serve.logs import tell
 from assay.serve.metrics import Counts, ServerMetrics, count_states
 from assay.serve.settings import MB, ServerSettings
@@ -29,6 +31,9 @@ from assay.spec.benchmark import Definition
 from assay.store.artefacts import Artefacts
 from assay.store.catalogue import Catalogue
 from assay.store.control import Control
+from assay.store.database import ahead_s
+from assay.store.durable import WriteAheadLog
+from assay.store.fleet.agents import key_hash, wrong_key
 from assay.store.listing import Listing
 from assay.store.location import store_folder
 from assay.store.store import Store
@@ -51,6 +56,8 @@ class Kept:
     tokens: Tokens
     artefacts: Artefacts
     queue: SqlQueue | RedisQueue
+    syncing: GroupSync | None
+    """What syncs the database before an answer; none where the database does so itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,7 @@ class ServerState:
     _kept: Kept | None = None
     _opening: threading.Lock = field(default_factory=threading.Lock)
     _known: dict[str, tuple[float, KnownToken]] = field(default_factory=dict)
+    _keys: dict[str, tuple[float, str]] = field(default_factory=dict)
     _counted: tuple[float, Counts] = (0.0, {})
     bell: Bell = field(default_factory=Bell)
     """Rung when something changed that time alone would find later."""
@@ -114,6 +122,8 @@ class ServerState:
         with self._opening:
             if self._kept is None:
                 self._kept = _open(self.settings, self.folder, self.clock)
+                if self.settings.token is not None:
+                    self._kept.tokens.note_use()
                 if self.is_open is None:
                     self.is_open = self._decide_open(self._kept.tokens)
                 # While no server was there, no agent could renew its lease.
@@ -128,6 +138,15 @@ class ServerState:
             if self._kept is not None:
                 self._kept.store.close()
                 self._kept = None
+
+    async def durable(self) -> None:
+        """Return when everything that was committed so far is on disk.
+
+        Raises:
+            StoreError: `disk` if the disk did not take it.
+        """
+        if self._kept is not None and self._kept.syncing is not None:
+            await self._kept.syncing.wait()
 
     def changed(self, *, jobs: bool = True) -> None:
         """Wake everybody who waits for something to happen; from any thread.
@@ -172,8 +191,41 @@ class ServerState:
         """Check every token anew: one was revoked."""
         self._known.clear()
 
+    # Keys of agents
+
+    async def check_key(self, agent: str, key: str) -> None:
+        """Make sure that a request in the name of an agent is the agent's own.
+
+        Raises:
+            UsageError: `agent-key` if it is not.
+        """
+        found = self._known_key(agent)
+        if found is None:
+            found = await anyio.to_thread.run_sync(self._look_up_key, agent)
+        _compare(agent, found, key)
+
+    def check_key_now(self, agent: str, key: str) -> None:
+        """The same, in a thread."""
+        found = self._known_key(agent)
+        _compare(agent, self._look_up_key(agent) if found is None else found, key)
+
+    def _known_key(self, agent: str) -> str | None:
+        until, found = self._keys.get(agent, (0.0, ""))
+        return found if until > time.monotonic() else None
+
+    def _look_up_key(self, agent: str) -> str:
+        found = self.kept.control.key_of(agent)
+        if len(self._keys) > _TOKENS_REMEMBERED:
+            self._keys.clear()
+        self._keys[agent] = (time.monotonic() + _TRUST_TOKEN_S, found)
+        return found
+
+    def forget_key(self, agent: str) -> None:
+        """Look the key of an agent up the next time: it enrolled, or was removed."""
+        self._keys.pop(agent, None)
+
     def _decide_open(self, tokens: Tokens) -> bool:
-        return self.settings.on_loopback and self.settings.token is None and tokens.count() == 0
+        return self.settings.on_loopback and not tokens.were_used()
 
     # Metrics
 
@@ -205,19 +257,27 @@ def _open(settings: ServerSettings, folder: Path, clock: Clock) -> Kept:
     url = settings.database_url.get_secret_value() if settings.database_url else None
     room = None if settings.objects_cache_mb is None else int(settings.objects_cache_mb * MB)
     store = Store(folder, url, objects=settings.objects, cache_bytes=room, prompt=False)
-    control = Control(store.engine, clock, settings.policy)
+    # Servers that share a database agree on its time, whatever their own calendars say.
+    control = Control(store.engine, clock, settings.policy, steady=SteadyClock(clock, ahead_s(store.engine, clock)))
     queue: SqlQueue | RedisQueue = SqlQueue(control)
     if settings.redis_url is not None:
         from assay.place.redis_broker import RedisBroker
 
         queue = RedisQueue(control, RedisBroker(settings.redis_url.get_secret_value(), clock=clock))
     engine = store.engine
+    log = WriteAheadLog.of(engine)
     return Kept(store, control, Listing(engine), Catalogue(engine, clock), Tokens(engine, clock),
-                Artefacts(engine, clock), queue)  # fmt: skip
+                Artefacts(engine, clock), queue, None if log is None else GroupSync(log))  # fmt: skip
 
 
 def _hashed(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _compare(agent: str, known: str, given: str) -> None:
+    """One that has no key was enrolled by an agent that does not know of them."""
+    if known and not hmac.compare_digest(known, key_hash(given)):
+        raise wrong_key(agent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,17 +216,10 @@ def read_file(path: Path) -> dict[str, object]:
     Raises:
         SpecError: if it cannot be read or is not a mapping.
     """
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
+    from assay.spec.limits import read_text
+    from assay.spec.source import parse_any
 
-    try:
-        document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise SpecError(
-            f"cannot read the script: {problem.strerror}", code="no-file", at=str(path), try_="check the path"
-        ) from None
-    except (YAMLError, UnicodeDecodeError) as problem:
-        raise SpecError(f"not YAML: {' '.join(str(problem).split())}", code="syntax", at=str(path)) from None
+    document = parse_any(read_text(path, "the script"), ".yaml", str(path))[0]
     if document is None:
         return {}
     if not isinstance(document, dict):

@@ -24,7 +24,7 @@ from assay.spec.target import CommandTarget, Device, LibraryTarget, ModelTarget,
 from assay.spec.watching import Alert, Schedule
 from assay.spec.workload import InputSpec, Workload, whole_input
 
-__all__ = ["Benchmark", "Definition", "InputSpec", "Load", "Workload", "whole_input"]
+__all__ = ["VECTOR_APIS", "Benchmark", "Definition", "InputSpec", "Load", "Workload", "whole_input"]
 
 _STATISTIC = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*\.(mean|median|min|max|p50|p90|p95|p99|p99_9|std)$")
 _SERVICE = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")
@@ -292,7 +292,7 @@ class Definition(Section):
         if self.load.hosts == 1:
             return self
         shared = f"load.hosts is {self.load.hosts}"
-        if self.workload.task == "knn" or getattr(self.target, "api", None) in _VECTOR_APIS:
+        if self.workload.task == "knn" or getattr(self.target, "api", None) in VECTOR_APIS:
             raise ValueError(f"{shared}, and each machine would load the vectors anew; one machine drives a search")
         return self
 
@@ -380,8 +380,9 @@ class Benchmark(Definition):
 # Section, keys, and the kinds of target for which those keys do something. A key that would be ignored
 # is refused: a field that looks decisive and does nothing makes wrong numbers.
 _SERVED = frozenset({"service", "endpoint"})
-_VECTOR_APIS = ("qdrant", "chroma", "milvus", "pgvector")
-_TEXT = {"task", "file", "prompt", "input_tokens", "output_tokens", "items", "turns", "shared_prefix", "scorers"}
+VECTOR_APIS = ("qdrant", "chroma", "milvus", "pgvector")
+_TEXT = {"task", "file", "prompt", "prompt_seed", "input_tokens", "output_tokens", "items", "turns", "shared_prefix",
+         "scorers"}  # fmt: skip
 _MEANING: tuple[tuple[str, set[str], frozenset[str]], ...] = (
     ("workload", {"batch"}, frozenset({"model", "language model"}) | _SERVED),
     ("workload", {"dims", "inputs"}, frozenset({"model"})),

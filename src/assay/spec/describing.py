@@ -9,16 +9,25 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+import threading
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 
 from assay.spec.section import Section
 
+# The parser of Python 3.11 cannot be used by several threads: it raises SystemError now and then.
+_describing = threading.Lock()
 
-@cache
+
 def describe_sections() -> None:
     """Give every key of every section that is loaded its description: the text below it in the source."""
+    with _describing:
+        _describe_sections()
+
+
+@cache
+def _describe_sections() -> None:
     sections = tuple(_below(Section))
     for section in sections:
         known = {name: text for base in reversed(section.__mro__) for name, text in _texts_in(base).items()}

@@ -15,10 +15,13 @@ from assay.spec.benchmark import Benchmark, Definition, whole_input
 from assay.spec.clusters import with_clients
 from assay.spec.importers import own_source
 from assay.spec.kubernetes import with_distributed
+from assay.spec.limits import bounded
 from assay.spec.matrix import Matrix, Point, apply, first_point, parse_matrix
-from assay.spec.problems import problems_of, unique
+from assay.spec.paths import command_problems, name_problems
+from assay.spec.problems import place_of, problems_of, unique
 from assay.spec.recipes import with_recipes
-from assay.spec.source import Source, from_mapping, read
+from assay.spec.runnable import unrunnable
+from assay.spec.source import Source, dotted, from_mapping, read
 
 S = TypeVar("S", bound=Definition)
 
@@ -54,7 +57,7 @@ def check(source: Source, base: Path) -> Loaded:
     benchmark, found = validate(Benchmark, source, point)
     problems += found
     if problems or benchmark is None:
-        raise SpecError.of(unique(problems))
+        raise SpecError.of(bounded(unique(problems)))
     kept = benchmark.model_copy(update={"matrix": source.document.get("matrix") or {}})
     return Loaded(kept, matrix, source, base)
 
@@ -65,9 +68,15 @@ def validate(model: type[S], source: Source, point: Point) -> tuple[S | None, li
     if model is Definition:
         document = {key: value for key, value in document.items() if key in Definition.model_fields}
     try:
-        return model.model_validate_json(_text(document)), []
+        checked = model.model_validate_json(_text(document))
     except ValidationError as invalid:
         return None, problems_of(invalid, source, document, point)
+    told = [(*one, "close its quotes, or write a list") for one in command_problems(checked)]
+    told += [(*one, "check the path") for one in name_problems(checked)]
+    problems = [
+        Problem("value", f"{dotted(path)} {said}", place_of(path, source, point), advice) for path, said, advice in told
+    ] or unrunnable(checked, source, point)
+    return (None, problems) if problems else (checked, [])
 
 
 def _whole(document: dict[str, JsonValue]) -> dict[str, JsonValue]:

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from assay.errors import Problem
+from assay.spec.limits import MAX_DEPTH, MAX_PROBLEMS, cut
 from assay.spec.source import Source
 
 Point = Mapping[str, JsonValue]
@@ -34,7 +35,9 @@ def parse_matrix(source: Source) -> tuple[Matrix, list[Problem]]:
     for path, values in raw.items():
         if path in ("include", "exclude"):
             continue
-        if not isinstance(values, list) or not values:
+        if path.count(".") >= MAX_DEPTH:
+            problems.append(_too_many_parts(path, source.at(("matrix", path))))
+        elif not isinstance(values, list) or not values:
             problems.append(_wrong(source, ("matrix", path), values, "a list with at least one value"))
         else:
             axes[path] = tuple(values)
@@ -70,15 +73,26 @@ def _points(
         problems.append(_wrong(source, ("matrix", key), raw, "a list of mappings from dotted path to value"))
         return ()
     points = tuple(point for point in raw if isinstance(point, dict))
+    given = [(index, path) for index, point in enumerate(points) for path in point]
+    deep = [one for one in given if one[1].count(".") >= MAX_DEPTH]
+    problems += [_too_many_parts(path, source.at(("matrix", key, index, path))) for index, path in deep[:MAX_PROBLEMS]]
     if key == "exclude":
+        known = cut(", ".join(axes) or "no axis", 200)
+        unknown = [one for one in given if one[1] not in axes]
         problems += [
-            Problem("matrix", f"matrix.exclude[{index}] names {path}, which is not an axis of the matrix",
-                    source.at(("matrix", "exclude", index, path)), f"use one of {', '.join(axes) or 'no axis'}")
-            for index, point in enumerate(points) for path in point if path not in axes
+            Problem("matrix", f"matrix.exclude[{index}] names {cut(path, 200)}, which is not an axis of the matrix",
+                    source.at(("matrix", "exclude", index, path)), f"use one of {known}")
+            for index, path in unknown[: MAX_PROBLEMS + 1]
         ]  # fmt: skip
-    return points
+    return () if deep else points
+
+
+def _too_many_parts(path: str, at: str) -> Problem:
+    return Problem("matrix", f"{cut(path, 80)} has {path.count('.') + 1:,} parts; at most {MAX_DEPTH} are read", at,
+                   "write for example `workload.batch: [1, 8]`")  # fmt: skip
 
 
 def _wrong(source: Source, path: tuple[str, ...], value: object, wanted: str) -> Problem:
-    return Problem("matrix", f"{'.'.join(path[:1])}: {'.'.join(path[1:]) or 'matrix'} is {value!r}, not {wanted}",
+    name, shown = ".".join(path[1:]) or "matrix", cut(repr(value), 200)
+    return Problem("matrix", f"{path[0]}: {cut(name, 200)} is {shown}, not {wanted}",
                    source.at(path), "write for example `workload.batch: [1, 8]`")  # fmt: skip

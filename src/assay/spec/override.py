@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from assay.errors import SpecError, UsageError
 from assay.spec.importers import own_source
+from assay.spec.limits import MAX_DEPTH, check_tree, cut
 from assay.spec.load import Loaded, check
 from assay.spec.matrix import apply
 from assay.spec.source import Source, parse, read
@@ -30,6 +31,7 @@ def with_settings(source: Source, settings: Sequence[str], base: Path) -> Loaded
     document = apply(source.document, given)
     if matrix is not None and "matrix" not in given:
         document["matrix"] = matrix
+    check_tree(document, "--set")
     return check(replace(source, document=document), base)
 
 
@@ -45,9 +47,16 @@ def settings_of(settings: Sequence[str]) -> dict[str, JsonValue]:
 def _setting(text: str) -> tuple[str, JsonValue]:
     path, equals, value = text.partition("=")
     if not equals or not path.strip():
-        raise UsageError(f"{text!r} sets nothing", code="set", at="--set", try_="write --set measure.runs=3")
+        raise UsageError(
+            f"{cut(repr(text), 200)} sets nothing", code="set", at="--set", try_="write --set measure.runs=3"
+        )
+    if path.count(".") >= MAX_DEPTH:
+        raise UsageError(f"{cut(path, 80)} has {path.count('.') + 1:,} parts; at most {MAX_DEPTH} are read",
+                         code="set", at="--set", try_="write --set measure.runs=3")  # fmt: skip
     # The value is read as YAML reads it, so that 3 is a number and [1, 2] a list.
     try:
         return path.strip(), parse(f"value: {value}", ".yaml", "--set").document["value"]
-    except SpecError:  # no YAML, such as `@daily`: then it is the text itself
+    except SpecError as wrong:  # no YAML, such as `@daily`: then it is the text itself
+        if wrong.problem.code != "syntax":
+            raise
         return path.strip(), value

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from assay.spec.benchmark import Definition
+from assay.spec.commands import longer_than_possible, split_words
 from assay.spec.fetching import Fetch
 from assay.spec.section import Section
-from assay.spec.target import CommandTarget
+from assay.spec.target import CommandTarget, ModelTarget
 
 # Keys whose value is a path from the benchmark file's folder. The model and the inputs of a model file have rules
 # of their own.
 FILE_KEYS = ("workload.file", "load.trace", "target.tokenizer", "target.tls.ca", "target.code")
-
+# Options of a runtime that name a file, a folder or a library of the machine: it is read, written or loaded as code.
+_NAMES_A_FILE = re.compile(r"path|file|dir|folder|lib|plugin|cache|dump|context|prefix|save", re.IGNORECASE)
+# Bytes of a path, and of each of its parts, on Linux.
+_LONGEST_PATH, _LONGEST_NAME = 4095, 255
 
 S = TypeVar("S", bound=Section)
 
@@ -98,12 +102,77 @@ def words(command: str | tuple[str, ...]) -> tuple[str, ...]:
     Raises:
         ValueError: for a quote that is never closed.
     """
-    return tuple(shlex.split(command)) if isinstance(command, str) else command
+    return split_words(command) if isinstance(command, str) else command
+
+
+def command_problems(definition: Definition) -> list[tuple[tuple[str, ...], str]]:
+    """Where a definition has a command that no machine could start → why."""
+    found = []
+    for path, command, shell in _commands(definition):
+        try:
+            given = (command,) if isinstance(command, str) and shell else words(command)
+        except ValueError as problem:
+            found.append((path, f"cannot be split into words: {problem}"))
+            continue
+        if wrong := next((said for word in given if (said := longer_than_possible(word))), ""):
+            found.append((path, f"has a word that is too long: {wrong}"))
+    return found
+
+
+def name_problems(definition: Definition) -> list[tuple[tuple[str, ...], str]]:
+    """Where a definition names a file by a name that no file can have → why."""
+    target = definition.target
+    named = {tuple(key.split(".")): name for key, name in named_files(definition).items()}
+    if isinstance(target, ModelTarget) and "://" not in target.model:
+        named["target", "model"] = target.model
+    if isinstance(target, CommandTarget) and target.cwd:
+        named["target", "cwd"] = target.cwd
+    named |= {
+        ("workload", "inputs", name, "file"): one.file for name, one in definition.workload.inputs.items() if one.file
+    }
+    return [(path, "is longer than any name of a file can be") for path, name in named.items() if _is_too_long(name)]
+
+
+def _is_too_long(name: str) -> bool:
+    return len(name) > _LONGEST_PATH or any(len(part.encode()) > _LONGEST_NAME for part in name.split("/"))
+
+
+def _commands(definition: Definition) -> Iterator[tuple[tuple[str, ...], str | tuple[str, ...], bool]]:
+    """Every command: where it stands, what it is, and whether a shell runs it."""
+    target = definition.target
+    if isinstance(target, CommandTarget):
+        yield ("target", "command"), target.command or (), target.shell
+        yield ("target", "args"), target.args, target.shell
+    for name, service in definition.services.items():
+        yield ("services", name, "command"), service.command or (), False
+        yield ("services", name, "ready", "command"), service.ready.command or (), False
 
 
 def runs_programs(definition: Definition) -> bool:
-    """Whether a definition makes a machine run programs or containers that the file names."""
-    return isinstance(definition.target, CommandTarget) or bool(definition.services)
+    """Whether a definition makes a machine run programs: those that the file names, or code of a model."""
+    return bool(programs_in_words(definition))
+
+
+def programs_in_words(definition: Definition) -> tuple[str, ...]:
+    """What of a definition runs as a program, each in a few words; empty where the machine computes on data alone."""
+    target = definition.target
+    found = ["a command"] if isinstance(target, CommandTarget) else []
+    found += [f"the service {name}" for name in definition.services]
+    return (*found, *(_code_of_model(target) if isinstance(target, ModelTarget) else ()))
+
+
+def _code_of_model(target: ModelTarget) -> Iterator[str]:
+    if target.remote_code:
+        yield "code beside the model (target.remote_code)"
+    if target.runtime == "torch":  # TorchScript opens files; an exported program may call any function of PyTorch
+        yield "a PyTorch program, which can read and write files (target.runtime: torch)"
+    for section in ("provider_options", "session_options"):
+        options: Mapping[str, str] = getattr(target, section)
+        yield from (
+            f"an option that names a file or code (target.{section}.{name})"
+            for name, value in options.items()
+            if _NAMES_A_FILE.search(name) or "/" in value or "\\" in value
+        )
 
 
 def _get(part: Section, keys: list[str]) -> str | None:

@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 
 from assay.errors import Problem
 from assay.spec.benchmark import Benchmark
+from assay.spec.limits import MAX_PROBLEMS, cut
 from assay.spec.matrix import Point
 from assay.spec.section import Section
 from assay.spec.source import KeyPath, Source, dotted
@@ -54,6 +55,8 @@ def problems_of(
     """Every problem of a validation error, once each, in the order of the file."""
     grouped: dict[KeyPath, list[ErrorDetails]] = {}
     for error in invalid.errors(include_url=False):
+        if len(grouped) > MAX_PROBLEMS:  # one more than is shown; what to do about each takes a while to find
+            break
         grouped.setdefault(_path(error["loc"], document, error["type"]), []).append(error)
     return [_problem(path, errors, source, point) for path, errors in grouped.items()]
 
@@ -88,24 +91,24 @@ def _path(loc: tuple[int | str, ...], document: JsonValue, kind: str) -> KeyPath
 
 def _problem(path: KeyPath, errors: list[ErrorDetails], source: Source, point: Point) -> Problem:
     error = errors[0]
-    where = _where(path, source, point)
-    name = dotted(path)
+    at = place_of(path, source, point)
+    name = cut(dotted(path), 200)
     if error["type"] == "extra_forbidden":
-        return _unknown_key(path, error["input"], where)
+        return _unknown_key(path, error["input"], at)
     if error["type"] == "missing":
         return Problem(
             "missing-key",
             f"{name} is missing",
-            where,
+            at,
             f"add {path[-1]}: … to {dotted(path[:-1]) or 'the file'}",
         )
     said = " or ".join(dict.fromkeys(_said(one) for one in errors))
     if not name:
-        return Problem("value", said, where)
-    return Problem("value", f"{name} is {_show(error['input'])}: {said}", where, _advice(error))
+        return Problem("value", said, at)
+    return Problem("value", f"{name} is {_show(error['input'])}: {said}", at, _advice(error))
 
 
-def _where(path: KeyPath, source: Source, point: Point) -> str:
+def place_of(path: KeyPath, source: Source, point: Point) -> str:
     """The line of a key; a key that the matrix set stands on the line of its axis."""
     name = ".".join(str(part) for part in path)
     for axis in point:
@@ -117,18 +120,18 @@ def _where(path: KeyPath, source: Source, point: Point) -> str:
 def _unknown_key(path: KeyPath, value: object, where: str) -> Problem:
     valid = valid_keys(path[:-1])
     near = difflib.get_close_matches(str(path[-1]), valid, n=1, cutoff=0.5)
-    parent = dotted(path[:-1]) or "a benchmark file"
+    parent = cut(dotted(path[:-1]), 200) or "a benchmark file"
     advice = f"did you mean {near[0]}?" if near else f"valid keys are {', '.join(valid)}"
     if near and near[0] == path[-1]:  # known, but not to this kind of target
         kinds = [tag for tag, model in _TARGETS.items() if path[-1] in model.model_fields]
         advice = f"{path[-1]} belongs to a {' or '.join(kinds)} target; a target is one of {', '.join(TARGET_TAGS)}"
     return Problem(
-        "unknown-key", f"{dotted(path)} is not a key of {parent}; its value is {_show(value)}", where, advice
+        "unknown-key", f"{cut(dotted(path), 200)} is not a key of {parent}; its value is {_show(value)}", where, advice
     )
 
 
 def _said(error: ErrorDetails) -> str:
-    message = error["msg"].removeprefix("Value error, ")
+    message = cut(error["msg"].removeprefix("Value error, "))
     return _WORDS.get(error["type"], message[:1].lower() + message[1:])
 
 

@@ -10,6 +10,7 @@ from importlib.resources import files
 from pydantic import JsonValue
 
 from assay.errors import UsageError
+from assay.spec.limits import cut
 from assay.spec.source import parse
 
 _SUFFIX = ".yaml"
@@ -52,7 +53,7 @@ def find_recipe(name: str, at: str = "") -> Recipe:
     known = recipe_names()
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
-        raise UsageError(f"there is no recipe {name!r}", code="no-recipe", at=at,
+        raise UsageError(f"there is no recipe {cut(repr(name), 80)}", code="no-recipe", at=at,
                          try_=f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}")  # fmt: skip
     text = (files("assay.recipes") / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
     about = next((line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#")), "")

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 HIDDEN = "***"
+# Set by an agent for its jobs: the variables that its owner gives them. Not set where a person measures by himself.
+VARIABLE = "ASSAY_JOB_ENV"
 
 
 def references(value: object) -> Iterator[str]:
@@ -32,11 +34,20 @@ def resolve_secrets(text: str, environ: Mapping[str, str] | None = None) -> str:
     """Put the values of the environment in place of their references.
 
     Raises:
-        MeasureError: if a variable is not set; its name is told, never a value.
+        MeasureError: if a variable is not set, or the owner of this agent did not list it; the error names it, never a
+            value.
     """
     known = os.environ if environ is None else environ
+    listed = known.get(VARIABLE)
 
     def value(match: re.Match[str]) -> str:
+        if listed is not None and match[1] not in listed.split(","):
+            raise MeasureError(
+                f"the environment variable {match[1]} is not for jobs of this agent",
+                code="secret",
+                at=match[0],
+                try_=f"if you trust those who submit, start the agent with --allow-env {match[1]}",
+            )
         if match[1] not in known:
             raise MeasureError(
                 f"the environment variable {match[1]} is not set",
@@ -50,11 +61,11 @@ def resolve_secrets(text: str, environ: Mapping[str, str] | None = None) -> str:
 
 
 def redact(text: str, names: Iterable[str], environ: Mapping[str, str] | None = None) -> str:
-    """Hide the values of the named variables in a text that will be kept."""
+    """Hide the values of the named variables in a text that will be kept, in whatever case their letters are there."""
     known = os.environ if environ is None else environ
     for name in names:
         if len(secret := known.get(name, "")) >= 4:  # shorter ones would garble ordinary words
-            text = text.replace(secret, HIDDEN)
+            text = re.sub(re.escape(secret), HIDDEN, text, flags=re.IGNORECASE)
     return text
 
 

@@ -7,17 +7,31 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import JsonValue
 
 from assay.errors import Problem, SpecError
+from assay.spec.limits import (
+    MAX_CHARACTERS,
+    MAX_DEPTH,
+    MAX_DIGITS,
+    MAX_NODES,
+    KeyPath,
+    bounded,
+    check_text,
+    check_tree,
+    cut,
+    dotted,
+    read_text,
+    too_deep,
+    too_long,
+    too_many,
+)
 
-KeyPath = tuple[str | int, ...]
-
-# A YAML alias can blow a small file up to gigabytes; no honest benchmark file comes near this.
-MAX_NODES = 200_000
+__all__ = ["MAX_NODES", "KeyPath", "Source", "dotted", "from_mapping", "parse", "parse_any", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +56,18 @@ def read(path: Path) -> Source:
     """Read a YAML, TOML or JSON file.
 
     Raises:
-        SpecError: if it cannot be read or is not a mapping.
+        SpecError: if it cannot be read, is too large, or is not a mapping.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as problem:
-        raise SpecError(
-            f"cannot read the benchmark file: {problem.strerror}",
-            code="no-file",
-            at=str(path),
-            try_="check the path, or write a starter file with `assay init`",
-        ) from None
-    except UnicodeDecodeError as problem:
-        raise SpecError(f"not UTF-8 text: {problem.reason}", code="syntax", at=str(path)) from None
-    return parse(text, path.suffix.lower(), str(path))
+    return parse(read_text(path), path.suffix.lower(), str(path))
 
 
 def parse(text: str, suffix: str, name: str) -> Source:
-    """Parse the text of a benchmark file; the suffix tells the format."""
-    if suffix == ".toml":
-        document, lines = _toml(text, name)
-    elif suffix == ".json":
-        document, lines = _json(text, name)
-    else:
-        document, lines = _yaml(text, name)
+    """Parse the text of a benchmark file; the suffix tells the format.
+
+    Raises:
+        SpecError: if it is not such a text, or beyond the bounds of `limits`.
+    """
+    document, lines = parse_any(text, suffix, name)
     if not isinstance(document, dict):
         raise SpecError(
             f"a benchmark file is a mapping of keys, this is {_kind(document)}",
@@ -76,8 +78,23 @@ def parse(text: str, suffix: str, name: str) -> Source:
     return Source(name, document, lines)
 
 
+def parse_any(text: str, suffix: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
+    """The plain values of a text, which need not be a mapping, and the line of each.
+
+    Raises:
+        SpecError: if it is not such a text, or beyond the bounds of `limits`.
+    """
+    check_text(text, name)
+    return _READERS.get(suffix, _yaml)(text, name)
+
+
 def from_mapping(document: Mapping[str, Any], name: str = "benchmark") -> Source:
-    """Wrap a mapping that a program built; it has no lines."""
+    """Wrap a mapping that a program built; it has no lines.
+
+    Raises:
+        SpecError: if it is no plain data, or beyond the bounds of `limits`.
+    """
+    check_tree(document, name)
     try:
         return Source(name, json.loads(json.dumps(document, allow_nan=False)))
     except (TypeError, ValueError) as problem:
@@ -89,15 +106,47 @@ def _kind(value: object) -> str:
 
 
 def _toml(text: str, name: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
+    _refuse_long_tokens(text, name)
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:
-        raise SpecError(f"not valid TOML: {problem}", code="syntax", at=name) from None
+    except ValueError as problem:  # also for a number of thousands of digits
+        raise SpecError(f"not valid TOML: {cut(str(problem))}", code="syntax", at=name) from None
+    except RecursionError:
+        raise too_deep(name) from None
+    check_tree(document, name, lambda path: Source(name, {}, dict(_toml_lines(text))).at(path))
     # TOML dates have no meaning in a benchmark; their text is what the user wrote.
     return json.loads(json.dumps(document, default=str)), dict(_toml_lines(text))
 
 
-_TABLE = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(#.*)?$")
+_TOML_TOKEN = re.compile(
+    r'''(?P<text>"""(?:[^"\\]|\\.|"(?!""))*+"{3,5}|'{3}(?:[^']|'(?!''))*+'{3,5}|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')'''
+    r"""|(?P<comment>\#[^\n]*+)|(?P<bare>[A-Za-z0-9_-]++)|(?P<dot>\.)|(?P<space>[ \t]++)|(?P<open>["'])|(?P<other>.)""",
+    re.DOTALL,
+)
+
+
+def _refuse_long_tokens(text: str, name: str) -> None:
+    """Refuse what must not be parsed: a dotted key of very many parts takes memory that grows with their square."""
+    dots = 0
+    for token in _TOML_TOKEN.finditer(text):
+        kind = token.lastgroup
+        if kind == "dot":
+            dots += 1
+            if dots > MAX_DEPTH:
+                line = text.count("\n", 0, token.start()) + 1
+                raise SpecError(f"a key has more than {MAX_DEPTH} parts", code="too-deep", at=f"{name}:{line}",
+                                try_="write it flatter")  # fmt: skip
+        elif kind == "bare" and len(token[0]) > MAX_DIGITS and token[0].strip("+-_0123456789") == "":
+            line = text.count("\n", 0, token.start()) + 1
+            raise SpecError(f"a whole number of {len(token[0]):,} characters; at most {MAX_DIGITS} digits are read",
+                            code="value", at=f"{name}:{line}")  # fmt: skip
+        elif kind == "open":  # a text that is never closed, which is for the parser to say
+            return
+        elif kind in ("other", "comment"):
+            dots = 0
+
+
+_TABLE = re.compile(r"^\s*(\[\[?)([^\[\]]+)\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"""^\s*((?:"[^"]*"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[\w-]+))*)\s*=""")
 
 
@@ -123,33 +172,109 @@ def _toml_key(text: str) -> KeyPath:
 
 def _json(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
     try:
-        document = json.loads(text)
+        document = json.loads(text, parse_int=_integer)
     except json.JSONDecodeError as problem:
         raise SpecError(f"not valid JSON: {problem.msg}", code="syntax", at=f"{name}:{problem.lineno}") from None
-    try:  # JSON is nearly a subset of YAML, whose reader knows the lines
-        return document, _yaml(text, name)[1]
-    except SpecError:
-        return document, {}
+    except ValueError as problem:
+        raise SpecError(f"not valid JSON: {problem}", code="syntax", at=name) from None
+    except RecursionError:
+        raise too_deep(name) from None
+    check_tree(document, name, lambda path: Source(name, {}, _json_lines(text, name)).at(path))
+    return document, _json_lines(text, name)
+
+
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{},]|[^\s\[\]{},:"]++')
+
+
+def _json_lines(text: str, name: str) -> dict[KeyPath, int]:
+    """The line of each value of a JSON text that is valid, and of each key.
+
+    Raises:
+        SpecError: for keys that are given twice.
+    """
+    lines: dict[KeyPath, int] = {}
+    twice: list[Problem] = []
+    path: list[Any] = []  # the key or index of each open section; None before its next key
+    line, seen = 1, 0
+    for token in _JSON_TOKEN.finditer(text):
+        line, seen = line + text.count("\n", seen, token.start()), token.start()
+        word = token[0]
+        if word in "}]":
+            path.pop()
+        elif word == ",":
+            path[-1] = path[-1] + 1 if isinstance(path[-1], int) else None
+        elif path and path[-1] is None:
+            path[-1] = json.loads(word)
+            if (key := tuple(path)) in lines:
+                twice.append(_given_twice(key, lines[key], f"{name}:{line}"))
+            lines[key] = line
+        else:
+            lines.setdefault(tuple(path), line)
+            path += [None] if word == "{" else [0] if word == "[" else []
+    if twice:
+        raise SpecError.of(bounded(twice))
+    return lines
+
+
+def _given_twice(path: KeyPath, first: int, at: str) -> Problem:
+    return Problem("duplicate-key", f"{dotted(path)} is given twice, first on line {first}", at, "keep one of the two")
 
 
 def _yaml(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
     from ruamel.yaml import YAML
+    from ruamel.yaml.composer import MaxDepthExceededError
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     reader = YAML(typ="safe", pure=True)
+    reader.max_depth, reader.Composer = MAX_DEPTH + 1, _counting_composer()  # a scalar is a level there
     try:
         node = reader.compose(text)
+    except MaxDepthExceededError as problem:
+        raise too_deep(f"{name}:{problem.problem_mark.line + 1}") from None
     except MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         line = f":{mark.line + 1}" if mark else ""
-        raise SpecError(f"not valid YAML: {problem.problem}", code="syntax", at=name + line) from None
+        raise SpecError(f"not valid YAML: {cut(str(problem.problem))}", code="syntax", at=name + line) from None
     except YAMLError as problem:
-        raise SpecError(f"not valid YAML: {problem}", code="syntax", at=name) from None
+        raise SpecError(f"not valid YAML: {cut(str(problem))}", code="syntax", at=name) from None
+    except _TooManyError:
+        raise too_many(name) from None
+    except _OF_THE_READER as problem:
+        raise SpecError(f"not valid YAML: {cut(str(problem).partition(';')[0])}", code="syntax", at=name) from None
     builder = _YamlTree(name)
     document = None if node is None else builder.value(node, ())
     if builder.problems:
-        raise SpecError.of(builder.problems)
+        raise SpecError.of(bounded(builder.problems))
+    check_tree(document, name, Source(name, {}, builder.lines).at)
     return document, builder.lines
+
+
+# What the YAML reader raises for texts that its authors did not think of: `%YAML 1.999…`, `"\UFFFFFFFF"`.
+_OF_THE_READER = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, AssertionError, RecursionError)
+
+
+class _TooManyError(Exception):
+    """A YAML text has more values than are read."""
+
+
+@cache
+def _counting_composer() -> type[Any]:
+    """A composer that stops at too many values: composing one takes as long as reading hundreds of characters."""
+    from ruamel.yaml.composer import Composer
+
+    class Counting(Composer):
+        def __init__(self, loader: Any = None) -> None:  # noqa: ANN401
+            super().__init__(loader)
+            self.warn_double_anchors = False  # YAML allows them
+            self.nodes = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:  # noqa: ANN401
+            self.nodes += 1
+            if self.nodes > MAX_NODES:
+                raise _TooManyError
+            return super().compose_node(parent, index)
+
+    return Counting
 
 
 class _YamlTree:
@@ -160,35 +285,68 @@ class _YamlTree:
         self.lines: dict[KeyPath, int] = {}
         self.problems: list[Problem] = []
         self._nodes = 0
+        self._characters = 0
+        self._open: set[int] = set()
 
     def value(self, node: Any, path: KeyPath) -> Any:  # noqa: ANN401  (ruamel's nodes are untyped)
         """The plain value of a node."""
+        line = node.start_mark.line + 1
+        self._count()
+        self.lines.setdefault(path, line)
+        kind = type(node).__name__
+        if kind == "ScalarNode":
+            return self._scalar(node, path)
+        if id(node) in self._open:
+            raise SpecError(
+                f"{dotted(path)} is an alias of a section that it is part of",
+                code="syntax", at=f"{self.name}:{line}", try_="write the section out",
+            )  # fmt: skip
+        if len(self._open) > MAX_DEPTH:
+            raise too_deep(f"{self.name}:{line}")
+        self._open.add(id(node))
+        found: Any
+        if kind == "MappingNode":
+            found = self._mapping(node, path)
+        else:
+            found = [self.value(child, (*path, index)) for index, child in enumerate(node.value)]
+        self._open.discard(id(node))
+        return found
+
+    def _scalar(self, node: Any, path: KeyPath) -> JsonValue:  # noqa: ANN401
+        text = str(node.value)
+        self._characters += len(text)
+        if self._characters > MAX_CHARACTERS:
+            raise too_long(self.name)
+        try:
+            return _scalar(str(node.tag), text)
+        except ValueError as problem:
+            kind = str(node.tag).rpartition(":")[2]
+            said = f"{dotted(path)} is {cut(repr(text), 80)}, which cannot be read as {kind}: {cut(str(problem), 200)}"
+            raise SpecError(said, code="value", at=f"{self.name}:{self.lines[path]}") from None
+
+    def _count(self) -> None:
         self._nodes += 1
         if self._nodes > MAX_NODES:
-            raise SpecError(f"the file unfolds to more than {MAX_NODES} values", code="syntax", at=self.name)
-        self.lines.setdefault(path, node.start_mark.line + 1)
-        kind = type(node).__name__
-        if kind == "MappingNode":
-            return self._mapping(node, path)
-        if kind == "SequenceNode":
-            return [self.value(child, (*path, index)) for index, child in enumerate(node.value)]
-        return _scalar(str(node.tag), str(node.value))
+            raise too_many(self.name)
 
     def _mapping(self, node: Any, path: KeyPath) -> dict[str, Any]:  # noqa: ANN401
         merged: dict[str, Any] = {}
         own: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            key = str(key_node.value)
+            self._count()
+            line = key_node.start_mark.line + 1
+            if type(key_node).__name__ != "ScalarNode":
+                raise SpecError(
+                    f"a key of {dotted(path) or 'the file'} is a section or a list; a key is text",
+                    code="syntax", at=f"{self.name}:{line}", try_="put it in quotes",
+                )  # fmt: skip
             if str(key_node.tag).endswith(":merge"):
                 merged |= self._merged(value_node, path)
                 continue
-            line = key_node.start_mark.line + 1
+            key = str(key_node.value)
             if key in own:
                 first = self.lines[(*path, key)]
-                self.problems.append(
-                    Problem("duplicate-key", f"{dotted((*path, key))} is given twice, first on line {first}",
-                            f"{self.name}:{line}", "keep one of the two")
-                )  # fmt: skip
+                self.problems.append(_given_twice((*path, key), first, f"{self.name}:{line}"))
             self.lines[(*path, key)] = line
             own[key] = self.value(value_node, (*path, key))
         return merged | own
@@ -211,16 +369,22 @@ def _scalar(tag: str, text: str) -> JsonValue:
         return text.lower() == "true"
     if kind == "int":
         clean = text.replace("_", "")
-        return int(clean, 10) if _INT.match(clean) else int(clean, 0)
+        return _integer(clean, 10 if _INT.match(clean) else 0)
     if kind == "float":
         clean = text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan")
         return float(clean)
     return text
 
 
-def dotted(path: KeyPath) -> str:
-    """A path as people write it: `alerts[0].metric`."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
+def _integer(text: str, base: int = 10) -> int:
+    """A whole number.
+
+    Raises:
+        ValueError: if it has too many digits; Python's own bound is higher, and its words are about Python.
+    """
+    if len(text) > MAX_DIGITS + 1:
+        raise ValueError(f"a whole number of {len(text):,} characters; at most {MAX_DIGITS} digits are read")
+    return int(text, base)
+
+
+_READERS = {".toml": _toml, ".json": _json}

@@ -1,9 +1,14 @@
-"""Starter files: short, commented, and valid as they are."""
+"""Starter files: short, commented, and valid as they are; for an endpoint as soon as its model is known."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import PurePosixPath
+
+from assay.spec.runnable import PLACEHOLDER
+
+_SHOWN_MODELS = 6
 
 _MODEL = """\
 # A model file, measured inside a fresh process for every run. `assay schema` lists every key.
@@ -49,19 +54,39 @@ benchmark: {name}
 target:
   endpoint: {model}
   api: openai-chat
-  # model: name-of-the-model
+  model: {name_of_model}      # {about_model}
   # headers: {{Authorization: 'Bearer ${{env:API_KEY}}'}}   # secrets stay references
-workload: {{input_tokens: 256, output_tokens: 128}}
+workload:
+  output_tokens: 128
+  # input_tokens: 256   # needs the model's tokenizer: a server with /tokenize (vLLM, llama.cpp), or target.tokenizer
 load: {{concurrency: 8, duration: 60s}}
 measure: {{runs: 3}}
 """
 
 
-def starter(target: str) -> str:
-    """A starter file for what the user named."""
+def starter(target: str, models: Sequence[str] = ()) -> str:
+    """A starter file for what the user named.
+
+    Args:
+        target: a model, an endpoint or a command.
+        models: the models of an endpoint, as far as they are known; without one the file has a placeholder, which
+            is refused until somebody writes a name there.
+    """
     kind = kind_of(target)
     template = {"model": _MODEL, "command": _COMMAND, "endpoint": _ENDPOINT}[kind]
-    return template.format(name=_quoted(name_for(target, kind)), model=_quoted(target))
+    return template.format(
+        name=_quoted(name_for(target, kind)),
+        model=_quoted(target),
+        name_of_model=_quoted(models[0] if models else PLACEHOLDER),
+        about_model=_about(models),
+    )
+
+
+def _about(models: Sequence[str]) -> str:
+    if not models:
+        return "write the name of your model; many servers list theirs under /v1/models"
+    others = ", ".join(models[1:_SHOWN_MODELS])
+    return f"as the server calls it; it also has {others}" if others else "as the server calls it"
 
 
 def kind_of(target: str) -> str:

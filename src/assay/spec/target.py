@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, field
 from assay.metrics import Better
 from assay.spec.devices import canonical
 from assay.spec.fetching import Fetch
+from assay.spec.limits import check_patterns, compiled, cut
 from assay.spec.section import Duration, Section, Size
 
 SHA256 = re.compile(r"^[0-9a-f]{64}$")
@@ -147,6 +148,16 @@ class CommandTarget(Section):
     def is_boxed(self) -> bool:
         """Whether it runs in a container."""
         return self.image is not None and self.container != "none"
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _have_patterns_of_some_size(cls, value: object) -> object:
+        # Before each is compiled.
+        given = [one for one in value if isinstance(one, Mapping)] if isinstance(value, list | tuple) else []
+        contexts = [one["context"] for one in given if isinstance(one.get("context"), Mapping)]
+        texts = [one.get("pattern") for one in given] + [text for context in contexts for text in context.values()]
+        check_patterns(text for text in texts if isinstance(text, str))
+        return tuple(value) if isinstance(value, list) else value
 
     @field_validator("command")
     @classmethod
@@ -319,9 +330,9 @@ TARGET_TAGS = ("model", "command", "service", "endpoint", "library", "device")
 
 def _with_a_group(pattern: str) -> str:
     try:
-        compiled = re.compile(pattern, re.MULTILINE)
-    except re.error as problem:
-        raise ValueError(f"{pattern!r} is not a regular expression: {problem}") from None
-    if compiled.groups == 0:
+        groups = compiled(pattern, re.MULTILINE).groups
+    except ValueError as problem:
+        raise ValueError(f"{cut(repr(pattern), 200)} is not a regular expression: {problem}") from None
+    if groups == 0:
         raise ValueError(f"{pattern!r} has no group; put the number in parentheses")
     return pattern

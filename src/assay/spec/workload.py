@@ -96,6 +96,9 @@ class Workload(Section):
     """Own values for named model inputs."""
     seed: int = 0
     """Seed of every random value."""
+    prompt_seed: int | None = Field(default=None, ge=0)
+    """Seed of the words of made prompts. An endpoint or service gets one for each run, from `seed`, campaign, job and
+    run, when this is left out; the result records it, and giving it here asks the same prompts again."""
     task: str | None = None
     """Named task: `synthetic`, `prompts`, `conversation`, `wikipedia-summary`, `embedding` or `knn`."""
     file: str | None = None

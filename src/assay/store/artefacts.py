@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 
 from assay.clock import Clock
 from assay.errors import StoreError, UsageError
+from assay.files import move_whole
 from assay.run.records import SingleRunResult
 from assay.store.contents import ContentFiles, checked_digest
 from assay.store.database import insert_into, reading, writing
@@ -118,8 +119,7 @@ class Upload:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._partial.replace(path)
+        move_whole(self._partial, path)
 
 
 class ArtefactFiles(ContentFiles):

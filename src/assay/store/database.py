@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
+from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DatabaseError, DataError, DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from assay.clock import Clock
 from assay.errors import StoreError, UsageError
+from assay.files import make_private_folder
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects.sqlite import Insert
     from sqlalchemy.orm import DeclarativeBase
 
 # The newest migration under `migrations/versions`; a test keeps the two equal.
-HEAD = "0007"
+HEAD = "0008"
 _BUSY_MS = 30_000
 # Connections that stay open; twice as many again may be opened when it is busy.
 _POOL = 10
@@ -48,6 +53,8 @@ def open_database(location: Path | str, migrate: Literal["auto", "check"] | None
     try:
         found = _revision(engine)
         if found != HEAD:
+            if isinstance(location, Path) and is_read_only(location):
+                raise _cannot_migrate(found, name)
             if (migrate or ("auto" if engine.dialect.name == "sqlite" else "check")) == "check":
                 raise _not_migrated(found, name)
             _migrate(engine, name)
@@ -93,6 +100,11 @@ def current_revision(location: Path | str) -> str | None:
         engine.dispose()
 
 
+def is_read_only(location: Path) -> bool:
+    """Whether a SQLite file is there and may only be read: itself, or the folder that its log would lie in."""
+    return location.is_file() and not (os.access(location, os.W_OK) and os.access(location.parent, os.W_OK))
+
+
 def shown_name(engine: Engine) -> str:
     """The database's URL without its password."""
     return engine.url.render_as_string(hide_password=True)
@@ -104,20 +116,61 @@ def _not_migrated(found: str | None, name: str) -> StoreError:
                       try_="run `assay db upgrade` with the same --database-url")  # fmt: skip
 
 
+def _cannot_migrate(found: str | None, name: str) -> StoreError:
+    word = f"at migration {found}, and this assay needs {HEAD}" if found else "without tables"
+    return StoreError(f"the store is read-only and {word}", code="migration", at=name,
+                      try_="copy its folder to a place that can be written, and name that with --store")  # fmt: skip
+
+
 def _sqlite(path: Path) -> Engine:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
+        _make_private_file(path)
     except FileExistsError:
         raise StoreError("cannot create the store: this is a file, and a store is a folder", at=str(path.parent),
                          try_="name a folder with --store") from None  # fmt: skip
     except OSError as problem:
         raise StoreError(f"cannot create the store: {problem.strerror}", at=str(path.parent), try_=_ELSEWHERE) from None
+    if is_read_only(path):
+        return _sqlite_to_read(path)
     engine = create_engine(
         f"sqlite:///{path}", connect_args={"timeout": _BUSY_MS / 1000}, pool_size=_POOL, max_overflow=2 * _POOL
     )
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
     return engine
+
+
+def _sqlite_to_read(path: Path) -> Engine:
+    """An engine for a file that may only be read.
+
+    SQLite reads a write-ahead log only beside its index, and here it can make neither. Where both are there, another
+    process may be writing, and they are used; otherwise the file is read as it is.
+    """
+    log, index = Path(f"{path}-wal"), Path(f"{path}-shm")
+    alive = log.is_file() and index.is_file()
+    uri = f"file:{quote(str(path.absolute()))}?mode=ro{'' if alive else '&immutable=1'}"
+    engine = create_engine(
+        f"sqlite:///{path}",
+        creator=lambda: sqlite3.connect(uri, uri=True, timeout=_BUSY_MS / 1000, check_same_thread=False),
+        pool_size=_POOL,
+        max_overflow=2 * _POOL,
+    )
+    event.listen(engine, "connect", _on_connect_to_read)
+    event.listen(engine, "begin", _on_begin)
+    return engine
+
+
+def _on_connect_to_read(connection: Any, record: object) -> None:  # noqa: ANN401, ARG001  (SQLAlchemy's signature)
+    connection.isolation_level = None
+
+
+def _make_private_file(path: Path) -> None:
+    """Make the file before SQLite does: it holds token hashes, logs and results, and its log gets the same rights."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError:  # it is there, and stays as it is; what else is wrong, SQLite tells
+        return
 
 
 def _by_url(location: str) -> Engine:
@@ -142,7 +195,7 @@ def _by_url(location: str) -> Engine:
         )
     except ImportError:
         raise UsageError(
-            "the PostgreSQL driver is missing", code="database", try_="pip install 'assay[server]'"
+            "the PostgreSQL driver is missing", code="database", try_="pip install 'assay-bench[server]'"
         ) from None
 
 
@@ -228,7 +281,15 @@ def _on_begin(connection: Any) -> None:  # noqa: ANN401
     connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
 
-_writers: WeakKeyDictionary[Engine, threading.Lock] = WeakKeyDictionary()
+@dataclass(slots=True)
+class _Writers:
+    """Who writes to a database: on SQLite one at a time in this process, as its own lock has no order."""
+
+    turn: AbstractContextManager[object]
+    commits: int = 0
+
+
+_writers: WeakKeyDictionary[Engine, _Writers] = WeakKeyDictionary()
 
 
 @contextmanager
@@ -239,8 +300,16 @@ def writing(engine: Engine) -> Iterator[Session]:
         StoreError: if the database does not answer.
         UsageError: if it cannot hold a value that it was given.
     """
-    with _told(engine), _turn(engine), Session(engine, expire_on_commit=False) as session, session.begin():
-        yield session
+    writers = _writers_to(engine)
+    with _told(engine), writers.turn:
+        with Session(engine, expire_on_commit=False) as session, session.begin():
+            yield session
+        writers.commits += 1
+
+
+def commits(engine: Engine) -> int:
+    """How often this process has committed to a SQLite file; of another database the number says nothing."""
+    return _writers_to(engine).commits
 
 
 @contextmanager
@@ -254,6 +323,20 @@ def reading(engine: Engine) -> Iterator[Session]:
     bind = engine.execution_options(reading=True)
     with _told(engine), Session(bind, expire_on_commit=False) as session, session.begin():
         yield session
+
+
+def ahead_s(engine: Engine, clock: Clock) -> float:
+    """How far the clock of a database is ahead of this machine's; 0 for a SQLite file, which has none of its own.
+
+    Raises:
+        StoreError: if the database does not answer.
+    """
+    if engine.dialect.name != "postgresql":
+        return 0.0
+    with reading(engine) as session:
+        session.execute(text("SELECT 1"))  # connecting may take a while
+        theirs = float(session.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
+        return theirs - clock.utc().timestamp()
 
 
 def insert_into(session: Session, table: type[DeclarativeBase]) -> Insert:
@@ -270,11 +353,12 @@ def insert_into(session: Session, table: type[DeclarativeBase]) -> Insert:
     return sqlite.insert(table)
 
 
-def _turn(engine: Engine) -> AbstractContextManager[object]:
-    """Writers of one process to one SQLite file queue up here: its own lock is asked again and again, without order."""
-    if engine.dialect.name != "sqlite":
-        return nullcontext()
-    return _writers.setdefault(engine, threading.Lock())
+def _writers_to(engine: Engine) -> _Writers:
+    known = _writers.get(engine)
+    if known is None:
+        turn = threading.Lock() if engine.dialect.name == "sqlite" else nullcontext()
+        known = _writers.setdefault(engine, _Writers(turn))
+    return known
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -24,6 +23,12 @@ _MAGIC = b"PAR1"
 # Smaller than the library's own choice: a writer holds a page of each column, and files come out the same size.
 _PAGE_BYTES = 64 * 2**10
 _POOL = "ARROW_DEFAULT_MEMORY_POOL"
+# How many samples one file may hold where nobody says otherwise: decoded, that is about half a gigabyte.
+MOST_SAMPLES = 10_000_000
+_LARGEST_DECODED = 2 * 2**30
+_MOST_ROW_GROUPS = 10_000
+_COLUMNS = {"metric": ("string", "text"), "phase": ("string", "text"), "sample": ("int64", "whole numbers"),
+            "at_ns": ("int64", "whole numbers"), "value": ("double", "numbers")}  # fmt: skip
 
 
 class SampleFiles(ContentFiles):
@@ -77,13 +82,10 @@ class SampleFiles(ContentFiles):
         """Take an uploaded file as samples: moved where it can be, else copied whole."""
         place = self.path(digest)
         self.expect(digest)
-        place.parent.mkdir(parents=True, exist_ok=True)
         try:
-            upload.replace(place)
+            files.move_whole(upload, place)
         except OSError:  # another file system: copied whole, then named
-            partial = place.with_name(f".{digest}.part")
-            shutil.copyfile(upload, partial)
-            partial.replace(place)
+            write_whole(place, _content(upload))
             upload.unlink(missing_ok=True)
 
     def read(self, digest: str) -> tuple[SampleSet, ...]:
@@ -101,7 +103,67 @@ class SampleFiles(ContentFiles):
                 raise StoreError("the sample file is damaged: its content does not match its name", code="samples",
                                  at=str(path), try_="restore it from a copy, or measure again")  # fmt: skip
             content = _content(path)
-        return decode(content)
+        return _decoded(content, path)
+
+
+def check_samples(path: Path, digest: str, most: int = MOST_SAMPLES) -> None:
+    """Make sure that a file holds samples, and no more than can be read; only its description is read for that.
+
+    Args:
+        path: the file.
+        digest: its content hash, for the message.
+        most: how many samples it may hold.
+
+    Raises:
+        UsageError: `sample-file` if it does not.
+    """
+    pa, pq = arrow()
+    try:
+        with pq.ParquetFile(path) as file:
+            lacking = _lacking(file.schema_arrow)
+            rows, size = _size(file.metadata)
+    except (pa.ArrowException, OSError, ValueError, TypeError) as problem:
+        lacking, rows, size = f"it is not a Parquet file ({type(problem).__name__})", 0, 0
+    if not lacking and rows > most:
+        lacking = f"it holds {rows:,} samples, and at most {most:,} are allowed"
+    if not lacking and size > _LARGEST_DECODED:
+        lacking = f"it holds {size:,} bytes, and at most {_LARGEST_DECODED:,} are allowed"
+    if lacking:
+        raise UsageError(f"the samples {digest} cannot be taken: {lacking}", code="sample-file",
+                         try_="send samples as assay writes them; a server takes more with --max-samples")  # fmt: skip
+
+
+def _lacking(schema: Any) -> str:  # noqa: ANN401  (pyarrow is untyped)
+    for name, (kind, words) in _COLUMNS.items():
+        index = schema.get_field_index(name)
+        found = None if index < 0 else schema.field(index).type
+        found = getattr(found, "value_type", found) if "dictionary" in str(found) else found
+        if found is None or str(found) != kind:
+            return f"it has no column {name!r} of {words}"
+    return ""
+
+
+def _size(described: Any) -> tuple[int, int]:  # noqa: ANN401
+    """Rows and decoded bytes, as every part of the file describes itself."""
+    if described.num_row_groups > _MOST_ROW_GROUPS:
+        raise ValueError("it is cut into too many pieces")
+    groups = [described.row_group(index) for index in range(described.num_row_groups)]
+    columns = [group.column(index) for group in groups for index in range(group.num_columns)]
+    rows = max(described.num_rows, sum(group.num_rows for group in groups))
+    values = max((sum(group.column(index).num_values for group in groups) for index in range(described.num_columns)),
+                 default=0)  # fmt: skip
+    return max(rows, values), sum(column.total_uncompressed_size for column in columns)
+
+
+def _decoded(content: bytes, path: Path) -> tuple[SampleSet, ...]:
+    pa, _ = arrow()
+    try:
+        found, why = decode(content), "its columns are not numbers"
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, IndexError) as problem:
+        found, why = None, type(problem).__name__
+    if found is None or any(one.value.dtype.kind not in "fiu" or one.at_ns.dtype.kind != "i" for one in found):
+        raise StoreError(f"the sample file cannot be read: {why}", code="samples", at=str(path), try_="measure again")
+    return found
 
 
 def _content(path: Path) -> bytes:
@@ -126,6 +188,7 @@ def _share(source: Path, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         path.hardlink_to(source)
+        files.sync_folder(path.parent)
     except FileExistsError:
         return  # somebody else was quicker: the same content
     except OSError:

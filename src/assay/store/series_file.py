@@ -19,6 +19,7 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from assay.errors import Problem, UsageError
+from assay.files import read_bounded
 from assay.metrics import METRICS, Better, base_name
 
 NEEDED = ("series", "time", "value")
@@ -28,6 +29,7 @@ _ALIASES = {"host": "machine", "hostname": "machine"}
 _LONGEST_NAME = 200
 _LONGEST_CONTEXT = 2000
 _LARGEST = 1e300
+_LARGEST_FILE = 512 * 2**20
 # From the year 1 to the year 9999.
 _EARLIEST, _LATEST = -62_135_596_800.0, 253_402_300_799.0
 
@@ -74,7 +76,7 @@ def read_series_file(path: Path) -> SeriesFile:
         UsageError: if the file cannot be read, or lacks a column that every line needs.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_bounded(path, _LARGEST_FILE).decode("utf-8-sig")
     except OSError as problem:
         raise UsageError(f"cannot read the file: {problem.strerror}", code="no-file", at=str(path)) from None
     except UnicodeDecodeError as problem:

@@ -18,14 +18,16 @@ from sqlalchemy.orm import Session
 from assay.clock import Clock, iso
 from assay.documents import from_json, to_json
 from assay.errors import AssayError, UsageError
+from assay.files import make_private_folder
 from assay.plan.job import Job
 from assay.plan.lifecycle import Event, State, after
 from assay.plan.plan import Plan
 from assay.run.processes import own_start
 from assay.run.records import RunOutcome, SampleSet, SingleRunResult
 from assay.store.artefacts import ArtefactFiles, forget_left, left_by, note_left
-from assay.store.database import open_database, reading, writing
+from assay.store.database import is_read_only, open_database, reading, writing
 from assay.store.fleet.submit import Also, new_id, submit
+from assay.store.fleet.transactions import unknown_job
 from assay.store.listing import Listing, campaign_summary, has_owner
 from assay.store.objects.backing import Backing, chosen
 from assay.store.objects.named import wanted
@@ -68,8 +70,16 @@ class Store:
             if prompt:  # told before anything is measured; a server has to start while its bucket is away
                 tried(self.backing, folder)
             join(folder, self.backing, self.shelves)
+        if url is not None:
+            with suppress(OSError):  # told when something is written there
+                make_private_folder(folder)
         self.engine = open_database(url or folder / DATABASE, migrate)
         self._prompt = prompt
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether results can be read here and none can be kept."""
+        return self.engine.dialect.name == "sqlite" and is_read_only(self.folder / DATABASE)
 
     def close(self) -> None:
         """Let the database go."""
@@ -278,11 +288,20 @@ class Store:
             if row is None:
                 raise _unknown(campaign, self.folder)
             rows = session.scalars(select(JobRow).where(JobRow.campaign_id == campaign).order_by(JobRow.position)).all()
-            jobs = tuple(
-                StoredJob(from_json(Job, one.document, source=one.id), cast("State", one.state), one.result, one.reason)
-                for one in rows
-            )
+            jobs = tuple(_stored(one) for one in rows)
             return campaign_summary(row, Counter(job.state for job in jobs)), jobs
+
+    def job(self, job_id: str) -> StoredJob:
+        """One job, without the rest of its campaign.
+
+        Raises:
+            UsageError: `unknown-job` if there is none.
+        """
+        with self._reading() as session:
+            row = session.get(JobRow, job_id)
+            if row is None:
+                raise unknown_job(job_id)
+            return _stored(row)
 
     def campaigns(self, limit: int = 50) -> tuple[CampaignSummary, ...]:
         """The newest campaigns, newest first."""
@@ -351,6 +370,10 @@ def _release_jobs(session: Session, campaign: str) -> None:
             state=after("running", "interrupt")
         )
     )  # fmt: skip
+
+
+def _stored(row: JobRow) -> StoredJob:
+    return StoredJob(from_json(Job, row.document, source=row.id), cast("State", row.state), row.result, row.reason)
 
 
 def _unknown(reference: str, folder: Path) -> UsageError:

@@ -143,6 +143,7 @@ class AgentRow(Table):
     version: Mapped[str] = mapped_column(String(40), default="", server_default="")
     slots: Mapped[int] = mapped_column(default=1, server_default="1")  # jobs it may hold at once
     note: Mapped[str] = mapped_column(Text, default="", server_default="")  # why it is faulty
+    key: Mapped[str] = mapped_column(String(64), default="", server_default="")  # hash of the key that proves who it is
 
 
 class AttemptRow(Table):
@@ -197,6 +198,15 @@ class TokenRow(Table):
     created_at: Mapped[float]
     expires_at: Mapped[float | None]
     last_used: Mapped[float | None]
+
+
+class ServerFactRow(Table):
+    """Something that servers on this database remember between two starts."""
+
+    __tablename__ = "server_facts"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    value: Mapped[str] = mapped_column(Text)
 
 
 class BenchmarkRow(Table):

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from sqlalchemy import Engine, delete, func, select, update
+from sqlalchemy.orm import Session
 
 from assay.clock import Clock
 from assay.errors import UsageError
-from assay.store.database import reading, writing
-from assay.store.tables import TokenRow
+from assay.store.database import insert_into, reading, writing
+from assay.store.tables import ServerFactRow, TokenRow
 
 Role = Literal["admin", "user", "reader", "agent"]
 ROLES: tuple[Role, ...] = ("admin", "user", "reader", "agent")
@@ -24,6 +25,8 @@ PREFIX = "assay_"
 # A revoked token works for at most this long on another server that shares the database.
 TRUST_S = 5.0
 _NOTE_USE_EVERY_S = 60.0
+# The fact that tokens are or were in use.
+_USED = "tokens-used"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class Tokens:
             row.name, row.role = name.strip(), role
             row.expires_at = None if expires_in_s is None else now + expires_in_s
             session.flush()
+            _note_use(session)
             self._forget()
             return _token(row)
 
@@ -101,6 +105,17 @@ class Tokens:
         with reading(self._engine) as session:
             return session.scalar(select(func.count()).select_from(TokenRow)) or 0
 
+    def were_used(self) -> bool:
+        """Whether there is a token, or ever was one: revoking the last one must not open a server."""
+        with reading(self._engine) as session:
+            return session.get(ServerFactRow, _USED) is not None or bool(session.scalar(select(TokenRow.id).limit(1)))
+
+    def note_use(self) -> None:
+        """Remember that this server asked for a token, also when that one is not kept here."""
+        if not self.were_used():
+            with writing(self._engine) as session:
+                _note_use(session)
+
     def revoke(self, token_id: str) -> None:
         """Take a right away.
 
@@ -111,6 +126,7 @@ class Tokens:
             gone = session.execute(delete(TokenRow).where(TokenRow.id == token_id))
             if not gone.rowcount:  # type: ignore[attr-defined]
                 raise UsageError(f"no token {token_id!r}", code="unknown-token")
+            _note_use(session)
         self._forget()
 
     def _look_up(self, digest: str) -> Token | None:
@@ -124,6 +140,10 @@ class Tokens:
 
     def _now(self) -> float:
         return self._clock.utc().timestamp()
+
+
+def _note_use(session: Session) -> None:
+    session.execute(insert_into(session, ServerFactRow).values(name=_USED, value="yes").on_conflict_do_nothing())
 
 
 def _hash(secret: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from assay.analyse.checks import CHECKS, INVALIDATING, checks_of, verdict_of
 from assay.analyse.checks.table import APPLIES
-from assay.analyse.judge import metrics_of
+from assay.analyse.judge import judge, metrics_of
 from assay.analyse.records import Check
 from assay.run.records import DeviceProof, Failure, SampleSet
 
@@ -241,3 +241,63 @@ def test_verdict_of_one_failed_check(name) -> None:
 
 def test_checks_that_cannot_be_told_leave_a_result_valid() -> None:
     assert verdict_of([Check("a", None, ""), Check("b", True, "")]) == "valid"
+
+
+# -- what a program declared -----------------------------------------------------------------------------------------
+
+DECLARED = {
+    "command": "python train.py",
+    "metrics": ({"name": "speed", "pattern": "speed: (.*)"}, {"name": "loss"}),
+}
+UNMATCHED = "its pattern matched nothing in 2 lines of output"
+
+
+def _reporting(outcome, run: int, *names: str, absent=None, **facts):
+    """A run of a program that reports these metrics, each once."""
+    sets = tuple(SampleSet(name, "measure", np.zeros(1, dtype=np.int64), np.array([5.0])) for name in names)
+    return outcome(run, samples=sets, metrics={"duration_s": 1.0 + run / 1e3}, absent=absent or {}, facts=facts)
+
+
+def test_a_declared_metric_that_no_run_reports_makes_the_result_invalid_and_is_named(job, outcome) -> None:
+    runs = [_reporting(outcome, run, "loss", absent={"speed": UNMATCHED}) for run in range(5)]
+    found = judge(job(target=DECLARED), runs, {})
+    check = next(one for one in found.checks if one.name == "declared metrics reported")
+    assert (found.verdict, check.passed) == ("invalid", False)
+    assert "speed" in check.detail
+    assert UNMATCHED in check.detail
+    assert "loss" not in check.detail
+
+
+def test_a_declared_metric_that_some_runs_do_not_report_is_a_doubt_that_names_it_and_them(job, outcome) -> None:
+    runs = [_reporting(outcome, run, "loss", *(["speed"] if run != 3 else [])) for run in range(5)]
+    found = judge(job(target=DECLARED), runs, {})
+    checks = {one.name: one for one in found.checks}
+    assert checks["declared metrics reported"].passed is True
+    assert checks["declared metrics in every run"].passed is False
+    assert "speed" in checks["declared metrics in every run"].detail
+    assert "run 3" in checks["declared metrics in every run"].detail
+    assert found.verdict == "suspect"
+
+
+def test_a_metric_with_a_context_is_reported_under_each_of_its_labels(job, outcome) -> None:
+    runs = [_reporting(outcome, run, "speed{batch=1}", "speed{batch=8}", "loss") for run in range(5)]
+    checks = {one.name: one for one in judge(job(target=DECLARED), runs, {}).checks}
+    assert checks["declared metrics reported"].passed is True
+    assert checks["declared metrics in every run"].passed is True
+
+
+def test_output_that_was_too_long_to_be_read_whole_is_a_doubt_with_its_size(job, outcome) -> None:
+    runs = [
+        _reporting(outcome, run, "speed", "loss", **({"output_bytes_dropped": 5_000_000} if run == 2 else {}))
+        for run in range(5)
+    ]
+    check = next(one for one in judge(job(target=DECLARED), runs, {}).checks if one.name == "output read whole")
+    assert check.passed is False
+    assert "run 2" in check.detail
+    assert "5,000,000 bytes" in check.detail
+
+
+def test_output_that_nobody_searches_may_be_as_long_as_it_likes(job, outcome) -> None:
+    runs = [_reporting(outcome, run, output_bytes_dropped=5_000_000) for run in range(5)]
+    found = judge(job(target=PROGRAM), runs, {})
+    assert next(one for one in found.checks if one.name == "output read whole").passed is None

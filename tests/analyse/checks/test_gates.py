@@ -2,12 +2,26 @@ import numpy as np
 import pytest
 
 from assay.analyse.checks import gates_of
+from assay.analyse.judge import judge
 from assay.analyse.summary import summarise
 
 
 def _gate(job, objective, metrics):
     (found,) = gates_of(job(objective=objective), metrics)
     return found
+
+
+@pytest.fixture
+def measured(job, outcome):
+    """The gate of a job whose runs gave these samples."""
+
+    def gate_of(objective, runs):
+        (name,) = objective
+        outcomes = [outcome(run, values, metric=name.rpartition(".")[0]) for run, values in enumerate(runs)]
+        (found,) = judge(job(objective=objective), outcomes, {}).gates
+        return found
+
+    return gate_of
 
 
 @pytest.mark.parametrize(
@@ -47,3 +61,60 @@ def test_a_limit_inside_the_interval_is_named_as_doubtful(job, stats) -> None:
     found = _gate(job, {"m.median": 1.05}, {"m": stats(0.9, 1.0, 1.1)})
     assert found.passed is True
     assert "interval between runs" in found.detail
+
+
+def test_an_objective_on_a_mean_is_doubted_with_the_interval_of_the_means(measured) -> None:
+    """Runs whose medians differ widely around 100 and whose means are all far above it."""
+    runs = [np.array([low] * 60 + [high] * 40) for low, high in ((70.0, 308.0), (100.0, 265.0), (135.0, 205.0))]
+    found = measured({"latency_ms.mean": 100.0}, runs)
+    assert found.passed is False
+    assert "interval between runs" not in found.detail
+    near = measured({"latency_ms.mean": 164.0}, runs)
+    assert "interval between runs" in near.detail
+
+
+@pytest.mark.parametrize(("limit", "passed"), [(1.05, True), (1.0, None), (0.95, False)])
+def test_a_percentile_close_to_its_limit_cannot_be_told(measured, limit, passed) -> None:
+    """The limit beside, and on, the true p99 of latencies that nobody can tell apart from so few samples."""
+    rng = np.random.default_rng(1)
+    runs = [np.exp(0.05 * rng.standard_normal(3000)) for _ in range(5)]
+    found = measured({"latency_ms.p99": limit * np.exp(0.05 * 2.3263)}, runs)
+    assert found.passed is passed
+    assert "samples beyond it" in found.detail
+    assert ("too close to tell" in found.detail) is (passed is None)
+
+
+def test_runs_that_differ_count_for_a_percentile(measured) -> None:
+    """Each run has samples enough; that runs differ by 30 % is what makes it doubtful."""
+    rng = np.random.default_rng(2)
+    scales = (0.75, 1.3, 0.9, 1.15, 1.0)
+    runs = [scale * np.exp(0.05 * rng.standard_normal(3000)) for scale in scales]
+    alike = [np.exp(0.05 * rng.standard_normal(3000)) for _ in scales]
+    assert measured({"latency_ms.p90": 1.25}, runs).passed is None
+    assert measured({"latency_ms.p90": 1.25}, alike).passed is True
+
+
+def test_a_percentile_of_something_that_is_better_high_is_held_too(measured) -> None:
+    runs = 100 + np.random.default_rng(3).standard_normal((3, 2000))
+    answers = [measured({"throughput_per_s.p90": limit}, runs).passed for limit in (101.0, 101.28, 101.6)]
+    assert answers == [True, None, False]
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize("spread", [0.0, 0.1])
+def test_a_percentile_on_its_limit_is_seldom_called_missed(measured, spread) -> None:
+    """The limit is the true p99 over all runs: each wrong answer must be rare, whether runs differ or not."""
+    rng = np.random.default_rng(4)
+    truth = np.quantile(np.exp(spread * rng.standard_normal(2_000_000)) * rng.exponential(size=2_000_000), 0.99)
+    answers = []
+    for _ in range(120):
+        runs = [np.exp(spread * rng.standard_normal()) * rng.exponential(size=700) for _ in range(5)]
+        answers.append(measured({"latency_ms.p99": float(truth)}, runs).passed)
+    assert answers.count(False) <= 24
+    assert answers.count(None) >= 60
+
+
+def test_a_limit_that_no_run_comes_near_is_kept_however_the_runs_differ(measured) -> None:
+    rng = np.random.default_rng(5)
+    runs = [level * rng.lognormal(0, 0.1, 700) for level in (1.0, 2.0, 1.4)]
+    assert measured({"latency_ms.p99": 1000}, runs).passed is True

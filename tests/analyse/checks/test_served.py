@@ -153,6 +153,9 @@ def test_answers_as_long_as_asked(job, workload, got, passed) -> None:
     assert passed or "stop 2,100" in told.detail
 
 
+BUNDLED = {"bundled": True, "tokens_per_chunk": {"mean": 4.0, "max": 6}}
+
+
 @pytest.mark.parametrize(
     ("tokens", "passed", "told"),
     [
@@ -163,7 +166,22 @@ def test_answers_as_long_as_asked(job, workload, got, passed) -> None:
             "256 tokens were counted",
         ),
         ({"tokenizer_disagrees_on_prompts": {"prompts": 8, "used": 9, "local_tokenizer": 3}}, False, "of 8 prompts"),
-        ({"bundled": True, "tokens_per_chunk": {"mean": 4.0, "max": 6}}, False, "pieces of 4 tokens each"),
+        (BUNDLED, False, "pieces of 4 tokens each"),
+        (
+            {**BUNDLED, "chunks_split": {"by_tokenizer": 0, "evenly": 60}},
+            False,
+            "shared out evenly in 60 of 60 answers",
+        ),
+        (
+            {**BUNDLED, "chunks_split": {"by_tokenizer": 40, "evenly": 20}},
+            False,
+            "shared out evenly in 20 of 60 answers",
+        ),
+        (
+            {**BUNDLED, "chunks_split": {"by_tokenizer": 60, "evenly": 0}},
+            True,
+            "a tokenizer told how many each piece has",
+        ),
         ({"bundled": False, "tokens_per_chunk": {"mean": 1.0, "max": 1}}, True, ""),
         ({"output": {"source": {"server usage": 790, "local tokenizer": 10}}}, True, "local tokenizer (10)"),
     ],

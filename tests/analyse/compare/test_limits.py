@@ -68,7 +68,7 @@ def test_a_wide_interval_cannot_tell_and_says_what_would(result, stats) -> None:
     one = judged(drafted(result, stats, (10.0, 12.0, 8.0), (10.5, 12.9, 8.3)))
     assert one.answer == "cannot tell"
     assert one.because.startswith("the change may be none, or worse by more than 5.0 %; ")
-    assert "more run" in one.because
+    assert "a new comparison, planned with about " in one.because
     few = judged(drafted(result, stats, [(10.0, 10.1), (12.0, 12.1), (8.0, 8.1)], (11.0, 11.1)))
     assert "5 or more baseline results" in few.because
     many = judged(

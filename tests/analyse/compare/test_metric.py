@@ -52,7 +52,14 @@ def test_two_runs_are_warned_about(stats) -> None:
 def test_an_interval_with_zero_says_how_many_runs_would_tell(stats) -> None:
     found = compare_metric("m", stats(10.0, 10.5, 9.5), stats(10.3, 10.9, 9.8))
     assert found.answer == "cannot tell"
-    assert "more runs on each side" in found.because[0]
+    assert "a new comparison, planned with about " in found.because[0]
+    assert "`assay ab`" in found.because[0]
+
+
+def test_nobody_is_invited_to_add_runs_until_they_tell(stats) -> None:
+    """Who adds runs after a look calls equal things different more often than in one of twenty comparisons."""
+    found = compare_metric("m", stats(10.0, 10.5, 9.5), stats(10.3, 10.9, 9.8))
+    assert "more run" not in found.because[0]
 
 
 def test_a_change_below_the_smallest_of_interest_is_no_answer(stats) -> None:

@@ -91,3 +91,46 @@ def test_a_side_without_a_usable_result_refuses(result, anyway) -> None:
     failed = replace(result(*SAME), state="failed")
     found = pool(Matched((failed, failed), (result(*SAME),)), anyway=anyway, sides=("the baseline", "the new"))
     assert found.refused == ("the baseline result is not a measurement: its job is failed",)
+
+
+def controlled(took: float, name: str = "bench-1", **more) -> dict:
+    return {"environment": {
+        "machine": {"name": name, "cpu": "EPYC 7763", "cores": 8},
+        "before": {"fitness": {"control": {"version": 1, "integer_ms": 10.0, "memory_ms": took}}},
+    }, **more}  # fmt: skip
+
+
+def answers(a, b, **how) -> dict:
+    return {one.metric: one for one in compare_pool(pool(Matched((a,), (b,)), **how)).lines}
+
+
+def test_a_change_that_is_no_larger_than_the_machines_own_cannot_be_told(result) -> None:
+    """As seen on a shared machine: the control workload took 39 % less, and the job 37 % less."""
+    a, b = result(*SAME, **controlled(10.0)), result(*(0.63 * one for one in SAME), **controlled(6.1))
+    one = answers(a, b)["latency_ms"]
+    assert one.answer == "cannot tell"
+    assert one.because[0].startswith("the machine itself moved by as much as the change or more: ")
+    assert "the control workload took -39 % around the second result (memory loop)" in one.because[0]
+    assert one.change is not None
+    assert one.change.high < 0
+
+
+def test_a_change_that_is_larger_than_the_machines_own_is_told(result) -> None:
+    a, b = result(*SAME, **controlled(10.0)), result(*(0.5 * one for one in SAME), **controlled(6.1))
+    assert answers(a, b)["latency_ms"].answer == "better"
+    assert answers(a, result(*SLOWER, **controlled(10.3)))["latency_ms"].answer == "worse"
+
+
+def test_sizes_do_not_depend_on_how_fast_a_machine_is(result, stats) -> None:
+    a, b = (
+        replace(result(*SAME, **controlled(took)), metrics={"peak_run_rss_mb": stats(*values, unit="MB")})
+        for took, values in ((10.0, (50.0, 50.1, 50.2)), (5.0, (60.0, 60.1, 60.2)))
+    )
+    assert answers(a, b)["peak_run_rss_mb"].answer == "worse"
+
+
+def test_two_machines_that_are_compared_on_purpose_may_differ(result) -> None:
+    a, b = result(*SAME, **controlled(10.0)), result(*SLOWER, **controlled(20.0, "bench-2"))
+    assert answers(a, b, anyway=True)["latency_ms"].answer == "worse"
+    same = result(*SLOWER, **controlled(20.0, workload={"batch": 8}))
+    assert answers(a, same, anyway=True)["latency_ms"].answer == "cannot tell"

@@ -183,6 +183,15 @@ def test_goodput_and_cost_are_counted_again():
     assert "cost_per_million_output" not in run.metrics, "no part told it"
 
 
+def test_goodput_of_all_machines_is_never_above_their_throughput():
+    """Answers take longer at the end, so that more requests are due in the window than end in it."""
+    due_s = np.arange(-1.0, 4.0, 1 / 20)
+    rising = [Machine(host, took_s=np.where(due_s >= 3.9, 0.14, 0.01)) for host in (0, 1)]
+    run = merged(*rising).result
+    assert run.metrics["goodput_per_s"] == pytest.approx(run.metrics["throughput_per_s"])
+    assert run.metrics["throughput_per_s"] < run.metrics["offered_per_s"]
+
+
 def test_a_part_that_ended_early_is_told():
     saturated = Machine(1, length_s=2.5)
     saturated.facts = {"load": {"stopped": "saturated: the service fell behind for good"}}

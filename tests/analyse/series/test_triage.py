@@ -8,6 +8,7 @@ from tests.histories import nights, result
 
 from assay.analyse.series import detect, series_of
 from assay.analyse.series.identity import context
+from assay.analyse.series.records import Unconfirmed
 from assay.analyse.series.triage import triage
 
 pytestmark = pytest.mark.simulated
@@ -203,6 +204,17 @@ def test_a_finding_that_many_series_produce_by_chance_is_noise():
     assert [one.name for one in found.differs] == ["driver"]
     unknown = replace(finding, direction="unknown", answer="cannot tell", because=("nobody said what is better",))
     assert triage(unknown, [{"driver": "550"}], [{"driver": "560"}]).cause == "environment"
+
+
+def test_a_finding_that_is_only_new_is_no_noise():
+    from dataclasses import replace
+
+    finding, _ = explained(lambda n: {"driver": "560" if after(n) else "550"})
+    young = replace(finding, answer="cannot tell", because=("it is new",), unconfirmed=Unconfirmed(3, 8), chance=0.006)
+    assert triage(young, [{"driver": "550"}], [{"driver": "560"}]).cause == "environment"
+    found = triage(young, [{}], [{}])
+    assert found.cause == "unknown"
+    assert "chance alone shows as much in 0.6 % of series" in found.because[0]
 
 
 words = st.sampled_from(

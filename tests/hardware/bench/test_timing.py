@@ -34,7 +34,7 @@ def test_a_block_is_long_enough_and_not_much_longer(call_s):
     timed, _ = steady(call_s)
     calls = calibrate(timed)
     assert calls * call_s >= BLOCK_S or calls == 1_000_000
-    assert calls == 1 or calls * call_s <= 1.3 * BLOCK_S
+    assert calls == 1 or (calls - 1) * call_s <= 1.3 * BLOCK_S  # the last call may reach over it
 
 
 def test_a_slow_first_call_does_not_make_blocks_short():

@@ -53,7 +53,7 @@ def test_no_permission_for_the_energy_counter_has_a_command(tree, boards, monkey
 
 def test_a_gpu_without_its_library_has_a_command(tree, boards):
     found = by_name(probes(boards(absent="pynvml is not installed"), detected("nvidia"), tree(PROC), "linux"))
-    assert found["energy of the GPUs"].fix == ("pip install 'assay[gpu]'",)
+    assert found["energy of the GPUs"].fix == ("pip install 'assay-bench[gpu]'",)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.report.conftest import chromium
 from tests.report.digest.material import SINCE, UNTIL, hostile, spots, week
-from tests.report.test_html_live import CONTRAST, EMPTY_PICTURES, OUTSIDE, look
+from tests.report.test_html_live import CONTRAST, CUT_OFF, EMPTY_PICTURES, OFF_THE_PAPER, OUTSIDE, PAPER_PX, look
 from tests.report.test_series_picture import DRIFT, STEP, picture
 
 from assay.report.digest import build
@@ -33,6 +33,16 @@ def test_the_digest_in_a_browser(look, kind, scheme, width):
     assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
     contrast, where = page.evaluate(CONTRAST)
     assert contrast >= 4.5, where
+
+
+@pytest.mark.parametrize("media", ["screen", "print"])
+def test_the_digest_shows_every_column(look, media):
+    made = build(week(), SINCE, UNTIL, "1.0")
+    page, _, _ = look(digest_html(made, {}), "light", PAPER_PX if media == "print" else 1400)
+    page.emulate_media(media=media)
+    page.evaluate("() => document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    assert page.evaluate(CUT_OFF) == []
+    assert media == "screen" or page.evaluate(OFF_THE_PAPER) == []
 
 
 def test_dots_are_round_however_wide_the_picture_is(look):

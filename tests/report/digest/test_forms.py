@@ -88,6 +88,21 @@ def test_an_empty_digest_says_so(material, told):
     assert told.split(".")[0] in text_of(parsed(digest_html(made, {})))
 
 
+def test_a_new_change_is_unconfirmed_in_every_form():
+    words = "new, unconfirmed (3 of 8)"
+    young = moved(answer="cannot tell", cause="unknown", unconfirmed=words, because=("it is new",))
+    made = build(replace(week(), movements=(young,)), SINCE, UNTIL, "1.0")
+    assert "1 change: 1 new and unconfirmed." in summary(made)
+    told = digest_markdown(made)
+    assert f"| {words} | +6.0 %" in told
+    assert f"{words}, because it is new" in told
+    page = text_of(parsed(digest_html(made, {})))
+    assert words in page
+    assert "New, unconfirmed (3 of 8), because it is new." in page
+    for form in (told, page):
+        assert "cannot tell" not in form
+
+
 # Markdown
 
 

@@ -202,4 +202,4 @@ def test_a_bucket_needs_its_library(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     with pytest.raises(MeasureError) as caught:
         have(fetch("s3://bucket/key"), "target.fetch[0]", tmp_path, tmp_path / "cache")
-    assert "assay[s3]" in caught.value.problem.try_
+    assert "assay-bench[s3]" in caught.value.problem.try_

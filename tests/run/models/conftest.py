@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -113,3 +114,14 @@ def tiny(tmp_path):
         return path
 
     return write
+
+
+_opened: list[str] = []
+sys.addaudithook(lambda event, args: _opened.append(str(args[0])) if event == "open" else None)
+
+
+@pytest.fixture
+def opened_files():
+    """The paths that were opened since the list was cleared."""
+    _opened.clear()
+    return _opened

@@ -49,6 +49,39 @@ def test_one_digest_for_what_makes_the_model(folder, tmp_path):
         found(tmp_path, sha256=local.sha256)
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors", "config.json", "1_Pooling"])
+def test_a_link_out_of_the_folder_is_refused_before_it_is_read(folder, tmp_path, opened_files, name):
+    secret = tmp_path / "secret" / "config.json"
+    secret.parent.mkdir()
+    secret.write_text("{}")
+    target = folder / name
+    if target.is_dir():
+        (target / "config.json").unlink()
+        target.rmdir()
+        target.symlink_to(secret.parent)
+    else:
+        target.unlink()
+        target.symlink_to(secret)
+    opened_files.clear()
+    with pytest.raises(MeasureError, match="is a link to"):
+        found(tmp_path)
+    with pytest.raises(MeasureError, match="is a link to"):
+        fingerprints(Definition.model_validate({"target": {"model": "model", "runtime": "transformers"}}), tmp_path)
+    assert str(secret) not in opened_files
+    assert str(target) not in opened_files
+
+
+def test_a_folder_of_the_hub_cache_is_made_of_links(folder, tmp_path):
+    kept = tmp_path / "models--a--b" / "snapshots" / "rev"
+    blobs = tmp_path / "models--a--b" / "blobs"
+    kept.mkdir(parents=True)
+    blobs.mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (folder / name).rename(blobs / name.replace(".", ""))
+        (kept / name).symlink_to(blobs / name.replace(".", ""))
+    assert found(tmp_path, str(kept)).path == kept
+
+
 def test_shards_are_those_that_the_index_names(folder, tmp_path):
     (folder / "model.safetensors").unlink()
     index = folder / "model.safetensors.index.json"
@@ -114,3 +147,19 @@ def test_a_changed_file_is_a_changed_job_and_a_folder_travels(folder, tmp_path):
     assert "files/0/1_Pooling/config.json" in [place for _, place in placed.places]
     (folder / "tokenizer.json").write_text("other words")
     assert fingerprints(definition, tmp_path) != before
+
+
+@pytest.mark.parametrize("name", ["../..", "org/..", "../model", "./model", "org/.", "org/model@../../x"])
+def test_a_path_is_no_name_of_the_hub(name, tmp_path):
+    from assay.run.models.sources import hub_name
+
+    assert hub_name(ModelTarget(model=name, runtime="transformers")) is None
+    away = tmp_path / "no" / "such" / "folder"  # nothing exists from there
+    assert not is_folder(ModelTarget(model=name, runtime="transformers"), away)
+
+
+@pytest.mark.parametrize("name", ["org/model", "org/model-1.5@main", "a.b/c_d@refs/pr/1"])
+def test_names_of_the_hub_are_still_names(name):
+    from assay.run.models.sources import hub_name
+
+    assert hub_name(ModelTarget(model=name, runtime="transformers")) == name

@@ -68,6 +68,64 @@ def test_weights_beside_a_link(tiny, found, tmp_path):
     assert found("tiny.onnx").path == path
 
 
+@pytest.fixture
+def secret(tmp_path, opened_files):
+    """A file of the user that is none of the model's; it must never be opened."""
+    path = tmp_path / "secret" / "id_rsa"
+    path.parent.mkdir()
+    path.write_bytes(b"a key")
+    opened_files.clear()
+    yield path
+    assert str(path) not in opened_files
+
+
+def naming(folder, location):
+    """A model whose weights are said to lie in some file."""
+    from onnx import TensorProto, helper, save
+
+    folder.mkdir(exist_ok=True)
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1], data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value=location)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [x], [x], [tensor])
+    save(helper.make_model(graph), folder / "m.onnx")
+
+
+@pytest.mark.parametrize("location", ["../secret/id_rsa", "{secret}", "sub/../../secret/id_rsa"])
+def test_weights_outside_the_folder_are_refused_before_they_are_read(tmp_path, found, secret, location):
+    naming(tmp_path / "model", location.format(secret=secret))
+    with pytest.raises(MeasureError, match="outside its own folder") as caught:
+        found("model/m.onnx")
+    assert (caught.value.problem.code, caught.value.problem.at) == ("model-outside", "target.model")
+
+
+@pytest.mark.parametrize("link", ["w.bin", "sub"])
+def test_weights_behind_a_link_out_of_the_folder_are_refused(tmp_path, found, secret, link):
+    naming(tmp_path / "model", "w.bin" if link == "w.bin" else "sub/id_rsa")
+    (tmp_path / "model" / link).symlink_to(secret if link == "w.bin" else secret.parent)
+    with pytest.raises(MeasureError, match="is a link to"):
+        found("model/m.onnx")
+
+
+def test_the_fingerprint_of_a_plan_opens_nothing_outside_the_folder(tmp_path, secret):
+    from assay.run.fingerprints import fingerprints
+    from assay.spec.benchmark import Definition
+
+    naming(tmp_path / "model", "../secret/id_rsa")
+    with pytest.raises(MeasureError, match="outside its own folder"):
+        fingerprints(Definition.model_validate({"target": {"model": "model/m.onnx"}}), tmp_path)
+
+
+def test_weights_that_are_links_beside_a_linked_model_are_found(tiny, found, tmp_path):
+    """In Hugging Face's cache the model and its weights are links into one folder of blobs."""
+    path = tiny(save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "blobs").mkdir()
+    for name in ("tiny.onnx", "w.bin"):
+        blob = (tmp_path / name).rename(tmp_path / "blobs" / name.replace(".", ""))
+        (tmp_path / name).symlink_to(blob)
+    assert found("tiny.onnx").path == path
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [

@@ -270,3 +270,20 @@ def test_a_run_of_hours_is_looked_at_less_often(tmp_path):
     assert looker.wait_s() == 0.2
     looker._run.at_ns = [0] * 108_000
     assert looker.wait_s() == 0.8
+
+
+def test_the_window_that_a_target_counted_in_goes_before_its_phase(tmp_path, looked):
+    """A load waits for its last answers in its phase `measure`; nothing of that is in its rates."""
+    looker = looked(Boards(300.0))
+    looker.begin(os.getpid())
+    begin = time.perf_counter_ns()
+    for _ in range(20):
+        looker.look()
+        time.sleep(0.02)
+    middle, end = begin + (time.perf_counter_ns() - begin) // 2, time.perf_counter_ns()
+    told = looker.finish([("measure", begin, end), ("window", begin, middle)], {}, tmp_path / "out.csv.gz")
+    assert tuple(told["window_ns"]) == (begin, middle)
+    assert told["energy"][0]["joules"] == pytest.approx(300 * (middle - begin) / 1e9, rel=0.15)
+    with gzip.open(tmp_path / "out.csv.gz", "rt") as file:
+        phases = {row["name"] for row in csv.DictReader(file) if row["source"] == "phase"}
+    assert phases == {"measure"}, "it is no phase of the run"

@@ -126,9 +126,9 @@ def test_without_the_library_the_load_is_not_lost(monkeypatch):
     outputs = [Output("a", 0, 0, "x", "x")]
     with pytest.raises(MeasureError, match="rouge-score") as caught:
         score(outputs, ["rouge"])
-    assert "assay[llm]" in caught.value.problem.try_
+    assert "assay-bench[llm]" in caught.value.problem.try_
     found = scored(outputs, ["rouge", "length"])
-    assert "assay[llm]" in found.absent["rouge"]
+    assert "assay-bench[llm]" in found.absent["rouge"]
     assert found.values["answer_chars"].tolist() == [1.0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import urllib.request
+import uuid
 from pathlib import Path
 
 import psutil
@@ -57,8 +58,12 @@ def base(tmp_path) -> Path:
     return tmp_path
 
 
+# A name that no other program of this machine uses: /tmp belongs to everybody.
+WRITTEN = Path("/tmp", f"assay-test-{uuid.uuid4().hex}")
+
+
 def httpd(image: Path, **keys) -> Service:
-    script = "env >&2; touch /tmp/mine; exec httpd -f -p $HOST:$PORT -h /www"
+    script = f"env >&2; touch {WRITTEN}; exec httpd -f -p $HOST:$PORT -h /www"
     return Service.model_validate(
         {
             "image": str(image),
@@ -117,7 +122,7 @@ def test_an_image_serves_and_is_gone_afterwards(rootfs, base, scratch, images, m
     assert env["PLAIN"] == "a $b: 'c'", "the file wins over the image, and nothing is expanded"
     assert env["OF_THE_IMAGE"] == "yes"
     assert "OF_THE_HOST" not in env
-    assert not Path("/tmp/mine").exists(), "it writes into a /tmp of its own"
+    assert not WRITTEN.exists(), "it writes into a /tmp of its own"
     if form == "archive":
         (kept_file,) = (images / "charliecloud").glob("*.sqfs")
         assert web.facts["image_digest"] == kept.file_digest(kept_file, again=True) == f"sha256:{kept_file.stem}"

@@ -22,6 +22,8 @@ def server():
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             made.asked.append((self.path, body, dict(self.headers)))
             self.send_response(made.statuses.pop(0) if len(made.statuses) > 1 else made.statuses[0])
+            if made.location:
+                self.send_header("Location", made.location)
             self.end_headers()
             self.wfile.write(b"so it is")
 
@@ -29,7 +31,7 @@ def server():
             pass
 
     made = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-    made.asked, made.statuses = [], [200]
+    made.asked, made.statuses, made.location = [], [200], None
     threading.Thread(target=made.serve_forever, daemon=True).start()
     yield made
     made.shutdown()
@@ -71,6 +73,29 @@ def test_a_model_that_is_loading_is_waited_for(server):
     server.statuses = [503, 503, 200]
     assert warm(target("openai-chat", model="m"), url(server), 10.0).seconds > 0.9
     assert len(server.asked) == 3
+
+
+def test_a_redirect_does_not_carry_the_key_to_another_host(server, monkeypatch):
+    monkeypatch.setenv("MODEL_KEY", "sesame")
+    taken = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self):
+            taken.append(dict(self.headers))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    other = ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
+    threading.Thread(target=other.serve_forever, daemon=True).start()
+    server.statuses, server.location = [302], url(other)
+    found = warm(target("openai-chat", model="m", headers={"X-Key": "${env:MODEL_KEY}"}), url(server), 10.0)
+    other.shutdown()
+    other.server_close()
+    assert taken == []
+    assert found.seconds is None or "302" in found.how
 
 
 def test_a_refusal_is_told_and_no_more(server):

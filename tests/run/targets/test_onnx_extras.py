@@ -21,7 +21,7 @@ def without(monkeypatch):
 def told_to_install(call):
     with pytest.raises(MeasureError) as caught:
         call()
-    return "assay[onnx]" in caught.value.problem.try_
+    return "assay-bench[onnx]" in caught.value.problem.try_
 
 
 def test_onnxruntime(without, order, tmp_path):

@@ -65,7 +65,7 @@ def test_what_is_no_tokenizer_is_refused(tmp_path, content):
 def test_a_missing_library_names_the_extra(tmp_path, monkeypatch):
     path = saved("byte-level", tmp_path)
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    assert refusal(path).try_ == "pip install 'assay[llm]'"
+    assert refusal(path).try_ == "pip install 'assay-bench[llm]'"
 
 
 def text(value: str) -> bytes:

@@ -308,3 +308,29 @@ def _until_settled(client, name, state):
     while (now := client.get(f"/api/campaigns/{name}").json()["status"]) != state:
         assert time.monotonic() < end, f"{name} is {now}, not {state}"
         time.sleep(0.02)
+
+
+def test_a_worker_of_sark_cannot_take_a_job_and_the_placement_says_so(client, v1):
+    """It registers and heartbeats, and never asks for a job in a way that the server answers."""
+    client.post("/api/register", json=WORKER)
+    document = {"benchmark": "b", "target": {"model": "squeezenet"}}
+    looked = v1.post("/benchmarks/read", json={"text": "benchmark: b\ntarget: {model: squeezenet}\n"}).json()
+    assert not looked["preview"]["placement"]["placeable"]
+    answer = v1.post("/campaigns", json={"document": document}).json()
+    group = answer["placement"]["groups"][0]
+    assert group["agents"] == []
+    assert "worker of SARK" in group["missing"]["bench box"][0]
+    assert "assay agent start" in group["missing"]["bench box"][0]
+    Agent(v1, "ours")
+    again = v1.get(f"/campaigns/{answer['id']}/placement").json()["groups"][0]
+    assert again["agents"] == ["ours"]
+
+
+def test_a_job_that_only_a_worker_of_sark_could_take_fails_when_asked_to(client, v1):
+    client.post("/api/register", json=WORKER)
+    document = {"benchmark": "b", "target": {"model": "squeezenet"}}
+    made = v1.post("/campaigns", json={"document": document, "unplaceable": "fail"}).json()
+    found = v1.get(f"/campaigns/{made['id']}").json()
+    assert found["state"] == "failed"
+    failed = v1.get(f"/campaigns/{made['id']}/result").json()["jobs"][0]
+    assert "worker of SARK" in failed["error"]["message"]

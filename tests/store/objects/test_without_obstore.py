@@ -14,7 +14,7 @@ def test_a_bucket_names_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(UsageError, match="obstore") as refused:
         open_objects(parse_place("s3://bucket"))
-    assert "assay[s3]" in refused.value.problem.try_
+    assert "assay-bench[s3]" in refused.value.problem.try_
     with pytest.raises(UsageError, match="obstore"):
         Store(tmp_path / "store", objects="s3://bucket")
     assert not (tmp_path / "store" / "objects.json").exists()

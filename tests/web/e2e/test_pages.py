@@ -6,13 +6,17 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.running_server import ServerProcess
-from tests.web.browsing import findings_of, rest, watched_page
+from tests.web.browsing import broken_words, cut_off, findings_of, rest, watched_page
 from tests.web.demo import api_of
 from tests.web.e2e.proxy import shown_under
 from tests.web.pages import PAGES, names_in
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 SERIOUS = ("serious", "critical")
+PHONE = {"width": 390, "height": 800}
+# Pages whose tables have few enough columns for a screen of 1400 px.
+_WIDE = {"compare", "campaign", "job", "job-llm"}
+WHOLE = [one for one in PAGES if one.name not in _WIDE]
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +43,89 @@ def test_a_page_is_accessible(browser, demo, names, shown, theme):
 def test_a_page_fits_a_small_screen(browser, demo, names, shown):
     """Nothing but what scrolls by itself is wider than the screen."""
     with watched_page(browser, demo) as watched:
-        watched.page.set_viewport_size({"width": 390, "height": 800})
+        watched.page.set_viewport_size(PHONE)
         watched.page.goto(shown.address.format(**names))
         rest(watched.page)
         wide = watched.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 1
+
+
+@pytest.mark.parametrize("shown", PAGES, ids=lambda one: one.name)
+def test_a_small_screen_breaks_no_word(browser, demo, names, shown):
+    """Columns are as wide as their words: nothing is set one letter a line."""
+    with watched_page(browser, demo) as watched:
+        watched.page.set_viewport_size(PHONE)
+        watched.page.goto(shown.address.format(**names))
+        rest(watched.page)
+        assert broken_words(watched.page) == []
+
+
+def test_on_a_small_screen_the_number_of_alerts_stands_apart(browser, demo, names):
+    with watched_page(browser, demo) as watched:
+        watched.page.set_viewport_size(PHONE)
+        watched.page.goto("/alerts")
+        rest(watched.page)
+        apart = watched.page.evaluate("""() => {
+          const link = document.querySelector('nav a[href$="/alerts"]'), word = document.createRange()
+          word.selectNodeContents(link.firstChild)
+          return link.querySelector('.number').getBoundingClientRect().left - word.getBoundingClientRect().right
+        }""")
+        assert apart >= 4
+
+
+def test_on_a_small_screen_a_short_page_begins_below_the_places(browser, demo):
+    """Places are as high as they are, however little there is below them."""
+    with watched_page(browser, demo) as watched:
+        watched.page.set_viewport_size(PHONE)
+        heights = []
+        for address in ("/campaigns", "/nowhere"):
+            watched.page.goto(address)
+            rest(watched.page)
+            heights.append(watched.page.locator("nav.side").bounding_box()["height"])
+        assert heights[0] == heights[1]
+
+
+def test_a_table_that_scrolls_sideways_shows_it(browser, demo, names):
+    """A shade lies over the edge behind which there is more, and is gone at the end."""
+    with watched_page(browser, demo) as watched:
+        watched.page.set_viewport_size(PHONE)
+        watched.page.goto("/campaigns")
+        rest(watched.page)
+        box = watched.page.locator("main .scroll").first
+        assert box.evaluate("(one) => one.scrollWidth > one.clientWidth")
+        assert "gradient" in box.evaluate("(one) => getComputedStyle(one).backgroundImage")
+
+
+@pytest.mark.parametrize("shown", WHOLE, ids=lambda one: one.name)
+def test_a_wide_screen_shows_all_columns(browser, demo, names, shown):
+    with watched_page(browser, demo) as watched:
+        watched.page.goto(shown.address.format(**names))
+        rest(watched.page)
+        assert cut_off(watched.page) == []
+
+
+def test_campaigns_picked_from_the_top_are_compared_with_the_oldest(browser, demo, names):
+    """The base is what was there before, and the jobs of the answers stand in no boxes."""
+    from playwright.sync_api import expect
+
+    with watched_page(browser, demo) as watched:
+        page = watched.page
+        page.goto("/campaigns?text=demo+image+classifier&state=done")
+        rest(page)
+        boxes = page.get_by_role("checkbox", name="Compare demo image classifier")
+        newer, older = (boxes.nth(place).get_attribute("aria-label").split()[-1] for place in (0, 1))
+        boxes.nth(0).check()
+        boxes.nth(1).check()
+        page.get_by_role("link", name="Compare 2 campaigns").click()
+        page.wait_for_url("**/compare?*")
+        rest(page)
+        sides = page.locator(".side-card")
+        expect(sides.first).to_contain_text(older)
+        expect(sides.nth(1)).to_contain_text(newer)
+        widths = page.locator("main table tbody td:first-child *").evaluate_all(
+            "(all) => all.map((one) => getComputedStyle(one).borderTopWidth + getComputedStyle(one).borderLeftWidth)"
+        )
+        assert set(widths) == {"0px0px"}
 
 
 def test_under_a_path_behind_a_proxy(browser, built, tmp_path):

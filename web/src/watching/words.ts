@@ -78,6 +78,11 @@ export function levelWords(value: number, doubt: { low: number; high: number }, 
   return `${show(value, decimalsFor(value, halfWidth(doubt)))} ${unit}`.trim()
 }
 
+/** The answer of a finding: a new change that may still be chance is unconfirmed, with how many results it has of those it needs. */
+export function answerWords({ answer, unconfirmed }: Finding): string {
+  return unconfirmed ? `new, unconfirmed (${unconfirmed.results} of ${unconfirmed.needed})` : answer
+}
+
 /** How much a series changed, with its interval: `+5.2 % [+4.1 %, +6.3 %]`. */
 export function changeWords(finding: Finding, unit: string): string {
   if (finding.change !== null && finding.interval !== null) {

@@ -39,11 +39,11 @@ def validate(state: Path, min_free: int, *, commands: bool) -> Iterable[Finding]
     """Try everything that an agent needs, one thing after the other."""
     yield Finding("python", sys.version_info >= (3, 11), sys.version.split()[0], try_="install Python 3.11 or newer")
     for name, proof in _PROOFS.items():
-        yield _tried(name, proof, try_="pip install --force-reinstall assay")
+        yield _tried(name, proof, try_="pip install --force-reinstall assay-bench")
     yield _tried("state folder", lambda: _state(state, min_free), try_="name another folder with --state")
     yield _tried("measuring", _measured, try_="run the command by hand to see what it says")
-    yield _tried("onnxruntime", _onnxruntime, needed=not commands, try_="pip install 'assay[onnx]'")
-    yield _tried("redis", _redis_package, needed=False, try_="pip install 'assay[redis]', only for --redis-host")
+    yield _tried("onnxruntime", _onnxruntime, needed=not commands, try_="pip install 'assay-bench[onnx]'")
+    yield _tried("redis", _redis_package, needed=False, try_="pip install 'assay-bench[redis]', only for --redis-host")
 
 
 def reach(client: FleetClient, redis: RedisPlace | None) -> Iterable[Finding]:
@@ -52,6 +52,8 @@ def reach(client: FleetClient, redis: RedisPlace | None) -> Iterable[Finding]:
         began_s = time.monotonic()
         response = client.send("GET", "/health", expect=(503,))
         passed_ms = (time.monotonic() - began_s) * 1e3
+        if response.status_code == 200:
+            client.check_health(response)
     except AssayError as problem:
         yield Finding("server", False, problem.problem.message, try_=problem.problem.try_)
         return
@@ -135,7 +137,7 @@ def _onnxruntime() -> str:
 
     found = available_devices()
     if not found:
-        raise MeasureError("ONNX Runtime cannot be used here", code="runtime", try_="pip install 'assay[onnx]'")
+        raise MeasureError("ONNX Runtime cannot be used here", code="runtime", try_="pip install 'assay-bench[onnx]'")
     return ", ".join(f"{device} ({provider})" for device, provider in found.items())
 
 

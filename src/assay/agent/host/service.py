@@ -13,6 +13,7 @@ from pathlib import Path
 
 from assay.errors import UsageError
 from assay.files import write_whole
+from assay.spec.secrets import HIDDEN
 
 NAME = "assay-agent"
 LABEL = "dev.assay.agent"
@@ -28,6 +29,14 @@ class Service:
     """None where the system has no such file."""
     text: str
     then: tuple[str, ...]
+    token: str = field(default="", repr=False)
+    """For the owner's eyes alone: in a file of its own, or in this one."""
+    token_path: Path | None = None
+
+    @property
+    def shown(self) -> str:
+        """The text for a screen, without the token."""
+        return self.text.replace(self.token, HIDDEN) if self.token else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,8 @@ class Wish:
     user: bool = False
     """Only for this user, without asking the administrator."""
     run_as: str = ""
+    token: str = field(default="", repr=False)
+    """Of the agent; it never becomes a word of the command, which everybody can read."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -67,7 +78,9 @@ def install(wanted: Service, *, force: bool = False) -> Path:
         if path.exists() and path.read_text(encoding="utf-8") != wanted.text and not force:
             raise UsageError("there is another service file", code="service-exists", at=str(path),
                              try_="look at it, then use --force to overwrite it")  # fmt: skip
-        write_whole(path, wanted.text.encode(), mode=0o644)
+        if wanted.token and wanted.token_path is not None:
+            write_whole(wanted.token_path, _token_line(wanted.token).encode(), mode=0o600)
+        write_whole(path, wanted.text.encode(), mode=0o600 if wanted.token in wanted.text and wanted.token else 0o644)
     except OSError as problem:
         raise UsageError(f"the service file cannot be written: {problem.strerror}", code="service", at=str(path),
                          try_="use --user, or run it as administrator") from None  # fmt: skip
@@ -75,6 +88,8 @@ def install(wanted: Service, *, force: bool = False) -> Path:
 
 
 def _systemd(wish: Wish) -> Service:
+    # The system reads it before it changes to the user of the service, so that it may be root's alone.
+    token_path = (Path.home() / ".config/assay" if wish.user else Path("/etc/assay")) / f"{NAME}.token.env"
     lines = [
         "[Unit]",
         "Description=assay agent: takes benchmark jobs from a server",
@@ -84,6 +99,7 @@ def _systemd(wish: Wish) -> Service:
         "[Service]",
         f"ExecStart={_words(wish.command)}",
         *(f"Environment={_word(f'{name}={value}')}" for name, value in wish.environment.items()),
+        *([f"EnvironmentFile={_word(str(token_path))}"] if wish.token else []),
         *([] if wish.user else [f"User={wish.run_as or _own_name()}", f"StateDirectory={NAME}"]),
         *([] if wish.user else [f"Environment=ASSAY_AGENT_STATE=%S/{NAME}"]),
         "Restart=always",
@@ -99,7 +115,7 @@ def _systemd(wish: Wish) -> Service:
     where = Path.home() / ".config/systemd/user" if wish.user else Path("/etc/systemd/system")
     control = "systemctl --user" if wish.user else "sudo systemctl"
     then = (f"{control} daemon-reload", f"{control} enable --now {NAME}")
-    return Service(where / f"{NAME}.service", "\n".join(lines), then)
+    return Service(where / f"{NAME}.service", "\n".join(lines), then, wish.token, token_path)
 
 
 def _launchd(wish: Wish) -> Service:
@@ -115,18 +131,21 @@ def _launchd(wish: Wish) -> Service:
         "StandardErrorPath": str(logs / f"{NAME}.log"),
         "StandardOutPath": str(logs / f"{NAME}.log"),
     }
-    if wish.environment:
-        document["EnvironmentVariables"] = dict(wish.environment)
+    if environment := {**wish.environment, **({"ASSAY_TOKEN": wish.token} if wish.token else {})}:
+        document["EnvironmentVariables"] = environment
     if not wish.user:
         document["UserName"] = wish.run_as or _own_name()
     folder = Path.home() / "Library/LaunchAgents" if wish.user else Path("/Library/LaunchDaemons")
     path = folder / f"{LABEL}.plist"
     domain = "gui/$(id -u)" if wish.user else "system"
     then = (f"{'' if wish.user else 'sudo '}launchctl bootstrap {domain} {shlex.quote(str(path))}",)
-    return Service(path, plistlib.dumps(document).decode(), then)
+    return Service(path, plistlib.dumps(document).decode(), then, wish.token)
 
 
 def _windows(wish: Wish) -> Service:
+    if wish.token:
+        raise UsageError("a task of Windows shows its words to everybody", code="service", at="--token",
+                         try_="put the token into a file and give --token-file")  # fmt: skip
     command = subprocess.list2cmdline(wish.command)
     quoted = command.replace('"', '\\"')
     task = f'schtasks /Create /TN {NAME} /SC ONLOGON /RL LIMITED /TR "{quoted}"'
@@ -135,10 +154,29 @@ def _windows(wish: Wish) -> Service:
 
 
 def _own_name() -> str:
-    """Who runs the agent: not the administrator who installs it for somebody."""
+    """Who runs the agent: not the administrator who installs it for somebody.
+
+    Raises:
+        UsageError: if that would be root, whom nobody named.
+    """
     import getpass
 
-    return os.environ.get("SUDO_USER") or getpass.getuser()
+    name = os.environ.get("SUDO_USER") or getpass.getuser()
+    if name == "root":
+        raise UsageError(
+            "the agent would run as root, and jobs with it",
+            code="service",
+            at="--run-as",
+            try_=f"make an account for it (useradd --system {NAME}) and give --run-as {NAME}; or --run-as root",
+        )
+    return name
+
+
+def _token_line(token: str) -> str:
+    if any(character.isspace() or character in "\"'\\" for character in token):
+        raise UsageError("the token holds a space, a quote or a backslash", code="service", at="--token",
+                         try_="put it into a file and give --token-file")  # fmt: skip
+    return f"ASSAY_TOKEN={token}\n"
 
 
 def _words(command: Sequence[str]) -> str:

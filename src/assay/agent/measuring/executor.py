@@ -15,7 +15,8 @@ from assay.agent.spool import Entry
 from assay.run.processes import TAG_VARIABLE, kill_tree
 
 # An agent's own secrets; a job could ask for them by name and send them anywhere.
-SECRET_VARIABLES = ("ASSAY_TOKEN", "ASSAY_TOKEN_FILE", "ASSAY_AGENT_TOKEN")
+OWN_VARIABLES = ("ASSAY_TOKEN", "ASSAY_AGENT_TOKEN")
+SECRET_VARIABLES = (*OWN_VARIABLES, "ASSAY_TOKEN_FILE")
 _TAIL_BYTES = 16384
 _MAX_LINE = 1 << 20
 

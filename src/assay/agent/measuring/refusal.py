@@ -1,4 +1,4 @@
-"""The result of a job that an agent will not or cannot start: failed, with the reason, so that nothing goes round."""
+"""The result of a job that an agent cannot start or deliver: failed, with the reason, so that nothing repeats."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from assay.errors import Problem
 from assay.plan.job import Job
 
 
-def failed_result(job: Job, problem: Problem, clock: Clock) -> bytes:
+def failed_result(job: Job, problem: Problem, clock: Clock, phase: str = "prepare") -> bytes:
     """A result document without any run; written by hand, because its records would load numerics into the agent."""
     now = iso(clock.utc())
-    failure = {"code": problem.code, "message": problem.message, "phase": "prepare", "try_": problem.try_}
+    failure = {"code": problem.code, "message": problem.message, "phase": phase, "try_": problem.try_}
     document = {
         "job": job.id,
         "digest": job.digest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from assay.analyse.headline import headline
+from assay.analyse.headline import headline_or_first
 from assay.analyse.judge import metrics_of
 from assay.analyse.percentiles import TAILS, samples_needed
 from assay.analyse.records import MetricStatistics
@@ -89,7 +89,7 @@ def reading_of(job: Job, outcome: RunOutcome) -> Reading:
 
 def headline_in(job: Job, reading: Reading) -> tuple[str, ...]:
     """The metrics of a run that answer its job's question; else the first that there is."""
-    return headline(job.definition, reading.stats) or tuple(reading.stats)[:1]
+    return headline_or_first(job.definition, reading.stats)
 
 
 def direction_in(wanted: Wanted, readings: tuple[Reading, ...]) -> tuple[str, Better | None]:

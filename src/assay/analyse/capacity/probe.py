@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from assay.analyse.correlation import variance_inflation
 from assay.analyse.percentiles import TAILS
 from assay.analyse.steadiness import drift
-from assay.analyse.student import incomplete_beta, t_quantile
+from assay.analyse.student import incomplete_beta, normal_quantile, t_quantile
 from assay.analyse.words import count, number, percent, quantity
 from assay.metrics import Metric, describe
 
@@ -269,6 +269,68 @@ def _share_held(values: Values, name: str, limit: float, alpha: float, failed_sh
     return _Part(meets, bad / n <= allowed, times, f"{_sentence(name, value, known, limit)} ({told})")
 
 
+@dataclass(frozen=True, slots=True)
+class ShareHeld:
+    """Whether a percentile keeps a limit, by how many samples lie beyond it."""
+
+    meets: bool | None
+    """None: too close to tell."""
+    beyond: float
+    """Share of the samples beyond the limit."""
+    allowed: float
+    """Share that may be."""
+
+
+def share_held(by_run: Sequence[Values], share: float, limit: float, *, higher: bool, alpha: float) -> ShareHeld:
+    """Hold a percentile of several runs against a limit, by the rule of a probe.
+
+    Runs differ by more than their samples let expect. So the shares beyond the limit are compared between runs too, and
+    so many samples count as one that the larger of the two spreads is explained.
+
+    Args:
+        by_run: The samples of each run in order, all finite; one run at least has some.
+        share: The percentile as a share, 0.99 for p99.
+        limit: Of the percentile.
+        higher: Whether higher is better.
+        alpha: Chance of a wrong miss where the truth lies on the limit.
+    """
+    parts = [values for values in by_run if values.size]
+    pooled = np.concatenate(parts)
+    beyond = [values < limit if higher else values > limit for values in parts]
+    allowed = share if higher else 1 - share
+    bad = float(sum(one.sum() for one in beyond))
+    within = max(_inflation(values, one, higher) for values, one in zip(parts, beyond, strict=True))
+    edge = _edge(pooled, np.concatenate(beyond), higher)
+    far = not bad and _is_far(parts, limit, higher, alpha)
+    between = 1.0 if far else _between(parts, limit if edge is None else edge, higher, alpha)
+    inflation = min(max(within, between), pooled.size / 2)
+    meets, _ = _decide(bad / inflation, pooled.size / inflation, allowed, alpha)
+    return ShareHeld(meets, bad / pooled.size, allowed)
+
+
+def _is_far(parts: Sequence[Values], limit: float, higher: bool, alpha: float) -> bool:
+    """Whether the worst value that a run gives lies on the good side of a limit, by the spread of the runs' worst."""
+    worst = np.array([values.min() if higher else values.max() for values in parts])
+    if worst.size < 2 or min(float(worst.min()), limit) <= 0:
+        return False
+    logs = np.log(worst)
+    half = t_quantile(1 - 2 * alpha, worst.size - 1) * float(logs.std(ddof=1)) / math.sqrt(worst.size)
+    middle, edge = float(logs.mean()), math.log(limit)
+    return middle - half > edge if higher else middle + half < edge
+
+
+def _between(parts: Sequence[Values], edge: float, higher: bool, alpha: float) -> float:
+    """How many samples count as one by the spread of the runs' shares beyond an edge; few runs tell it badly."""
+    shares = np.array([float((values < edge if higher else values > edge).mean()) for values in parts])
+    sizes = np.array([values.size for values in parts], dtype=np.float64)
+    mean = float((shares * sizes).sum() / sizes.sum())
+    if shares.size < 2 or not 0 < mean < 1:
+        return 1.0
+    spread = float((sizes * (shares - mean) ** 2).sum()) / (shares.size - 1) / (mean * (1 - mean))
+    unsure = t_quantile(1 - 2 * alpha, shares.size - 1) / normal_quantile(1 - 2 * alpha)
+    return spread * unsure**2
+
+
 def _too_short(outcome: ProbeOutcome, metric: str, limit: float) -> _Part | None:
     """The part that says that a probe is too short for its limit; None where it is not."""
     needed = _BESIDE_LIMIT * limit / 1e3
@@ -278,12 +340,19 @@ def _too_short(outcome: ProbeOutcome, metric: str, limit: float) -> _Part | None
     return _Part(None, True, 1.0, told, least_s=needed)
 
 
+def _edge(values: Values, beyond: NDArray[np.bool_], higher: bool) -> float | None:
+    """The edge of the slowest twentieth, where too few samples lie on one side of a limit; else None."""
+    if _ENOUGH_BAD <= int(beyond.sum()) <= values.size - _ENOUGH_BAD:
+        return None
+    return float(np.quantile(values, _SLOWEST if higher else 1 - _SLOWEST))
+
+
 def _inflation(values: Values, beyond: NDArray[np.bool_], higher: bool) -> float:
     """How many samples count as one: slow requests come in bunches."""
     if values.size < 4:
         return 1.0
-    if not _ENOUGH_BAD <= int(beyond.sum()) <= values.size - _ENOUGH_BAD:
-        edge = np.quantile(values, _SLOWEST if higher else 1 - _SLOWEST)
+    edge = _edge(values, beyond, higher)
+    if edge is not None:
         beyond = values < edge if higher else values > edge
     return min(variance_inflation(beyond.astype(np.float64)), values.size / 2)
 

@@ -79,6 +79,8 @@ def tokens_counted(evidence: Evidence) -> Finding:
     facts = next(iter(told.values()))
     sources = {side: _source(facts.get(side)) for side in ("input", "output")}
     named = [f"{side} tokens by {source}" for side, source in sources.items() if source]
+    if named and facts.get("bundled"):
+        named.append("the server sends several tokens in one piece, and a tokenizer told how many each piece has")
     return (True, listed(named)) if named else (None, "who counted the tokens was not recorded")
 
 
@@ -104,14 +106,18 @@ def _disagreement(facts: Mapping[str, JsonValue]) -> str:
 
 
 def _bundled(facts: Mapping[str, JsonValue]) -> str:
-    """Say so where a piece of an answer holds several tokens."""
-    if not facts.get("bundled"):
+    """Say so where a piece of an answer holds several tokens, and no tokenizer told how many."""
+    split = facts.get("chunks_split")
+    evenly, known = (split.get("evenly"), split.get("by_tokenizer")) if isinstance(split, Mapping) else (None, None)
+    if not facts.get("bundled") or evenly == 0:
         return ""
     each = facts.get("tokens_per_chunk")
     mean = each.get("mean") if isinstance(each, Mapping) else each
     many = f"{number(mean)} tokens each" if isinstance(mean, int | float) else "several tokens each"
     told = f"the server sends pieces of {many}, so itl_ms is their gap shared out evenly"
-    return f"{told}; chunk_gap_ms is what a reader sees"
+    if isinstance(evenly, int) and isinstance(known, int):
+        told += f" in {evenly} of {evenly + known} answers"
+    return f"{told}; chunk_gap_ms is what a reader sees; target.tokenizer would tell how many tokens each piece has"
 
 
 def names_quality(job: Job) -> bool:

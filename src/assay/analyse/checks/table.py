@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from assay.analyse.checks import answers, client, fitness, machine, numbers
+from assay.analyse.checks import answers, client, fitness, machine, numbers, program
 from assay.analyse.checks.evidence import NOTHING_MEASURED, Evidence, Finding
 from assay.analyse.headline import headline
 from assay.analyse.records import Check, MetricStatistics, Verdict
@@ -20,6 +20,9 @@ CHECKS: Mapping[str, Callable[[Evidence], Finding]] = {
     "requested device used": machine.device_used,
     "errors below the limit": numbers.errors_few,
     "something measured": numbers.something_measured,
+    "declared metrics reported": program.declared_reported,
+    "declared metrics in every run": program.declared_in_every_run,
+    "output read whole": program.output_whole,
     "values finite": numbers.values_finite,
     "enough runs": numbers.enough_runs,
     "enough samples": numbers.enough_samples,
@@ -56,6 +59,9 @@ def _has_state(evidence: Evidence) -> bool:
 
 # Questions that only some jobs raise; elsewhere they are left out, since "not told" would only be noise.
 APPLIES: Mapping[str, Callable[[Evidence], bool]] = {
+    "declared metrics reported": program.declares,
+    "declared metrics in every run": program.declares,
+    "output read whole": program.lost_output,
     "device held alone": lambda evidence: "lock" in evidence.environment or _has_state(evidence),
     "control workload steady": _has_state,
     "cool enough": _has_state,
@@ -73,13 +79,19 @@ APPLIES: Mapping[str, Callable[[Evidence], bool]] = {
 # A failure of these means that the numbers are not what they say they are. Any other failure leaves them true
 # but less certain than they look.
 INVALIDATING = frozenset(
-    {"requested device used", "errors below the limit", "something measured", "answers good enough"}
+    {
+        "requested device used",
+        "errors below the limit",
+        "something measured",
+        "declared metrics reported",
+        "answers good enough",
+    }
 )
 # How a machine is set up as it is delivered. It may cost speed or steadiness; whether it did, the spread between runs
 # and the control workload show by themselves. So a failure is told, and does not make a result suspect.
 ADVISORY = frozenset({"governor set for speed", "turbo off or steady"})
 # What can be asked also where every run failed.
-_OF_FAILED_RUNS = (INVALIDATING | {"enough runs"}) - {"answers good enough"}
+_OF_FAILED_RUNS = (INVALIDATING | {"enough runs"}) - {"answers good enough", "declared metrics reported"}
 
 # The questions that can be asked of a machine before anything is measured on it, in the order in which they matter.
 CONDITIONS: Mapping[str, Callable[[fitness.State], Finding]] = {

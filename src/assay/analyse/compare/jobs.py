@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from assay.analyse.compare.likeness import not_comparable, unusable
 from assay.analyse.compare.metric import compare_metric
+from assay.analyse.compare.moved import doubted, machine_moved
 from assay.analyse.intervals import LEVEL
 from assay.analyse.records import CampaignRecord, Comparison, MultiRunJobResult
 
@@ -35,8 +36,9 @@ def compare_jobs(
             only unusable results are then refused.
     """
     reasons = unusable(a, b) if anyway else not_comparable(a, b)
+    moved = machine_moved((a,), (b,), anyway=anyway)
     found = (
-        compare_metric(name, stats, b.metrics[name], level=level, smallest=smallest)
+        doubted(compare_metric(name, stats, b.metrics[name], level=level, smallest=smallest), moved)
         for name, stats in a.metrics.items()
         if name in b.metrics
     )

@@ -35,9 +35,9 @@ _AROUND = {
     "machine": "machine", "os": "system", "kernel": "kernel", "driver": "driver", "python": "Python",
     "governor": "governor", "image": "image", "server": "server", "packages": "", "method": "", "assay": "assay",
 }  # fmt: skip
-_CONTROL = {"integer_ms": "integer loop", "memory_ms": "memory loop"}
+CONTROL = {"integer_ms": "integer loop", "memory_ms": "memory loop"}
 # Two timings of the control workload that are closer than this are the same to anybody.
-_SAME = 0.05
+SAME = 0.05
 # How the two are called in a sentence.
 Sides = tuple[str, str]
 SIDES: Sides = ("the first", "the second")
@@ -106,9 +106,9 @@ def _moved(left: Mapping[str, JsonValue], right: Mapping[str, JsonValue], sides:
     first, second = (_section(facts, "control") for facts in (left, right))
     if first.get("version") != second.get("version"):
         return
-    for part, name in _CONTROL.items():
+    for part, name in CONTROL.items():
         took = [value for side in (first, second) if isinstance(value := side.get(part), int | float) and value > 0]
-        if len(took) == len(sides) and abs(math.log(took[1] / took[0])) > math.log1p(_SAME):
+        if len(took) == len(sides) and abs(math.log(took[1] / took[0])) > math.log1p(SAME):
             change = percent(took[1] / took[0] - 1, signed=True)
             yield f"the machine itself moved: the control workload took {change} around {sides[1]} result ({name})"
 

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from assay.analyse.compare.metric import RECOMMENDED_RESULTS, different_meaning, more_runs
+from assay.analyse.compare.moved import Moved
 from assay.analyse.compare.numbers import ByRun, not_backed, reading_of, short_name, unknown_spread
 from assay.analyse.compare.pools import Pool
 from assay.analyse.compare.results import MIN_RUNS, Reading, change_between_results
@@ -77,6 +78,8 @@ class Draft:
     change: Change | None = None
     runs: int = 0
     """Runs of the smaller side, where one result stands against one."""
+    moved: Moved | None = None
+    """How far the machine itself moved between the two."""
 
     @property
     def chance(self) -> float:
@@ -113,7 +116,7 @@ def draft_line(found: Pool, name: str, limits: Limits, by_run: ByRun) -> Draft:
     change = None if reason else change_between_results(a, b)
     if change is None:
         return Draft(replace(line, because=reason or _no_spread(a[0], b[0], statistic)))
-    return Draft(line, change, min(len(one.runs) for one in (*a, *b)) if len(a) == 1 else 0)
+    return Draft(line, change, min(len(one.runs) for one in (*a, *b)) if len(a) == 1 else 0, found.moved)
 
 
 def _having(jobs: Sequence[MultiRunJobResult], metric: str) -> list[tuple[MultiRunJobResult, MetricStatistics]]:
@@ -161,6 +164,8 @@ def judged_line(draft: Draft, limits: Limits, *, believed: bool, looked_at: int)
         return _from_zero(line, change, believed=believed)
     line = replace(line, change=change.relative(change.estimate), interval=change.interval(limits.level))
     least, by, most = _worse_by(line)
+    if hidden := _hidden(draft, line, believed=believed):
+        return replace(line, because=hidden)
     if believed and by > line.limit:
         alone = "; the baseline is one result, which does not tell how much days differ" if line.results == 1 else ""
         return replace(line, answer="red", because=f"worse by more than {percent(line.limit)}{alone}")
@@ -174,6 +179,21 @@ def judged_line(draft: Draft, limits: Limits, *, believed: bool, looked_at: int)
     else:
         why = f"the change may be none, or worse by more than {percent(line.limit)}"
     return replace(line, because=f"{why}; {_remedy(draft, limits)}")
+
+
+def _hidden(draft: Draft, line: Line, *, believed: bool) -> str:
+    """Why an answer cannot be told from what the machine itself did; empty where it can.
+
+    A machine that moved as much may be all that a red number shows. One that became faster by more than the limit may
+    hide a number that should be red.
+    """
+    moved, change = draft.moved, line.change
+    if moved is None or change is None:
+        return ""
+    _, by, most = _worse_by(line)
+    red = believed and by > line.limit
+    faster = most <= line.limit and moved.took < 0 and -moved.took > line.limit
+    return moved.explains(change, line.unit) if red or faster else ""
 
 
 def _worse(line: Line) -> int:

@@ -195,8 +195,13 @@ def _inconclusive(change: Change, interval: Interval, smallest: float, more: Cal
 
 
 def more_runs(change: Change, runs: int, level: float) -> str:
-    """How many more runs would tell a change of the size seen, in words."""
+    """How many runs of a new comparison would tell a change of the size seen, in words.
+
+    Runs that are added to these until they tell would break the promise: equal things are then called different more
+    often than in one of twenty cases.
+    """
     needed = runs_to_tell(change, runs, level)
     if needed is None:
         return f"more than {MOST_RUNS} runs would be needed to tell"
-    return f"about {count(needed - runs, 'more run')} on each side would tell a change of the size seen"
+    fresh = f"a new comparison, planned with about {needed} runs on each side, would tell a change of the size seen"
+    return f"{fresh}; so would `assay ab`, which may look after every run"

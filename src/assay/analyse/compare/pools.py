@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from assay.analyse.compare.jobs import pairs_of
 from assay.analyse.compare.likeness import SIDES, Sides, different, unusable_word, warnings
 from assay.analyse.compare.metric import compare_results
+from assay.analyse.compare.moved import Moved, doubted, machine_moved
 from assay.analyse.intervals import LEVEL
 from assay.analyse.records import CampaignRecord, Comparison, MultiRunJobResult
 from assay.analyse.words import count
@@ -44,6 +45,8 @@ class Pool:
     """Why some results do not count, one sentence each."""
     warnings: tuple[str, ...]
     """What else differs between the two."""
+    moved: Moved | None = None
+    """How far the machine itself moved between the two; None where it did not, or where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +112,15 @@ def pool(matched: Matched, *, anyway: bool = False, sides: Sides = SIDES) -> Poo
         refused,
         (*_unusable_ones(matched), *_left_out(odd)),
         warnings(kept_a[0], anchor, sides),
+        machine_moved(kept_a, b, sides, anyway=anyway),
     )
 
 
 def compare_pool(chosen: Pool, *, level: float = LEVEL, smallest: float = 0.0) -> JobComparison:
     """Compare every metric that the first result of each side has.
 
-    Where the two must not be compared, each answer is "cannot tell" with the reasons; the figures stay.
+    Where the two must not be compared, or where the machine itself moved by as much as the change, the answer is
+    "cannot tell" with the reasons; the figures stay.
 
     Args:
         chosen: The results of one job.
@@ -126,7 +131,7 @@ def compare_pool(chosen: Pool, *, level: float = LEVEL, smallest: float = 0.0) -
     lines = []
     for name in names:
         sides = [[job.metrics[name] for job in side if name in job.metrics] for side in (chosen.a, chosen.b)]
-        one = compare_results(name, *sides, level=level, smallest=smallest)
+        one = doubted(compare_results(name, *sides, level=level, smallest=smallest), chosen.moved)
         lines.append(replace(one, answer="cannot tell", because=chosen.refused) if chosen.refused else one)
     return JobComparison(chosen, tuple(lines))
 

@@ -104,6 +104,8 @@ def _facts(
 ) -> dict[str, JsonValue]:
     first = parts[0].result.facts
     facts: dict[str, JsonValue] = {name: first[name] for name in _SAME if name in first}
+    if isinstance(workload := facts.get("workload"), dict):
+        facts["workload"] = {**workload, "repeated_requests": _repeated(parts)}
     if (tokens := _tokens(parts)) is not None:
         facts["tokens"] = tokens
     if (seen := together([part.result.facts.get("monitoring") for part in parts])) is not None:
@@ -157,12 +159,31 @@ def _load(job: Job, parts: Sequence[PartRun], overlap: Overlap, metrics: Mapping
     return facts
 
 
+def _workload(part: PartRun) -> Mapping[str, JsonValue]:
+    told = part.result.facts.get("workload")
+    return told if isinstance(told, dict) else {}
+
+
+def _repeated(parts: Sequence[PartRun]) -> JsonValue:
+    """Requests of all machines whose prompt their own run had asked before; None where one does not say."""
+    told = [_workload(part).get("repeated_requests") for part in parts]
+    return sum(one for one in told if isinstance(one, int)) if all(isinstance(one, int) for one in told) else None
+
+
 def _tokens(parts: Sequence[PartRun]) -> JsonValue:
     """Who counted tokens: as the part says in which something is wrong, else as the first one does."""
     told = [part.result.facts.get("tokens") for part in parts]
     wrong = ("tokenizer_disagrees", "tokenizer_disagrees_on_prompts", "bundled")
-    doubtful = (one for key in wrong for one in told if isinstance(one, dict) and one.get(key))
-    return next(doubtful, told[0])
+    known = [one for one in told if isinstance(one, dict)]
+    doubtful = [one for key in wrong for one in known if one.get(key)]
+    # Of the parts with bundled tokens, first one whose tokens nothing told apart.
+    doubtful.sort(key=lambda one: _split(one).get("evenly") == 0)
+    return doubtful[0] if doubtful else told[0]
+
+
+def _split(tokens: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    found = tokens.get("chunks_split")
+    return found if isinstance(found, dict) else {}
 
 
 def _window(parts: Sequence[PartRun], overlap: Overlap) -> Window | None:

@@ -104,7 +104,7 @@ def totals(joined: Joined, definition: Definition) -> tuple[dict[str, float], di
     }
     absent: dict[str, str] = {}
     if joined.good is not None:
-        metrics["goodput_per_s"] = float(np.count_nonzero(joined.good & due)) / length_s
+        metrics["goodput_per_s"] = float(np.count_nonzero(joined.good & finished)) / length_s
     else:
         absent["goodput_per_s"] = "not every machine could tell which requests met the objective"
     tokens = joined.input_tokens[finished]

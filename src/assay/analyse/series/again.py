@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from assay.analyse.series.detect import LEVEL
 from assay.analyse.series.many import RATE, Discoveries
-from assay.analyse.series.records import Finding, Report
+from assay.analyse.series.records import Finding, Report, Unconfirmed
 from assay.analyse.series.spread import Burst
 from assay.analyse.words import percent
 
@@ -84,16 +84,24 @@ def believed(
     over = doubt.points is not None and points is not None and points >= doubt.points
     if raw.chance <= doubt.chance or over or 0 < doubt.tests <= among.tests:
         return raw, None
-    return replace(raw, answer="cannot tell", because=before.because), doubt
+    if doubt.points is not None and points is not None:
+        return _unconfirmed(raw, _STANDS - (doubt.points - points)), doubt
+    return replace(raw, answer="cannot tell", because=before.because, unconfirmed=before.unconfirmed), doubt
 
 
 def _if_clear(raw: Finding, points: int | None) -> tuple[Finding, Doubt | None]:
     """A new finding, doubted if it turned up in one of many looks and is no clearer than that."""
     if points is None or raw.chance <= _CLEARER:
         return raw, None
+    return _unconfirmed(raw, 0), Doubt(_CLEARER, points=points + _STANDS)
+
+
+def _unconfirmed(raw: Finding, results: int) -> Finding:
+    """A new finding that has stood for so many results and needs more."""
     shows = f"chance shows as much in {percent(raw.chance)} of looks at a series"
-    why = f"it is new, and {shows}; it is believed once it stands for {_STANDS} more results, or is clearer"
-    return replace(raw, answer="cannot tell", because=(*raw.because, why)), Doubt(_CLEARER, points=points + _STANDS)
+    stood = f"it is new and has stood for {results} of {_STANDS} further results"
+    why = f"{stood}; {shows}, so it counts once it has stood for {_STANDS}, or is clearer"
+    return replace(raw, answer="cannot tell", because=(*raw.because, why), unconfirmed=Unconfirmed(results, _STANDS))
 
 
 def shifted(report: Report, by: int) -> Report:

@@ -9,6 +9,7 @@ import numpy as np
 
 from assay.analyse.intervals import LEVEL as CONFIDENCE
 from assay.analyse.records import Answer, Interval
+from assay.analyse.series.doubts import another_level
 from assay.analyse.series.drift import SHORTEST, Drift, drift_instead
 from assay.analyse.series.records import (
     Finding,
@@ -103,7 +104,8 @@ def points_of(series: Series) -> Points:
     values = np.where(np.abs(series.values[index]) < _SMALLEST, 0.0, series.values[index])
     errors = None if series.standard_errors is None else series.standard_errors[index]
     weights = 1 / relative_spreads(values, errors)
-    loud = bursts(values, weights)
+    # A level that is louder is no time of noise: it must not count less before it was looked at.
+    loud = tuple(one for one in bursts(values, weights) if not another_level(values, one))
     return Points(index, values, weights * noise_weights(values.size, loud), loud)
 
 
@@ -111,7 +113,14 @@ def _findings(series: Series, points: Points, seen: Search, lifted: Values, memo
     """Each change as a step, or those of one direction in a row as a drift."""
     edges = [0, *(change.place for change in seen.changes), points.values.size]
     sizes = [
-        step_size(points.values, points.weights, (edges[number], change.place, edges[number + 2]), memory, CONFIDENCE)
+        step_size(
+            points.values,
+            points.weights,
+            (edges[number], change.place, edges[number + 2]),
+            memory,
+            CONFIDENCE,
+            apart=change.apart,
+        )
         for number, change in enumerate(seen.changes)
     ]
     number = 0
@@ -136,8 +145,8 @@ def _drift_from(points: Points, edges: Sequence[int], sizes: Sequence[Size], beg
         end += 1
     for last in range(end, begin, -1):
         row = sizes[begin:last]
-        # A change whose place is sharp is a step.
-        if all(one.last - one.first < SHORTEST - (len(row) > 1) for one in row):
+        # A change whose place is sharp is a step, and so is one of level and noise.
+        if any(one.apart for one in row) or all(one.last - one.first < SHORTEST - (len(row) > 1) for one in row):
             continue
         places = edges[begin + 1 : last + 1]
         slow = drift_instead(points.values, points.weights, (edges[begin], edges[last + 1]), places, CONFIDENCE)

@@ -1,4 +1,7 @@
-"""Two ways in which a piece can look changed without being so: one side is louder, or most values are equal."""
+"""Two ways in which a piece can look changed without being so: one side is louder, or most values are equal.
+
+A louder side may also be at another level. Ranks and the spread of each side on its own tell the two apart.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from assay.analyse.series.spread import CLIP, median, middle_and_spread
+from assay.analyse.series.spread import CLIP, OUTLIER, Burst, median, middle_and_spread
 from assay.analyse.series.whitening import Values
-from assay.analyse.student import incomplete_beta
+from assay.analyse.student import incomplete_beta, t_tail
 
 # A side is louder if equal noise looks so different in one of a hundred cases, and it is by this much.
 _CLEARLY_LOUDER = 0.01
 _LOUDER = 1.5
 # The louder side may hold at most this share of the points: else it is the other one that is quiet, which does no harm.
 _LARGEST_SHARE = 0.7
+# Two levels are apart if so many of all pairs of their points are in the same order, and the louder noise alone moves
+# a mean as far in one of a thousand cases.
+_IN_ORDER = 0.95
+_BY_NOISE = 0.001
+# Fewer points have no spread of their own to speak of.
+_FEWEST_APART = 4
+# A share of the largest value this small is rounding.
+_NOTHING = 1e-12
 
 
 def louder_side(values: Values, weights: Values, places: Sequence[int]) -> tuple[slice, float] | None:
@@ -48,6 +59,56 @@ def louder_side(values: Values, weights: Values, places: Sequence[int]) -> tuple
         if not squares[quiet] or _tail(squares[loud] / squares[quiet], size, parts[quiet].size) < _CLEARLY_LOUDER:
             return side, math.sqrt(squares[loud] / squares[quiet]) if squares[quiet] else math.inf
     return None
+
+
+def levels_apart(loud: Values, quiet: Values) -> bool:
+    """Whether two parts are at different levels, whatever the noise of each is.
+
+    Ranks need no common spread and no memory. Loud noise alone can put a few points on one side of a quiet level, so
+    the mean of the loud part must also be far from it in units of its own spread (Welch).
+    """
+    if min(loud.size, quiet.size) < _FEWEST_APART:
+        return False
+    ranked = np.sort(quiet)
+    below = np.searchsorted(ranked, loud, "left") + np.searchsorted(ranked, loud, "right")
+    in_order = float(below.mean()) / (2 * quiet.size)
+    if max(in_order, 1 - in_order) < _IN_ORDER:
+        return False
+    error = math.sqrt(float(loud.var(ddof=1)) / loud.size + float(quiet.var(ddof=1)) / quiet.size)
+    gap = abs(float(loud.mean() - quiet.mean()))
+    return gap > 0 and (not error or t_tail(gap / error, loud.size - 1) < _BY_NOISE)
+
+
+def another_level(values: Values, burst: Burst) -> bool:
+    """Whether a time of noise is at another level than what comes before or after it.
+
+    The ends of a burst are vague, so only its middle is compared.
+    """
+    edge = max(2, (burst.last + 1 - burst.first) // 6)
+    core = values[burst.first + edge : burst.last + 1 - edge]
+    return any(levels_apart(core, beside) for beside in (values[: burst.first], values[burst.last + 1 :]))
+
+
+def place_of_levels(values: Values, place: int) -> Values:
+    """How likely each place is for a step between two levels of different noise: twice the log-likelihood.
+
+    Each side has its own middle and spread, so a few loud points near the quiet level do not move the place, and small
+    moves of the quiet side do not either.
+
+    Args:
+        values: The piece.
+        place: Of the step, about.
+
+    Returns:
+        One number for each place from 1 on.
+    """
+    sides = [middle_and_spread(values[:place]), middle_and_spread(values[place:])]
+    least = max(max(spread for _, spread in sides) / OUTLIER**2, _NOTHING * float(np.abs(values).max()))
+    before, after = (
+        -2 * math.log(max(spread, least)) - np.minimum(((values - middle) / max(spread, least)) ** 2, OUTLIER**2)
+        for middle, spread in sides
+    )
+    return np.asarray(np.cumsum(before - after)[:-1])
 
 
 def _tail(ratio: float, above: int, below: int) -> float:

@@ -60,6 +60,21 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class Unconfirmed:
+    """A new change that may still be chance, and how many results would confirm it."""
+
+    results: int
+    """Results for which it has stood since it turned up."""
+    needed: int
+    """It is believed once it has stood for so many."""
+
+    @property
+    def words(self) -> str:
+        """`new, unconfirmed (3 of 8)`."""
+        return f"new, unconfirmed ({self.results} of {self.needed})"
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """A change in a series: where, how large, and how sure that is."""
 
@@ -94,6 +109,13 @@ class Finding:
     """Why it cannot be told; one plain sentence each."""
     last_good_label: str | None = None
     first_bad_label: str | None = None
+    unconfirmed: Unconfirmed | None = None
+    """Where it is new and may still be chance; its answer is then `cannot tell`."""
+
+    @property
+    def told(self) -> str:
+        """The answer as people read it: a new change is called unconfirmed."""
+        return self.unconfirmed.words if self.unconfirmed else self.answer
 
     def record(self) -> dict[str, JsonValue]:
         """The finding as a JSON document."""
@@ -116,6 +138,8 @@ class Finding:
             "answer": self.answer,
             "because": list(self.because),
         }
+        if self.unconfirmed is not None:
+            out["unconfirmed"] = {"results": self.unconfirmed.results, "needed": self.unconfirmed.needed}
         if self.first_bad_label is not None:
             out |= {"last_good_label": self.last_good_label, "first_bad_label": self.first_bad_label}
         return out

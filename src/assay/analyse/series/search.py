@@ -9,11 +9,12 @@ from itertools import pairwise
 import numpy as np
 
 from assay.analyse.intervals import LEVEL as CONFIDENCE
-from assay.analyse.series.doubts import louder_side
+from assay.analyse.series.doubts import levels_apart, louder_side, place_of_levels
 from assay.analyse.series.drift import Drift, drift_of
 from assay.analyse.series.scan import (
     FEWEST,
     HIDES_A_RAMP,
+    SIDE,
     Candidate,
     Scan,
     clearest_ramp,
@@ -56,13 +57,15 @@ class Change:
     """Whether it is one end of a span."""
     needed: bool = False
     """Whether the span needs both of its ends: it is by far clearer than any one step."""
+    apart: bool = False
+    """Whether its two sides differ in level and in noise: each side then has a spread of its own."""
 
     @classmethod
-    def all_of(cls, seen: Scan, low: int) -> list[Change]:
+    def all_of(cls, seen: Scan, low: int, *, apart: bool = False) -> list[Change]:
         """The clearest change of a piece that begins at `low`: one place, or both ends of a span."""
         places, chance = seen.clearest
         needed = chance < _BY_FAR * seen.step.chance
-        return [cls(low + place, chance, len(places) > 1, needed) for place in places]
+        return [cls(low + place, chance, len(places) > 1, needed, apart) for place in places]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ def search(values: Values, weights: Values, level: float) -> Search:
     waiting = [(0, count)]
     while waiting and len(found) < _MOST:
         low, high = waiting.pop()
-        seen = _seen(flat[low:high], weights[low:high], newest=high == count)
+        seen, apart = _seen(flat[low:high], weights[low:high], level, newest=high == count)
         clearest = seen.clearest
         known[low, high] = seen.step
         if high - low == count:
@@ -112,7 +115,7 @@ def search(values: Values, weights: Values, level: float) -> Search:
                 known.clear()
                 waiting.append((low, high))  # there may be steps in what is left
             continue
-        new = {change.place: change for change in Change.all_of(seen, low)}
+        new = {change.place: change for change in Change.all_of(seen, low, apart=apart)}
         found |= new
         edges = [low, *new, high]
         waiting += [(a, b) for a, b in pairwise(edges) if b - a >= FEWEST]
@@ -168,22 +171,44 @@ def _memory(costs: Values) -> float:
     return float(MEMORIES[costs.argmin()])
 
 
-def _seen(values: Values, weights: Values, *, newest: bool) -> Scan:
+def _seen(values: Values, weights: Values, level: float, *, newest: bool) -> tuple[Scan, bool]:
     """The clearest change; where one side of it is louder, what is clearest once that side counts less.
 
-    The weights are changed in place: the louder points count less from then on.
+    The weights are changed in place: the louder points count less from then on. Where the louder side is at another
+    level too, the change is kept as it was seen and only its place is found again.
+
+    Returns:
+        What was seen, and whether it is a change of level and noise.
     """
     seen = scan(values, weights, newest=newest)
     for _ in range(_QUIETED):
-        if seen.clearest.chance > _WORTH_A_DOUBT:
+        clearest = seen.clearest
+        if clearest.chance > _WORTH_A_DOUBT:
             break
-        louder = louder_side(values, weights, seen.clearest.places)
+        louder = louder_side(values, weights, clearest.places)
         if louder is None:
             break
         side, factor = louder
+        apart = clearest.chance <= level and levels_apart(values[side], np.delete(values, side))
         weights[side] /= min(factor, _MOST_LOUDER)
+        if apart:
+            return _placed(seen, values), True
         seen = scan(values, weights, newest=newest)
-    return seen
+    return seen, False
+
+
+def _placed(seen: Scan, values: Values) -> Scan:
+    """The clearest change at the place that the spreads of its own two sides give."""
+    first, *rest = seen.clearest.places
+    if not rest:
+        return seen._replace(step=seen.step._replace(places=(_place(values, first),)))
+    end = first + _place(values[first:], rest[0] - first)
+    return seen._replace(span=seen.span._replace(places=(_place(values[:end], first), end)))
+
+
+def _place(values: Values, about: int) -> int:
+    likely = place_of_levels(values, about)[SIDE - 1 : values.size - SIDE]
+    return SIDE + int(likely.argmax())
 
 
 def _settled(values: Values, weights: Values, changes: list[Change], level: float, known: _Known) -> list[Change]:
@@ -212,7 +237,7 @@ def _once_more(
     for number, change in enumerate(changes):
         low = kept[-1].place if kept else 0
         high = changes[number + 1].place if number + 1 < len(changes) else values.size
-        if high - low < FEWEST:
+        if high - low < FEWEST or change.apart:
             kept.append(change)
             continue
         if (low, high) not in known:

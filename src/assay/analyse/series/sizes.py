@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from assay.analyse.series.doubts import place_of_levels
 from assay.analyse.series.scan import SIDE
-from assay.analyse.series.spread import CLIP, median, middle_and_spread
+from assay.analyse.series.spread import CLIP, MOST_LOUDER, median, middle_and_spread
 from assay.analyse.series.whitening import MEMORIES, Gain, Values, Whitened, evidence, memory_with
 from assay.analyse.student import t_quantile
 
@@ -27,9 +28,13 @@ class Size(NamedTuple):
     difference: float
     low: float
     high: float
+    apart: bool = False
+    """Whether its two sides differ in level and in noise."""
 
 
-def step_size(values: Values, weights: Values, bounds: tuple[int, int, int], memory: float, level: float) -> Size:
+def step_size(
+    values: Values, weights: Values, bounds: tuple[int, int, int], memory: float, level: float, *, apart: bool = False
+) -> Size:
     """Measure a step.
 
     Args:
@@ -38,22 +43,26 @@ def step_size(values: Values, weights: Values, bounds: tuple[int, int, int], mem
         bounds: First point of the piece, the place of the step, and the end of the piece.
         memory: Of the whole series, around all its levels: a short piece alone sees too little of it.
         level: The promise of the interval.
+        apart: Whether the two sides differ in level and in noise: the place then follows from the spread of each.
     """
     low, place, high = bounds
-    calm, unit = held_back(values[low:high], weights[low:high], place - low)
+    own = _each_side(values[low:high], place - low) if apart else weights[low:high]
+    calm, unit = held_back(values[low:high], own, place - low)
     if not unit:
         before = float(calm[0])
         difference = float(calm[-1]) - before
         return Size(place, place, place, before, difference, difference, difference)
-    piece = Whitened.of((calm - calm.mean()) / unit, weights[low:high])
+    piece = Whitened.of((calm - calm.mean()) / unit, own)
     gain = piece.splits()
-    score = evidence(piece, gain).score
+    score = place_of_levels(values[low:high], place - low) if apart else evidence(piece, gain).score
     score[: SIDE - 1] = score[score.size - SIDE + 1 :] = -np.inf
     best = int(score.argmax())
     possible = np.flatnonzero(score >= score[best] - _POSSIBLE)
     row = _row(max(memory, memory_with(piece, gain, best)))
-    half, size = _ends(piece, gain, row, score[best] - score, level)
-    weight = weights[low : low + best + 1] ** 2
+    # Two sides with different noise do not share a spread: the one with fewer points decides how well it is known.
+    known = min(place - low, high - place) if apart else piece.count
+    half, size = _ends(piece, gain, row, score[best] - score, t_quantile(level, freedom(known, float(MEMORIES[row]))))
+    weight = own[: best + 1] ** 2
     before = float((calm[: best + 1] * weight).sum() / weight.sum())
     return Size(
         place=low + best + 1,
@@ -63,7 +72,16 @@ def step_size(values: Values, weights: Values, bounds: tuple[int, int, int], mem
         difference=float(size[best]) * unit,
         low=float(np.nanmin(size - half)) * unit,
         high=float(np.nanmax(size + half)) * unit,
+        apart=apart,
     )
+
+
+def _each_side(values: Values, place: int) -> Values:
+    """One over the spread of the side that a point is on, in units of the louder one."""
+    spreads = [middle_and_spread(side)[1] for side in (values[:place], values[place:])]
+    loud = max(spreads)
+    ratios = [min(loud / spread, MOST_LOUDER) if spread else MOST_LOUDER for spread in spreads]
+    return np.repeat(ratios, [place, values.size - place])
 
 
 def held_back(values: Values, weights: Values, place: int) -> tuple[Values, float]:
@@ -87,9 +105,9 @@ def _row(memory: float) -> int:
     return min(int(np.searchsorted(MEMORIES, memory - 1e-9)), MEMORIES.size - 1)
 
 
-def _ends(piece: Whitened, gain: Gain, row: int, drop: Values, level: float) -> tuple[Values, Values]:
+def _ends(piece: Whitened, gain: Gain, row: int, drop: Values, quantile: float) -> tuple[Values, Values]:
     """Half widths and sizes of all places that may be the true one: what a place costs narrows its interval."""
-    reach = t_quantile(level, freedom(piece.count, float(MEMORIES[row]))) ** 2
+    reach = quantile**2
     variance = gain.left[row] / max(1, piece.count - 3) / gain.information[row]
     with np.errstate(invalid="ignore"):
         half = np.sqrt(variance * np.where(drop <= reach, reach - drop, np.nan))

@@ -33,7 +33,7 @@ _BURST_FACTOR = 1.8
 _BURSTS = 4
 _SIZE_LIMIT = 3.0
 _LEAST_VARIANCE = 0.36
-_MOST_LOUDER = 1000.0
+MOST_LOUDER = 1000.0
 # Beyond this an error cannot be squared, and says nothing.
 _LARGEST_ERROR = 1e140
 
@@ -175,7 +175,7 @@ def _loudest(away: Values) -> Burst | None:
         return None
     low, high = int(first[best]), int(end[best])
     quiet = median(np.concatenate([away[:low], away[high:]])) or usual
-    factor = min(median(away[low:high]) / quiet, _MOST_LOUDER)
+    factor = min(median(away[low:high]) / quiet, MOST_LOUDER)
     return _with_edges(low, high, factor, away.size) if factor >= _BURST_FACTOR else None
 
 

@@ -96,7 +96,9 @@ def _doubted(finding: Finding) -> tuple[str, ...]:
         return ("the interval of the change reaches over zero",)
     # Whoever looks at many series adds a reason of his own to what the series itself says.
     own = 1 if finding.direction == "unknown" else 0
-    return finding.because[own:] if finding.answer == "cannot tell" else ()
+    # What is only new is no noise: it is looked at like any other change.
+    is_doubted = finding.answer == "cannot tell" and finding.unconfirmed is None
+    return finding.because[own:] if is_doubted else ()
 
 
 def _slower_machine(moved: Moved, hot: str, telling: Sequence[Factor]) -> tuple[Cause, tuple[str, ...]]:
@@ -141,7 +143,7 @@ def _only_code(finding: Finding, seen: Sequence[Factor]) -> tuple[Cause, tuple[s
         return "code", (*map(_told, code), "nothing else that is recorded explains it")
     if finding.chance > _RARE:
         told = f"chance alone shows as much in {percent(finding.chance)} of series"
-        return "noise", (f"nothing that is recorded explains it, and {told}",)
+        return "unknown" if finding.unconfirmed else "noise", (f"nothing that is recorded explains it, and {told}",)
     often = [one for one in seen if one.differs]
     if often:
         return "unknown", (f"{listed([one.name for one in often])} differs, and did so before without effect",)

@@ -73,7 +73,7 @@ def _of_boards(reader: Reader, detection: Detection) -> Iterator[Probe]:
     """How the energy of each board of NVIDIA's can be known."""
     boards = [gpu for gpu in detection.gpus if gpu.vendor == "nvidia"]
     if reader.absent and boards:
-        yield Probe("energy of the GPUs", False, reader.absent, ("pip install 'assay[gpu]'",))
+        yield Probe("energy of the GPUs", False, reader.absent, ("pip install 'assay-bench[gpu]'",))
     for index in range(0 if reader.absent else reader.count):
         yield _energy(index, reader)
 

@@ -40,4 +40,4 @@ def _remedy(job: Job) -> str:
     target = job.definition.target
     if not isinstance(target, ModelTarget):
         return "lower the needs"
-    return INSTALL.get(split_index(target.device)[0].partition("-")[0], "pip install 'assay[onnx]'")
+    return INSTALL.get(split_index(target.device)[0].partition("-")[0], "pip install 'assay-bench[onnx]'")

@@ -89,7 +89,8 @@ def _group(group: Group) -> list[list[str]]:
 
 def _details(one: Movement, group: Group) -> list[str]:
     named = f"**{escape(series_title(one.series))}**"
-    doubts = [f"{named}: cannot tell, because {escape('; '.join(one.because))}"] if one.because else []
+    word = one.unconfirmed or "cannot tell"
+    doubts = [f"{named}: {word}, because {escape('; '.join(one.because))}"] if one.because else []
     named_here = () if told_in_title(one, group) else one.differs
     shown = [f"{escape(each.name)} {_code(short(each.before))} → {_code(short(each.after))}"
              for each in named_here[:_MOST_DIFFERENCES]]  # fmt: skip

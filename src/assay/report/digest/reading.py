@@ -142,6 +142,7 @@ def movement(one: KnownFinding, source: Source) -> Movement:
         probability=finding.probability,
         answer=finding.answer,
         because=finding.because,
+        unconfirmed=finding.unconfirmed.words if finding.unconfirmed else "",
         cause=one.triage.cause,
         why=one.triage.because,
         differs=tuple(Difference(each.name, shown(each.before), shown(each.after)) for each in one.triage.differs),

@@ -103,6 +103,8 @@ class Movement:
     """That it is real, at most."""
     answer: Answer
     because: tuple[str, ...] = ()
+    unconfirmed: str = ""
+    """Of a change that is new and may still be chance: `new, unconfirmed (3 of 8)`."""
     cause: str = "unknown"
     why: tuple[str, ...] = ()
     """The reasons for the cause."""

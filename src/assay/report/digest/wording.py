@@ -73,8 +73,11 @@ def summary(digest: Digest) -> str:
 def _moves(digest: Digest) -> str:
     if not digest.groups:
         return "Nothing moved."
+    new = sum(bool(one.unconfirmed) for one in digest.movements)
     counts = {word: sum(one.answer == word for one in digest.movements) for word in ("worse", "better", "cannot tell")}
+    counts["cannot tell"] -= new
     told = [f"{counts['worse']} worse", f"{counts['better']} better"] if counts["worse"] or counts["better"] else []
+    told += [f"{new} new and unconfirmed"] if new else []
     told += [f"{counts['cannot tell']} that cannot be told"] if counts["cannot tell"] else []
     return f"{count(len(digest.movements), 'change')}: {', '.join(told)}."
 
@@ -139,7 +142,7 @@ def moved_row(one: Movement) -> tuple[str, ...]:
     """A change as a line of a table, under `MOVED_HEAD`."""
     return (
         series_title(one.series),
-        one.answer,
+        one.unconfirmed or one.answer,
         change_text(one),
         interval_text(one),
         levels_text(one),

@@ -83,7 +83,7 @@ def _nice_step(rough: float) -> float:
 
 
 def _decimals(step: float) -> int:
-    exact = -math.floor(math.log10(step))
+    exact = min(-math.floor(math.log10(step)), 300)  # a larger power of ten overflows a float
     return max(exact + (1 if abs(step * 10**exact - 2.5) < 1e-6 else 0), 0)
 
 

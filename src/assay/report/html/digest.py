@@ -76,7 +76,7 @@ def picture_of(
     """A series with its changes, ready to be drawn."""
     turns = tuple(
         Turn(one.at, one.good_at, one.end_at, one.kind, one.before, one.after, one.answer, change_text(one), one.cause,
-             one.state)
+             one.state, one.unconfirmed)
         for one in sorted(movements, key=lambda one: one.at)
     )  # fmt: skip
     return Picture(name, unit, tuple(spots), turns, until, since)
@@ -164,13 +164,14 @@ def _row(one: Movement, drawn: Mapping[str, str]) -> tuple[Child, ...]:
     sign = el("span", _SIGNS[one.answer], aria_hidden="true")
     return (
         el("a", name, href=f"#{anchor}") if anchor else name,
-        el("span", sign, " ", answer, class_=f"answer {answer.replace(' ', '-')}"),
+        el("span", sign, " ", answer, class_=f"answer {one.answer.replace(' ', '-')}"),
         *rest,
     )
 
 
 def _details(one: Movement) -> Markup:
-    doubts = el("p", f"Cannot tell, because {'; '.join(one.because)}.") if one.because else None
+    word = one.unconfirmed.capitalize() or "Cannot tell"
+    doubts = el("p", f"{word}, because {'; '.join(one.because)}.") if one.because else None
     rows = [(each.name, el("code", short(each.before)), el("code", short(each.after))) for each in one.differs]
     name = series_title(one.series)
     differs = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
-from assay.report.headline import headline_of
+from assay.report.headline import headline_of, unreported
 from assay.report.html.markup import Child, el
 from assay.report.html.tables import DASH, tail_cell
 from assay.report.numbers import name_with_unit, show_count, show_statistics
@@ -44,9 +44,11 @@ def _align(column: int) -> str:
 
 def _rows(job: MultiRunJobResult, label: str) -> list[Sequence[Child]]:
     names = headline_of(job) if job.state == "done" else ()
-    if not names:
+    gone = unreported(job) if job.state == "done" else ()
+    if not names and not gone:
         return [(label, *[DASH] * 6, verdict_word(job))]
-    return [_row(job, name, label) for name in names]
+    rows = [_row(job, name, label) for name in names]
+    return rows + [(label, name, *[DASH] * 5, verdict_word(job)) for name in gone]
 
 
 def _row(job: MultiRunJobResult, name: str, label: str) -> Sequence[Child]:
@@ -59,5 +61,4 @@ def _row(job: MultiRunJobResult, name: str, label: str) -> Sequence[Child]:
 def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
     if job.state != "done":
         return [f"{verdict_word(job)} – {label}: {unmeasured_sentence(job)}"]
-    word = verdict_word(job)
-    return [f"{check_word(one, word)} – {label}: {check_sentence(one)}" for one in failed(job.checks)]
+    return [f"{check_word(one)} – {label}: {check_sentence(one)}" for one in failed(job.checks)]

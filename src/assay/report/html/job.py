@@ -16,6 +16,7 @@ from assay.report.html.telemetry import Files
 from assay.report.numbers import name_with_unit, show_statistics
 from assay.report.wording import (
     MEANING,
+    check_word,
     failed,
     failure_of,
     failure_sentence,
@@ -126,6 +127,7 @@ def _others(good: Iterable[Check], untold: Iterable[Check]) -> Markup:
 
 def _check(check: Check) -> Markup:
     sign, word = _SIGNS[check.passed]
+    word = check_word(check) if check.passed is False else word
     return _entry(sign, word, {True: "good", False: "bad", None: "untold"}[check.passed], check)
 
 

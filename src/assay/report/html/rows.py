@@ -52,7 +52,7 @@ def numbers_of(rows: Sequence[Row], unit: str) -> Numbers:
 def _row(row: Row, top: float, mark: Markup) -> Markup:
     name = label(_shortened(row.label), "0%", top + 15, "name")
     value = label(row.value, "100%", top + 15, "value end")
-    content = (mark, name, value)
+    content = (name, value, mark)  # the mark on top: on a narrow screen the value goes below it
     return el("a", *content, href=row.href) if row.href else el("g", *content)
 
 

@@ -68,6 +68,8 @@ class Turn:
     cause: str
     state: str = "open"
     """Open, or what became of it: expected, acknowledged, snoozed, resolved."""
+    unconfirmed: str = ""
+    """Of a change that is new and may still be chance: `new, unconfirmed (3 of 8)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +268,7 @@ def _state(turn: Turn) -> str:
 def _told(turn: Turn) -> str:
     """A change in words."""
     when = f"from {_date(turn.at)} to {_date(turn.end)}" if turn.kind == "drift" else f"on {_date(turn.at)}"
-    return f"{turn.size} {turn.answer}, {turn.cause}, {turn.kind} {when}{_state(turn)}"
+    return f"{turn.size} {turn.unconfirmed or turn.answer}, {turn.cause}, {turn.kind} {when}{_state(turn)}"
 
 
 def _described(picture: Picture) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.metrics import METRICS, base_name
 from assay.report.energy import with_grade
-from assay.report.headline import headline_of
+from assay.report.headline import headline_of, unreported
 from assay.report.html.markup import Child, Markup, el, join
 from assay.report.numbers import (
     decimals_of,
@@ -19,6 +19,7 @@ from assay.report.numbers import (
     tail_needs,
 )
 from assay.report.served import (
+    BUCKETS_NOTE,
     LOAD_NOTE,
     View,
     errors_of,
@@ -113,16 +114,18 @@ def answers_tables(job: MultiRunJobResult) -> list[tuple[str, Markup]]:
 
 def _views(views: Sequence[View]) -> Markup:
     rows = [
-        (one.statistic, DASH if one.ours is None else show(one.ours), show(one.theirs), _difference(one), one.source)
+        (one.statistic, DASH if one.ours is None else show(one.ours), one.told, _difference(one), one.source)
         for one in views
     ]
     note = "Ours begins when a request was due and includes the network; the server's begins when it saw the request."
+    if any(one.between for one in views):
+        note = f"{note} {BUCKETS_NOTE}"
     head = ("statistic", "ours", "the server's", "difference", "read from")
     return join((table(head, rows, numeric=(1, 2, 3), name="Server's view"), el("p", note, class_="quiet")))
 
 
 def _difference(one: View) -> str:
-    if one.ours is None or not one.theirs:
+    if one.ours is None or not one.theirs or one.between is not None:
         return DASH
     return show_percent(one.ours / one.theirs - 1, signed=True)
 
@@ -145,10 +148,12 @@ def _summary(job: MultiRunJobResult, label: str, anchor: str) -> list[Sequence[C
     mark = verdict_mark(verdict_word(job))
     doubts = ", ".join(check.name for check in failed((*job.checks, *job.gates)))
     names = headline_of(job) if job.state == "done" else ()
-    if not names:
+    gone = unreported(job) if job.state == "done" else ()
+    if not names and not gone:
         why = f"error[{job.error.code}]" if job.error else doubts
         return [(link, *[DASH] * 6, mark, why)]
-    return [(link, *_headline(name, job.metrics[name]), mark, doubts or DASH) for name in names]
+    rows: list[Sequence[Child]] = [(link, *_headline(name, job.metrics[name]), mark, doubts or DASH) for name in names]
+    return rows + [(link, _metric_name(name, name), *[DASH] * 5, mark, doubts or DASH) for name in gone]
 
 
 def _headline(name: str, stats: MetricStatistics) -> tuple[Child, ...]:

@@ -89,7 +89,7 @@ def _opened(bucket: str) -> S3Store:
         from obstore.store import S3Store
     except ImportError:
         raise MeasureError("files of a bucket need the package obstore", code="fetch",
-                           try_="pip install 'assay[s3]', or fetch the file by an https URL") from None  # fmt: skip
+                           try_="pip install 'assay-bench[s3]', or fetch it by an https URL") from None  # fmt: skip
     endpoint = next((found for name in _ENDPOINTS if (found := os.environ.get(name))), "")
     config: Any = {"endpoint": endpoint} if endpoint else {}
     if not any(os.environ.get(name) for name in _SOMEBODY):

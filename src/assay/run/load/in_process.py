@@ -210,6 +210,7 @@ def _throughput(load: Load, items_per_call: int, seen: _Seen, found: _Findings) 
     calls_per_sample = _streams(load) if load.scenario == "multi-stream" else 1
     items = seen.calls * items_per_call * calls_per_sample
     found.metrics["throughput_per_s"] = items / (seen.busy_ns / 1e9)
+    found.facts["counted"] = {"items": items}
     found.facts["load"] = {
         "scenario": load.scenario or "single-stream",
         "streams": _streams(load),

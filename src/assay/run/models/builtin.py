@@ -109,7 +109,7 @@ def _folder() -> Path:
             "built-in models come with the package onnx, which is not installed",
             code="runtime",
             at="target.model",
-            try_="pip install 'assay[onnx]'",
+            try_="pip install 'assay-bench[onnx]'",
         )
     return Path(spec.origin).parent / "backend" / "test" / "data" / "light"
 

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from assay.errors import MeasureError
+from assay.run.models.beside import refuse_links_out
 from assay.run.models.digest import file_digest, mismatch, whole_digest
 from assay.run.models.sources import LocalModel, Progress
 from assay.spec.target import ModelTarget
@@ -66,13 +67,16 @@ def parts_of(folder: Path, *, code: bool = False) -> tuple[str, ...]:
         code: whether Python files beside the weights count, because they may run.
 
     Raises:
-        MeasureError: when the folder holds no weights that may be loaded.
+        MeasureError: when the folder holds no weights that may be loaded, or a file of it is a link to elsewhere.
     """
     _check_config(folder)
     patterns = (*_BESIDE, _MODULES, *((_CODE,) if code else ()))
     found = {str(path.relative_to(folder).as_posix()) for pattern in patterns for path in folder.glob(pattern)}
     names = {name for name in found if (folder / name).is_file() and not name.startswith(".")}
-    return (CONFIG, *sorted((names | set(weights_of(folder))) - {CONFIG}))
+    refuse_links_out(folder, sorted({CONFIG, _INDEX, *names}))  # before the index is read
+    weights = weights_of(folder)
+    refuse_links_out(folder, weights)
+    return (CONFIG, *sorted((names | set(weights)) - {CONFIG}))
 
 
 def weights_of(folder: Path) -> tuple[str, ...]:

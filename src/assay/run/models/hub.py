@@ -86,6 +86,6 @@ def _library(name: str, base: Path) -> Any:  # noqa: ANN401  (a module)
             f"{base / name} is no folder, and the hub cannot be asked: huggingface_hub is not installed",
             code="model",
             at="target.model",
-            try_="check the path, or pip install 'assay[torch]'",
+            try_="check the path, or pip install 'assay-bench[torch]'",
         ) from None
     return huggingface_hub

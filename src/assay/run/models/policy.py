@@ -1,4 +1,4 @@
-"""Which addresses a model may be fetched from: checked on the very address that is connected to.
+"""Which addresses a job may connect to: checked on the very address that is connected to.
 
 A name is resolved once per connection, all its addresses are checked, and the connection goes to a checked
 one: a name that answers differently the second time gains nothing. Redirects are new connections, so each
@@ -12,10 +12,13 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-
-import httpx
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from assay.errors import MeasureError, UsageError
+
+if TYPE_CHECKING:  # the load loop checks addresses and needs no client
+    import httpx
 
 VARIABLE = "ASSAY_URL_POLICY"
 _WORDS = ("any", "public", "private", "loopback")
@@ -27,8 +30,8 @@ Resolve = Callable[[str, int], Sequence[str]]  # host, port → addresses
 _METADATA_NAMES = frozenset({"metadata", "metadata.google.internal", "metadata.goog", "instance-data"})
 _METADATA = frozenset(
     ip_address(text)
-    for text in ("169.254.169.254", "169.254.170.2", "fd00:ec2::254", "fd20:ce::254", "100.100.100.200",
-                 "168.63.129.16", "192.0.0.192")
+    for text in ("169.254.169.254", "169.254.170.2", "169.254.170.23", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254",
+                 "100.100.100.200", "168.63.129.16", "192.0.0.192")
 )  # fmt: skip
 # Left here and not to `is_private`: what that means differs between versions of Python.
 _PRIVATE = tuple(map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")))
@@ -118,8 +121,69 @@ class UrlPolicy:
         return None
 
 
+def check(policy: UrlPolicy, host: str, addresses: Sequence[str], at: str = "target.model") -> None:
+    """Refuse a host of which one address may not be connected to.
+
+    Args:
+        policy: what may be connected to.
+        host: as the benchmark file names it.
+        addresses: all that its name was resolved to.
+        at: where the benchmark file names it.
+
+    Raises:
+        MeasureError: with the address and the rule that it breaks.
+    """
+    if not policy.anything and host.rstrip(".").lower() in _METADATA_NAMES:
+        raise _refused(host, "", "a name of cloud metadata", at)
+    for address in addresses:
+        rule = policy.why_refused(address)
+        if rule is not None:
+            raise _refused(host, address, rule, at)
+
+
+def pinned(url: str, at: str, policy: UrlPolicy | None = None) -> str | None:
+    """The address to connect to for a URL, resolved now and checked; None where anything may be connected to.
+
+    Args:
+        url: with a scheme and a host.
+        at: where the benchmark file names it.
+        policy: what may be connected to; as the environment says when left out.
+
+    Raises:
+        MeasureError: if the host is not known, or may not be connected to.
+    """
+    policy = policy or UrlPolicy.from_environment()
+    if policy.anything:
+        return None
+    host = ""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        addresses = resolved(host, parts.port or (443 if parts.scheme == "https" else 80))
+    except (OSError, ValueError) as problem:  # UnicodeError is a ValueError
+        raise MeasureError(f"the host {host!r} is not known: {problem}", code="unresolved", at=at,
+                           try_="check the name, or give its address") from None  # fmt: skip
+    check(policy, host, addresses, at)
+    return addresses[0]
+
+
+def resolved(host: str, port: int) -> tuple[str, ...]:
+    """All addresses of a host.
+
+    Raises:
+        OSError: if it is not known.
+        UnicodeError: if no name server could be asked for it.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
 def checked_transport(
-    policy: UrlPolicy, resolve: Resolve | None = None, *, inner: httpx.BaseTransport | None = None
+    policy: UrlPolicy,
+    resolve: Resolve | None = None,
+    *,
+    inner: httpx.BaseTransport | None = None,
+    at: str = "target.model",
 ) -> httpx.BaseTransport:
     """A transport for `httpx.Client` that connects only where a policy allows.
 
@@ -129,70 +193,11 @@ def checked_transport(
         policy: what may be connected to.
         resolve: turns a host name into addresses; the system's resolver by default.
         inner: does the connecting; plain HTTP by default.
+        at: where the benchmark file names the URL.
     """
-    return _Checked(policy, resolve or _resolve, inner or httpx.HTTPTransport(limits=_LIMITS))
+    from assay.run.models.transport import Checked, plain
 
-
-# Connections are not kept: two names behind one address must not share what was negotiated for one of them.
-_LIMITS = httpx.Limits(max_keepalive_connections=0)
-_MAX_TRIED = 4  # addresses of one name; each may take the whole time-out
-
-
-class _Checked(httpx.BaseTransport):
-    """Resolves, checks, and hands requests on with the checked address in place of the name."""
-
-    def __init__(self, policy: UrlPolicy, resolve: Resolve, inner: httpx.BaseTransport) -> None:
-        self._policy = policy
-        self._resolve = resolve
-        self._inner = inner
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Connect to the first address that answers, after all of them were checked."""
-        if self._policy.anything:
-            return self._inner.handle_request(request)
-        addresses = self._addresses(request.url)[:_MAX_TRIED]
-        for address in addresses[:-1]:
-            try:
-                return self._inner.handle_request(_to(address, request))
-            except (httpx.ConnectError, httpx.ConnectTimeout):
-                continue
-        return self._inner.handle_request(_to(addresses[-1], request))
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._inner.close()
-
-    def _addresses(self, url: httpx.URL) -> Sequence[str]:
-        host = url.raw_host.decode("ascii")
-        if host.rstrip(".").lower() in _METADATA_NAMES:
-            raise _refused(host, "", "a name of cloud metadata")
-        addresses = self._resolve(host, url.port or (443 if url.scheme == "https" else 80))
-        for address in addresses:
-            rule = self._policy.why_refused(address)
-            if rule is not None:
-                raise _refused(host, address, rule)
-        if not addresses:
-            raise httpx.ConnectError(f"{host} has no address")
-        return addresses
-
-
-def _to(address: str, request: httpx.Request) -> httpx.Request:
-    """The same request for one address; the header and the certificate stay those of the name."""
-    return httpx.Request(
-        request.method,
-        request.url.copy_with(host=address),
-        headers=request.headers,
-        stream=request.stream,
-        extensions={"sni_hostname": request.url.raw_host.decode("ascii"), **request.extensions},
-    )
-
-
-def _resolve(host: str, port: int) -> Sequence[str]:
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as problem:
-        raise httpx.ConnectError(f"{host} cannot be resolved: {problem}") from None
-    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+    return Checked(policy, resolve, inner or plain(), at)
 
 
 def _within(address: Address, networks: Sequence[object]) -> bool:
@@ -207,11 +212,18 @@ def _carried(address: Address) -> IPv4Address | None:
     return None
 
 
-def _refused(host: str, address: str, rule: str) -> MeasureError:
+# Rules that the owner of an agent can lift.
+_LIFTED = ("a loopback address", "a private address")
+
+
+def _refused(host: str, address: str, rule: str, at: str) -> MeasureError:
     named = host if address in ("", host) else f"{host} ({address})"
+    lifted = rule.startswith(_LIFTED)
     return MeasureError(
         f"{named} is {rule}, which the URL policy of this machine refuses",
         code="url-policy",
-        at="target.model",
-        try_="use a public URL; for a network of your own start the agent with --allow-private-urls",
+        at=at,
+        try_="use a public URL; for a network of your own start the agent with --allow-private-urls"
+        if lifted
+        else "use another address; no option of an agent allows this one",
     )

@@ -10,9 +10,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from assay.errors import MeasureError, UsageError
+from assay.run.models.beside import external_files
 from assay.run.models.builtin import BUILTIN_NAMES, materialise
 from assay.run.models.digest import file_digest, mismatch, whole_digest
-from assay.run.models.graph import outline_or_none
 from assay.spec.target import ModelTarget, Target
 
 Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where known
@@ -76,14 +76,20 @@ def is_folder(target: ModelTarget, base: Path) -> bool:
     if path.exists():
         return path.is_dir() or path.name == "config.json"
     # A slip in a path must not become a question to the network.
-    return bool(_HUB_NAME.match(name)) and not (base / name.partition("/")[0]).is_dir()
+    return is_hub_name(name) and not (base / name.partition("/")[0]).is_dir()
 
 
 def hub_name(target: Target) -> str | None:
     """The name of a language model that may lie on the hub; None for everything else."""
-    if not isinstance(target, ModelTarget) or target.runtime in _FILE_RUNTIMES or not _HUB_NAME.match(target.model):
+    if not isinstance(target, ModelTarget) or target.runtime in _FILE_RUNTIMES or not is_hub_name(target.model):
         return None
     return target.model
+
+
+def is_hub_name(name: str) -> bool:
+    """Whether a text can be the name of a model on the hub; a path such as `../..` cannot."""
+    parts = name.partition("@")[0].split("/")
+    return bool(_HUB_NAME.match(name)) and ".." not in name and not any(part.strip(".") == "" for part in parts)
 
 
 def _check_url(url: str) -> None:
@@ -115,14 +121,14 @@ def _from_url(target: ModelTarget, cache: Path, on_progress: Progress | None) ->
 
     fetcher = Fetcher(cache / "models" / "urls", target.headers, target.max_size, on_progress)
     fetched = fetcher.fetch(target.model, target.sha256)
-    external = _external(fetched.path)
+    external = external_files(fetched.path)
     notes = [fetched.note] + [fetcher.fetch_beside(target.model, name).note for name in external]
     note = "; ".join(dict.fromkeys(text for text in notes if text))
     return _described(fetched.path, shown(target.model), target.sha256, note)
 
 
 def _described(path: Path, source: str, expected: str | None, note: str = "") -> LocalModel:
-    external = _external(path)
+    external = external_files(path)
     absent = [name for name in external if not (path.parent / name).is_file()]
     if absent:
         raise MeasureError(
@@ -146,11 +152,6 @@ def _described(path: Path, source: str, expected: str | None, note: str = "") ->
     if expected is not None and expected not in (own, whole):
         raise mismatch(str(path), expected, own)
     return LocalModel(path, whole, source, size, own, external, note)
-
-
-def _external(path: Path) -> tuple[str, ...]:
-    outline = outline_or_none(path)
-    return outline.external if outline else ()
 
 
 def existing(name: str, base: Path) -> Path:

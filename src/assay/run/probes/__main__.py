@@ -113,7 +113,7 @@ def _endpoints(order: Mapping[str, Any], absent: dict[str, str]) -> Iterator[End
         except AssayError as missing:
             absent[f"server:{source}"] = missing.problem.message
         else:
-            yield Endpoint(source, url, headers, order["verify"], order["ca"])
+            yield Endpoint(source, url, headers, order["verify"], order["ca"], order["addresses"].get(source))
 
 
 def _process(tree: Tree, window: Window) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Window = tuple[int, int]
+# A mark that is no phase: the very window that a target counted in, where that is not its whole phase `measure`.
+WINDOW = "window"
 """Begin and end, of `time.perf_counter_ns`."""
 POWERMETRICS = "powermetrics"  # the source of what that tool of macOS tells
 Kind = Literal["gauge", "rate", "counter"]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.run.inherited import readable
+from assay.run.probes.columns import WINDOW
 from assay.run.records import Energy, Seen
 
 FILE = "machine.csv.gz"
@@ -68,7 +69,8 @@ class JobProbe:
         """The run has ended: what was seen of it.
 
         Args:
-            marks: its phases with begin and end; the measured window is that of `measure`, else the whole run.
+            marks: its phases with begin and end; the measured window is the mark `window`, else that of `measure`, else
+                the whole run.
             spans: parts of the run to be told by themselves, such as tests of a device.
             file: where all readings are written.
         """
@@ -76,6 +78,7 @@ class JobProbe:
         if len(json.dumps(ask)) > _MOST_BYTES:
             measured = [mark for mark in marks if mark[0] == "measure"]
             ask["marks"] = [("measure", measured[0][1], measured[-1][2])] if measured else []
+            ask["marks"] += [mark for mark in marks if mark[0] == WINDOW]
             ask["spans"] = {}
         self._say(ask)
         told = self._answer(_SUM_UP_S, "seen")

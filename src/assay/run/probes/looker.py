@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from assay.run.probes.columns import POWERMETRICS, Column, Columns, Window
+from assay.run.probes.columns import POWERMETRICS, WINDOW, Column, Columns, Window
 from assay.run.probes.energy import power_between_steps
 from assay.run.probes.readers.gpus import Gpus, Reader, has_driver, nvml_reader
 from assay.run.probes.readers.own import Own
@@ -149,7 +149,8 @@ class Looker:
         """The run has ended: sum up its measured window, write everything down, and be ready for the next one.
 
         Args:
-            marks: the phases of the run; without a measured one, the window is the whole run.
+            marks: the phases of the run, and the window that its target counted in; without a measured one, the window
+                is the whole run.
             spans: parts of the run to be summed up by themselves.
             path: file for all readings.
 
@@ -160,14 +161,14 @@ class Looker:
         self._look_at_gpus()
         end_ns = time.perf_counter_ns()
         cost, run = self._cost(end_ns), self._run
-        window = joined(marks) or (run.begin_ns, end_ns)
+        window = joined(marks, WINDOW) or joined(marks) or (run.begin_ns, end_ns)
         columns = self._columns(take=True)
         energy, no_energy = energies(columns, window, self._idle or {}, self._rapl.unsure)
         on_gpus = self._on_gpus(window)
         absent = self._absent() | {f"{one}.processes": why for one, why in on_gpus["untold"].items()} | no_energy
         try:
             path.parent.mkdir(exist_ok=True)
-            write(path, _rows(columns, marks))
+            write(path, _rows(columns, [mark for mark in marks if mark[0] != WINDOW]))
         except OSError as problem:
             absent["file"] = f"the readings could not be written: {problem.strerror or problem}"
         told = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import threading
 import time
@@ -27,6 +28,8 @@ class Endpoint:
     headers: Mapping[str, str] = field(default_factory=dict)
     verify: bool = True
     ca: str | None = None
+    address: str | None = None
+    """Where to connect, in place of whatever the host's name says then."""
 
 
 @dataclass(slots=True)
@@ -109,12 +112,19 @@ class Scraper:
 
     def _connect(self, scheme: str, host: str, port: int | None) -> HTTPConnection:
         wait_s = max(1.0, min(5.0, 2 * self.every_s))
-        if scheme != "https":
-            return HTTPConnection(host, port, timeout=wait_s)
+        context = self._context() if scheme == "https" else None
+        connection = (HTTPConnection if context is None else HTTPSConnection)(host, port, timeout=wait_s)
+        connection.auto_open = 0  # it would ask for the name again
+        made = socket.create_connection((self.endpoint.address or host, connection.port), wait_s)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sock = made if context is None else context.wrap_socket(made, server_hostname=host)
+        return connection
+
+    def _context(self) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=self.endpoint.ca)
         if not self.endpoint.verify:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        return HTTPSConnection(host, port, timeout=wait_s, context=context)
+        return context
 
     def _drop(self) -> None:
         if self._connection is not None:

@@ -103,6 +103,7 @@ def watching(
     gpus: bool = True,
     verify: bool = True,
     ca: str | None = None,
+    addresses: Mapping[str, str] | None = None,
 ) -> Iterator[Probe]:
     """Watch services from another process.
 
@@ -116,11 +117,12 @@ def watching(
         gpus: whether GPUs are looked at.
         verify: whether certificates are checked.
         ca: file with the certificates to trust in place of the system's.
+        addresses: name → where to connect for a scrape, in place of whatever the host's name says then.
     """
     order = {
         "path": str(scratch / FILE), "scrapes": dict(scrapes or {}), "pids": dict(pids or {}), "gpus": gpus,
         "headers": dict(headers or {}), "every_s": every_s, "process_every_s": process_every_s, "verify": verify,
-        "ca": ca,
+        "ca": ca, "addresses": dict(addresses or {}),
     }  # fmt: skip
     with (scratch / _LOG).open("wb") as log:
         process = subprocess.Popen([sys.executable, "-m", "assay.run.probes"], stdin=subprocess.PIPE,

@@ -79,7 +79,7 @@ def read_outputs(path: Path) -> Iterator[Output]:
             while line := file.readline(_LONGEST_LINE):
                 number += 1
                 yield _output(json.loads(line))
-    except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, zlib.error) as problem:
+    except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error) as problem:
         raise MeasureError(
             f"the answers cannot be read: {problem}",
             code="outputs",

@@ -77,6 +77,6 @@ def _scorer() -> Any:  # noqa: ANN401
             f"ROUGE needs the library rouge-score, which cannot be loaded: {problem}",
             code="scorer",
             at="workload.scorers",
-            try_="pip install 'assay[llm]', then `assay score` on the kept answers: nothing has to be measured again",
+            try_="pip install 'assay-bench[llm]', then `assay score` on the kept answers: nothing is measured again",
         ) from None
     return RougeScorer(list(METRICS.values()), use_stemmer=False, split_summaries=False)

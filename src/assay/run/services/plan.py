@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 from assay.errors import MeasureError
 from assay.spec.addresses import Ports as Ports
 from assay.spec.addresses import services_in
+from assay.spec.commands import split_words
 from assay.spec.secrets import REFERENCE, resolve_secrets
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -61,7 +61,7 @@ def words(command: str | tuple[str, ...] | None, at: str) -> tuple[str, ...] | N
     if command is None:
         return None
     try:
-        split = tuple(shlex.split(command) if isinstance(command, str) else command)
+        split = split_words(command) if isinstance(command, str) else tuple(command)
     except ValueError as broken:
         raise MeasureError(f"the command {command!r} cannot be split into words: {broken}", code="service-command",
                            at=at, try_="close its quotes, or write it as a list") from None  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from urllib.error import HTTPError
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from pydantic import JsonValue
 
@@ -17,7 +17,7 @@ from assay.spec.secrets import resolve_secrets
 from assay.spec.target import Served
 
 _AGAIN_S = 0.5
-_SERVER_FAULT = 500
+_REDIRECT, _SERVER_FAULT = 300, 500
 _TOO_EARLY = (425, 429)
 _WORDS = 300
 
@@ -64,7 +64,7 @@ def warm(target: Served, base_url: str, within_s: float, *, unless: Callable[[],
         status, words = _post(request, max(0.1, left_s))
         seconds = time.monotonic() - begun_s
         if status is not None and status < _SERVER_FAULT and status not in _TOO_EARLY:
-            if status < 400:
+            if status < _REDIRECT:
                 return Warmed(seconds, f"POST {path}")
             return Warmed(None, f"POST {path} was refused with status {status}: {words}")
         if seconds >= within_s:
@@ -93,9 +93,16 @@ def _request(target: Served) -> tuple[str, dict[str, JsonValue]] | str:
     return target.path or "/v1/completions", {**one, "prompt": "Hello"}
 
 
+class _Stay(HTTPRedirectHandler):
+    """Follows no redirect: it would send the target's headers to another host."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Leave the redirect to the caller, as an answer like any other."""
+
+
 def _post(request: Request, wait_s: float) -> tuple[int | None, str]:
     """Status and first words of the answer; no status where there was none."""
-    opener = build_opener(ProxyHandler({}))  # a service of ours is never behind a proxy
+    opener = build_opener(ProxyHandler({}), _Stay())  # a service of ours is never behind a proxy
     try:
         with opener.open(request, timeout=wait_s) as answer:
             return answer.status, _begin(answer)

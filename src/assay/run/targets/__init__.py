@@ -48,7 +48,7 @@ def find_target(name: str) -> Target:
 def _own(name: str) -> Target | None:
     """A target of ours: found without reading what every other installed package registers."""
     try:
-        ours = distribution("assay").entry_points
+        ours = distribution("assay-bench").entry_points
     except PackageNotFoundError:
         return None
     return next((entry.load() for entry in ours if entry.group == GROUP and entry.name == name), None)

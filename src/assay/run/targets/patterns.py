@@ -7,8 +7,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from assay.run.targets.capture import MAX_VALUES
 from assay.spec.target import MetricPattern
 
+# As many of the matches that are no numbers as somebody will look at.
+_MAX_UNREADABLE = 100
 _EXPONENT = re.compile(r"\.?[eE][-+]?\d+\b")
 
 
@@ -31,13 +34,26 @@ class Unreadable:
     why: str = "which is not a number"
 
 
-def find_values(output: str, metrics: Sequence[MetricPattern]) -> tuple[list[Found], list[Unreadable]]:
-    """All values of all patterns, in the order of the output, and the matches that are no numbers."""
+def find_values(
+    output: str, metrics: Sequence[MetricPattern], at_most: int = MAX_VALUES
+) -> tuple[list[Found], list[Unreadable]]:
+    """All values of all patterns, in the order of the output, and the first matches that are no numbers.
+
+    Args:
+        output: what was written.
+        metrics: the patterns.
+        at_most: how many values are of use; of more, one more is returned.
+    """
     found: list[Found] = []
     unreadable: list[Unreadable] = []
     for metric in metrics:
         for item in _of_one(output, metric):
-            (found if isinstance(item, Found) else unreadable).append(item)  # type: ignore[arg-type]
+            if isinstance(item, Found):
+                found.append(item)
+            else:
+                unreadable.append(item)
+            if len(found) > at_most:
+                break
     return sorted(found, key=lambda item: item.offset), unreadable
 
 
@@ -63,12 +79,16 @@ def _of_one(output: str, metric: MetricPattern) -> Iterator[Found | Unreadable]:
     if metric.pattern is None:
         return
     context = {label: _Context(output, pattern) for label, pattern in metric.context.items()}
+    bad = 0
     for match in re.finditer(metric.pattern, output, re.MULTILINE):
         text = _group(match)
         if text is None:
             continue
         value, rest = number(text), _exponent_after(output, match)
         if value is None or rest:
+            bad += 1
+            if bad > _MAX_UNREADABLE:
+                continue  # to name its line is to count all lines above it
             why = {"why": "of which its group takes only the beginning"} if rest else {}
             yield Unreadable(metric.name, text + rest, output.count("\n", 0, match.start()) + 1, **why)
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from assay.run.contract import Measured, Order, Rules, Stage
 from assay.run.memory import rusage_mb
 from assay.run.records import SampleSet, Window
 from assay.run.services import refuse_ended
-from assay.run.targets.capture import EmitPipe, Emitted, OutputCapture, take_line
+from assay.run.targets.capture import MAX_METRICS, MAX_VALUES, EmitPipe, Emitted, OutputCapture, take_line
 from assay.run.targets.patterns import Found, Unreadable, find_values
 from assay.run.targets.service_output import FromServices, ServiceOutput
 from assay.run.targets.starting import Launch, launch_of
@@ -32,6 +33,8 @@ from assay.spec.target import CommandTarget
 __all__ = ["COMMAND_LOG", "measure", "words_of"]
 
 COMMAND_LOG = "command.log"
+# A line that begins like an object; a progress bar ends its lines with a carriage return.
+_MAYBE_EMITTED = re.compile(r"(?:^|(?<=\r))\{[^\r\n]*", re.MULTILINE)
 _NO_ACCOUNT = "the container's processes are not ours, and its control group could not be read"
 
 
@@ -79,6 +82,7 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:  # noqa: ARG0
             own = [metric for metric in target.metrics if metric.service is None]
             found, unreadable = find_values(output, own)
             reported = _Reported(output, emitted, found, [*unreadable, *told.unreadable], told)
+            _refuse_too_many(reported)
             samples = _samples(reported, capture, ended.start_ns)
     return Measured(
         metrics={**_metrics(ended), **around.metrics()},
@@ -140,11 +144,33 @@ def _refuse_failure(ended: _Ended, launch: Launch) -> None:
 
 def _take_printed_emits(output: str, capture: OutputCapture, emitted: Emitted) -> None:
     """Lines of `emit` that went to standard output, as they do where the pipe cannot be reached."""
-    offset = 0
-    for line in output.splitlines(keepends=True):
-        if line.startswith("{"):
-            take_line(line.encode(), capture.time_ns(offset), emitted, strict=False)
-        offset += len(line.encode())
+    characters = octets = 0  # walked once, as in `_samples`
+    for match in _MAYBE_EMITTED.finditer(output):
+        octets += len(output[characters : match.start()].encode())
+        characters = match.start()
+        take_line(match[0].encode(), capture.time_ns(octets), emitted, strict=False)
+
+
+def _refuse_too_many(reported: _Reported) -> None:
+    """End a run that reports without bound, before minutes go into statistics that nobody can read."""
+    given = [*(item.metric for item in reported.found)]
+    given += [metric for metric, *_ in (*reported.emitted.values, *reported.services.values)]
+    if len(given) > MAX_VALUES:
+        raise MeasureError(
+            f"the command reported more than {MAX_VALUES:,} values in one run, which is as many as are kept",
+            code="too-many-values",
+            at="target.metrics",
+            try_="report one value for many steps, such as their mean or the last one",
+        )
+    names = dict.fromkeys(given)
+    if len(names) > MAX_METRICS:
+        raise MeasureError(
+            f"the command reported {len(names):,} metrics in one run; {MAX_METRICS:,} are kept at most. "
+            f"The first is {next(iter(names))[:100]!r}",
+            code="too-many-metrics",
+            at="target.metrics",
+            try_="report a series under one name, without the number of the step in the name or its context",
+        )
 
 
 def _samples(reported: _Reported, capture: OutputCapture, start_ns: int) -> tuple[SampleSet, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from assay.spec.commands import split_words
 from assay.spec.target import CommandTarget
 
 
@@ -18,4 +19,4 @@ def words_of(target: CommandTarget) -> list[str]:
     command = target.args if target.command is None else target.command
     if target.shell:
         return [command if isinstance(command, str) else shlex.join(command)]
-    return shlex.split(command) if isinstance(command, str) else list(command)
+    return list(split_words(command) if isinstance(command, str) else command)

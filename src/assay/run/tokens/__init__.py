@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+# How the name of a server's own tokenizer begins.
+SERVER = "server "
+
 
 class Tokenizer(Protocol):
     """Counts and cuts plain text as one model does; it adds no special tokens of its own."""
@@ -25,3 +28,8 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """The text of tokens."""
         ...
+
+
+def is_remote(tokenizer: Tokenizer) -> bool:
+    """Whether every question to it is a request to the server that is measured."""
+    return tokenizer.name.startswith(SERVER)

@@ -36,7 +36,7 @@ def local_tokenizer(path: Path) -> Tokenizer:
             f"{file.name} needs the package tokenizers, which is not installed",
             code="tokenizer",
             at="target.tokenizer",
-            try_="pip install 'assay[llm]'",
+            try_="pip install 'assay-bench[llm]'",
         ) from None
     if _is_gguf(file):
         from assay.run.tokens.gguf import read_vocabulary, tokenizer_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import MeasureError
-from assay.run.tokens import Tokenizer
+from assay.run.tokens import SERVER, Tokenizer
 
 if TYPE_CHECKING:
     import httpx
@@ -27,6 +27,7 @@ def server_tokenizer(
     *,
     verify: ssl.SSLContext | bool = True,
     proxy: str | None = None,
+    own: bool = False,
 ) -> Tokenizer | None:
     """The tokenizer of a server, found by trying.
 
@@ -36,21 +37,22 @@ def server_tokenizer(
         model: the model's name inside the server, where it serves several.
         verify: how the certificate is checked.
         proxy: URL of an HTTP proxy.
+        own: whether the server is a service of this job.
 
     Returns:
         The tokenizer, or None where the server offers none that is known here.
     """
     import httpx
 
-    # The endpoint is the user's own choice, so no policy asks where it lies; but no proxy of the environment sees
-    # the prompts, and a redirect would send the key elsewhere.
+    from assay.run.models.transport import client_options
+
+    # No proxy of the environment sees the prompts, and a redirect would send the key elsewhere.
     client = httpx.Client(
         headers=dict(headers),
         timeout=httpx.Timeout(_ANSWER_S, connect=_CONNECT_S),
         follow_redirects=False,
         trust_env=False,
-        verify=verify,
-        proxy=proxy,
+        **client_options(base_url, verify=verify, proxy=proxy, own=own),
     )
     for root in _roots(base_url):
         for dialect in (_vllm(model), _LLAMA_CPP):
@@ -93,7 +95,7 @@ class _Server:
     """Asks over one client, which is closed when this is no longer used."""
 
     def __init__(self, client: httpx.Client, root: str, dialect: _Dialect) -> None:
-        self.name = f"server /tokenize ({dialect.name})"
+        self.name = f"{SERVER}/tokenize ({dialect.name})"
         self._client = client
         self._root = root
         self._dialect = dialect
@@ -103,7 +105,9 @@ class _Server:
         try:
             if not self.encode(_PROBE):
                 return False
-        except MeasureError:
+        except MeasureError as problem:
+            if problem.problem.code == "url-policy":
+                raise
             return False
         weakref.finalize(self, self._client.close)
         return True

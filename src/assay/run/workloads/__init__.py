@@ -6,23 +6,25 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from assay.errors import MeasureError
+from assay.plan.job import Job
 from assay.run.tokens import Tokenizer
+from assay.run.workloads.newness import prompt_seed
 from assay.run.workloads.records import Item, Task, Workset
 from assay.spec.benchmark import Definition
 from assay.spec.target import Served
 from assay.spec.workload import Workload
 
-__all__ = ["GROUP", "Item", "Task", "Workset", "make_workset", "task_name"]
+__all__ = ["GROUP", "Item", "Task", "Workset", "is_built_in", "make_workset", "task_name", "with_new_prompts"]
 
 GROUP = "assay.tasks"
 
 # Built-in task → its module, which is loaded when it is asked for, and the keys of `workload` that it heeds.
 _BUILT_IN = {
-    "synthetic": "input_tokens output_tokens items shared_prefix prompt",
+    "synthetic": "input_tokens output_tokens items shared_prefix prompt prompt_seed",
     "prompts": "file prompt output_tokens items",
-    "conversation": "file prompt input_tokens output_tokens items turns shared_prefix",
+    "conversation": "file prompt prompt_seed input_tokens output_tokens items turns shared_prefix",
     "wikipedia-summary": "prompt output_tokens items",
-    "embedding": "file prompt input_tokens items batch",
+    "embedding": "file prompt prompt_seed input_tokens items batch",
 }
 _FOR_ALL = {"task", "seed", "scorers", "keep_outputs"}
 
@@ -32,6 +34,11 @@ def task_name(workload: Workload) -> str:
     if workload.task is not None:
         return workload.task
     return "prompts" if workload.file is not None else "synthetic"
+
+
+def is_built_in(workload: Workload) -> bool:
+    """Whether one of our own tasks makes what a workload asks for."""
+    return task_name(workload) in _BUILT_IN
 
 
 def make_workset(definition: Definition, base: Path, tokenizer: Tokenizer | None) -> Workset:
@@ -45,13 +52,27 @@ def make_workset(definition: Definition, base: Path, tokenizer: Tokenizer | None
     Raises:
         MeasureError: when the task is unknown or cannot make what is asked for.
     """
-    name = task_name(definition.workload)
-    target = definition.target
-    if definition.workload.task is None and isinstance(target, Served) and target.api == "openai-embeddings":
-        name = "embedding"
+    name = _task_of(definition)
     if name in _BUILT_IN:
         _refuse_unheeded(definition.workload, name)
     return _find(name)(definition, base, tokenizer)
+
+
+def with_new_prompts(job: Job, run_id: int) -> Definition:
+    """The job's definition with the seed of prompts that only this run asks; prompts that are given stay the same."""
+    definition = job.definition
+    name = _task_of(definition)
+    if name in _BUILT_IN and "prompt_seed" not in _BUILT_IN[name].split():
+        return definition
+    new = definition.workload.model_copy(update={"prompt_seed": prompt_seed(job, run_id)})
+    return definition.model_copy(update={"workload": new})
+
+
+def _task_of(definition: Definition) -> str:
+    target = definition.target
+    if definition.workload.task is None and isinstance(target, Served) and target.api == "openai-embeddings":
+        return "embedding"
+    return task_name(definition.workload)
 
 
 def _find(name: str) -> Task:

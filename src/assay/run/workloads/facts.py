@@ -10,12 +10,16 @@ from dataclasses import asdict
 import numpy as np
 from pydantic import JsonValue
 
+from assay.plan.digest import content_hash
 from assay.run.tokens import Tokenizer
 from assay.run.workloads.records import Item, Workset
 from assay.spec.workload import Tokens, Workload
 
 # Counting is done before the clock starts, but a long file over a server's tokenizer would still take minutes.
 _MOST_COUNTED = 1000
+_NEW = "made for this run from prompt_seed; set workload.prompt_seed to ask them again"
+_SAME_SEED = "made from the seed, the same in every run"
+_GIVEN = "the same in every run: they are given, not made"
 COUNTED = (
     "tokens of the prompt's own text; a chat template adds more, which the server's count of input tokens includes"
 )
@@ -31,6 +35,7 @@ def workset(
     licence: str | None = None,
     scorers: tuple[str, ...] = (),
     more: Mapping[str, JsonValue] | None = None,
+    made: bool = False,
 ) -> Workset:
     """Put items together with what is to be said about them.
 
@@ -43,11 +48,12 @@ def workset(
         licence: what they may be used under, where that is known.
         scorers: what judges the answers unless the workload names others.
         more: further facts.
+        made: whether the words of the prompts come from the seed, so that each run may have its own.
     """
     facts: dict[str, JsonValue] = {
         "task": task,
         "items": len(items),
-        "digest": digest(items),
+        **_identity(task, items, workload, tokenizer, made=made),
         "source": source,
         "licence": licence,
         "seed": workload.seed,
@@ -61,6 +67,26 @@ def workset(
     }
     chosen = scorers if workload.scorers is None else workload.scorers
     return Workset(task, tuple(items), chosen, facts)
+
+
+def _identity(
+    task: str, items: Sequence[Item], workload: Workload, tokenizer: Tokenizer | None, *, made: bool
+) -> dict[str, JsonValue]:
+    """What tells two sets apart: what was asked for, and for new prompts their words as well.
+
+    Prompts with a seed of their own have other words in every run, and mean the same: their digest leaves words out.
+    """
+    if not made or workload.prompt_seed is None:
+        return {"digest": digest(items), "prompts": _SAME_SEED if made else _GIVEN}
+    shape = [[one.id, one.input_tokens, one.output_tokens, len(one.turns)] for one in items]
+    recipe = workload.model_dump(mode="json", exclude_defaults=True, exclude={"prompt_seed"})
+    name = tokenizer.name if tokenizer else None
+    return {
+        "digest": content_hash([task, shape, recipe, name]),
+        "texts_digest": digest(items),
+        "prompt_seed": workload.prompt_seed,
+        "prompts": _NEW,
+    }
 
 
 def digest(items: Iterable[Item]) -> str:

@@ -12,12 +12,18 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
+from assay.files import read_bounded
 
 T = TypeVar("T")
 
+_LARGEST = 2**30  # the rows are held in memory
 _SYSTEM_ROLES = frozenset({"system", "developer"})
 _OWN_KEYS = frozenset({"id", "prompt", "text", "messages", "turns", "system", "reference", "output_tokens"})
 _SOURCES = ("prompt", "text", "messages", "turns")
+_LIST_HINT = (
+    'a JSON list is not read: write one object on each line, such as {"prompt": "…"} or {"messages": […]}; '
+    "`jq -c '.[]'` turns a list into lines"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,7 @@ def read_rows(name: str, base: Path) -> tuple[Row, ...]:
     path = Path(name).expanduser()
     path = path if path.is_absolute() else base / path
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_bounded(path, _LARGEST).split(b"\n")
     except OSError as problem:
         raise MeasureError(
             f"{path} cannot be read: {problem.strerror or problem}",
@@ -123,14 +129,15 @@ class _Line:
 
 
 def _row(line: _Line, raw: bytes) -> Row:
+    hint = _LIST_HINT if raw.lstrip().startswith(b"[") else ""
     try:
         given = json.loads(raw.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise line.wrong("is not UTF-8 text", "save the file as UTF-8") from None
-    except (json.JSONDecodeError, RecursionError) as problem:
-        raise line.wrong(f"is not JSON: {problem}") from None
+    except (ValueError, RecursionError) as problem:  # ValueError: also a number of thousands of digits
+        raise line.wrong(f"is not JSON: {problem}", hint) from None
     if not isinstance(given, dict):
-        raise line.wrong(f"is {_kind(given)} and not an object")
+        raise line.wrong(f"is {_kind(given)} and not an object", hint)
     sources = [key for key in _SOURCES if key in given]
     if len(sources) != 1:
         raise line.wrong(f"has {' and '.join(sources) or 'none of ' + ', '.join(_SOURCES)}; exactly one is needed")

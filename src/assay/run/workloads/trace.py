@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
+from assay.files import refuse_endless
+from assay.plan.digest import content_hash
 from assay.run.tokens import Tokenizer
 from assay.run.workloads import make_workset
 from assay.run.workloads.facts import digest, spread, workset
@@ -104,7 +106,9 @@ def trace_workset(definition: Definition, base: Path, tokenizer: Tokenizer | Non
     workload = definition.workload
     more: dict[str, JsonValue] = {"trace": trace.name, "trace_rows": len(trace), "not_replayed": list(trace.unread)}
     if trace.input_tokens is None:
-        return _with_outputs(make_workset(definition, base, tokenizer), trace, more)
+        rows = definition.load.model_copy(update={"requests": len(trace)})
+        made = make_workset(definition.model_copy(update={"load": rows}), base, tokenizer)
+        return _with_outputs(made, trace, more)
     for key in ("task", "file", "input_tokens", "items"):
         if getattr(workload, key) not in (None, "synthetic"):
             raise MeasureError(
@@ -121,7 +125,8 @@ def trace_workset(definition: Definition, base: Path, tokenizer: Tokenizer | Non
     )
     asked = [replace(item, output_tokens=answer) for item, answer in zip(items, answers, strict=True)]
     source = f"{SOURCE}, in the lengths of {trace.name}"
-    return workset("synthetic", asked, workload, tokenizer, source=source, licence=LICENCE, more={**facts, **more})
+    return workset("synthetic", asked, workload, tokenizer, source=source, licence=LICENCE, more={**facts, **more},
+                   made=True)  # fmt: skip
 
 
 def _with_outputs(made: Workset, trace: Trace, more: Mapping[str, JsonValue]) -> Workset:
@@ -133,6 +138,8 @@ def _with_outputs(made: Workset, trace: Trace, more: Mapping[str, JsonValue]) ->
     )
     lengths: JsonValue = {"asked": f"those of {trace.name}", "drawn": spread(answers)}
     changed: dict[str, JsonValue] = {"items": len(items), "digest": digest(items), "output_tokens": lengths}
+    if "texts_digest" in made.facts:  # words that are new in every run mean the same
+        changed |= {"digest": content_hash([made.facts["digest"], answers]), "texts_digest": digest(items)}
     return replace(made, items=items, facts={**made.facts, **changed, **more})
 
 
@@ -216,7 +223,7 @@ class _Rows:
                 continue
             try:
                 row = json.loads(text)
-            except (json.JSONDecodeError, RecursionError) as problem:
+            except (ValueError, RecursionError) as problem:  # ValueError: also a number of thousands of digits
                 raise self.wrong(line, f"is not JSON: {problem}") from None
             if not isinstance(row, dict):
                 raise self.wrong(line, "is not a JSON object")
@@ -246,6 +253,7 @@ def _number(value: JsonValue) -> float | None:
 
 def _opened(path: Path) -> TextIO:
     """The text of a file, read as it is needed: public traces have millions of rows."""
+    refuse_endless(path)
     with path.open("rb") as file:
         zipped = file.read(2) == b"\x1f\x8b"
     if zipped:

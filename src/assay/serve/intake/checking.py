@@ -19,10 +19,11 @@ from assay.serve.state import ServerState
 from assay.serve.web.problems import is_away
 from assay.serve.web.records import BenchmarkPreview
 from assay.spec.importers import own_source
+from assay.spec.limits import MAX_CHARACTERS
 from assay.spec.load import check
 from assay.spec.source import KeyPath, Source, dotted, parse
 
-LONGEST_TEXT = 500_000
+LONGEST_TEXT = MAX_CHARACTERS
 _NAME = "file"
 _LINE = re.compile(rf"^{_NAME}:(\d+)$")
 
@@ -79,24 +80,35 @@ def read_text(state: ServerState, given: BenchmarkText) -> BenchmarkRead:
     except AssayError as wrong:
         if is_away(wrong):
             raise
-        told = tuple(_problem(one, given.text, source) for one in wrong.problems)
+        keys = _keys(source)
+        told = tuple(_problem(one, given.text, keys) for one in wrong.problems)
         return BenchmarkRead(source.document if source else None, told, None)
 
 
-def _problem(problem: Problem, text: str, source: Source | None) -> ReadProblem:
+Keys = Mapping[int, list[tuple[str, KeyPath]]]
+
+
+def _keys(source: Source | None) -> Keys:
+    """Line → the keys that stand there, with their names."""
+    found: dict[int, list[tuple[str, KeyPath]]] = {}
+    for path, line in source.lines.items() if source else ():
+        found.setdefault(line, []).extend([(f"{dotted(path)} ", path)] if path else [])
+    return found
+
+
+def _problem(problem: Problem, text: str, keys: Keys) -> ReadProblem:
     found = _LINE.match(problem.at)
     if found is None:
         return ReadProblem(problem.message, problem.code, None, None, "", problem.try_)
     line = int(found[1])
-    path = _path(source, line, problem.message) if source else ()
+    path = _path(keys.get(line, []), problem.message)
     return ReadProblem(problem.message, problem.code, line, _column(text, line, path), dotted(path), problem.try_)
 
 
-def _path(source: Source, line: int, message: str) -> KeyPath:
+def _path(there: list[tuple[str, KeyPath]], message: str) -> KeyPath:
     """The key that a problem on a line is about: the one that the message begins with, else the first of the line."""
-    there = [path for path, at in source.lines.items() if at == line and path]
-    named = [path for path in there if message.startswith(f"{dotted(path)} ")]
-    return max(named, key=len) if named else min(there, key=len, default=())
+    named = [path for name, path in there if message.startswith(name)]
+    return max(named, key=len) if named else min((path for _, path in there), key=len, default=())
 
 
 def _column(text: str, line: int, path: KeyPath) -> int | None:

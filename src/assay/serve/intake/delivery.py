@@ -36,7 +36,7 @@ def deliver(state: ServerState, job_id: str, fence: int, agent: str, body: bytes
     kept = state.kept
     job = kept.listing.job(job_id).job
     result = restored(parsed(body), job)
-    left = _files_of(kept, job_id, result)
+    left = _files_of(state, job_id, result)
     word = kept.control.deliver(
         job_id,
         fence,
@@ -67,7 +67,7 @@ def deliver_told(state: ServerState, job_id: str, body: bytes) -> Delivered:
     kept = state.kept
     job = kept.listing.job(job_id).job
     result = restored(parsed(body, (*_ENDED, "cancelled")), job)
-    left = _files_of(kept, job_id, result)
+    left = _files_of(state, job_id, result)
     events: dict[str, Event] = {"done": "finish", "cancelled": "cancel"}
     word = kept.control.keep_told(
         job_id,
@@ -85,13 +85,14 @@ def deliver_told(state: ServerState, job_id: str, body: bytes) -> Delivered:
     return Delivered(word)
 
 
-def _files_of(kept: Kept, job_id: str, result: MultiRunJobResult) -> dict[str, str]:
+def _files_of(state: ServerState, job_id: str, result: MultiRunJobResult) -> dict[str, str]:
     """The files that the runs of a result left, which must be here, as its samples must."""
+    kept = state.kept
     samples = [run.samples for run in result.runs if run.samples]
     _refuse_missing(kept, samples, f"samples of {job_id}")
     left = left_by(result.runs)
     _refuse_missing(kept, left.values(), f"a file that {job_id} left")
-    take_as_samples(kept.store, samples)
+    take_as_samples(kept.store, samples, state.settings.max_samples)
     take_as_files(kept.store, left.values())
     return left
 

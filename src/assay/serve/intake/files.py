@@ -8,6 +8,7 @@ from pathlib import Path
 
 from assay.errors import StoreError
 from assay.store.contents import checked_digest
+from assay.store.samples import check_samples
 from assay.store.store import Store
 
 
@@ -47,11 +48,22 @@ def missing(store: Store, digests: Iterable[str]) -> tuple[str, ...]:
     return tuple(digest for digest in dict.fromkeys(digests) if known_size(store, digest) is None)
 
 
-def take_as_samples(store: Store, digests: Iterable[str]) -> None:
-    """Move uploads to where the samples of runs lie; those that lie there already stay."""
-    for digest in dict.fromkeys(digests):
-        if store.samples.path(digest).is_file() or (upload := _upload(store, digest)) is None:
-            continue
+def take_as_samples(store: Store, digests: Iterable[str], most: int) -> None:
+    """Move uploads to where the samples of runs lie; those that lie there already stay.
+
+    Args:
+        store: where they are.
+        digests: their content hashes.
+        most: how many samples each may hold.
+
+    Raises:
+        UsageError: `sample-file` if one holds no samples, or too many; then none is moved.
+    """
+    new = [digest for digest in dict.fromkeys(digests) if not store.samples.path(digest).is_file()]
+    uploads = {digest: upload for digest in new if (upload := _upload(store, digest)) is not None}
+    for digest, upload in uploads.items():
+        check_samples(upload, digest, most)
+    for digest, upload in uploads.items():
         store.samples.adopt(digest, upload)
         store.artefacts.remove(digest)
 

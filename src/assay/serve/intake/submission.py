@@ -201,7 +201,7 @@ def _settings(
         raise UsageError(f"deadline_s is {deadline_s:g}; it must be positive and at most ten years", code="submission")
     return FleetSettings(
         priority=priority,
-        deadline=None if deadline_s is None else state.clock.utc().timestamp() + deadline_s,
+        deadline=None if deadline_s is None else state.kept.control.lease_now() + deadline_s,
         unplaceable=submission.unplaceable or fleet.unplaceable,
         spread=submission.spread or fleet.spread,
         submitted_by=by,

@@ -59,6 +59,10 @@ class Alerting:
         tell_owed(store, clock)
         self._announce()
 
+    def listen_again(self) -> None:
+        """Count the silence of agents from now on: for a while nobody could be heard, or the clock was set."""
+        self._began = self.state.clock.utc().timestamp()
+
     def _look(self) -> None:
         store, clock = self.state.kept.store, self.state.clock
         begun = iso(clock.utc() - _OVERLAP)

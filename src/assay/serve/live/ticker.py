@@ -6,6 +6,7 @@ Each step is guarded: a database that is away for a while is told once and asked
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ EVERY_S = 1.0
 _HURRY_AT_MOST_EVERY_S = 0.05
 # Redis is offered everything that is due this often, should an offer have been lost.
 _OFFER_EVERY_S = 5.0
+# A tick may be this late on a busy machine.
+_LATE_S = 5.0
 
 
 @dataclass(slots=True)
@@ -33,6 +36,11 @@ class Ticker:
     state: ServerState
     _told: set[str] = field(default_factory=set)
     _offered_s: float = 0.0
+    _steps: int = 0
+    _ticked_s: float | None = None
+    """When leases were last looked at."""
+    _disturbed_s: float = -math.inf
+    """When the clock was set, or a time ended in which no agent could be heard."""
     _alerting: Alerting = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,8 +66,13 @@ class Ticker:
             return
         kept = self.state.kept
         control = kept.control
-        changed = self._expire(kept)
-        changed |= self._said("agents fell silent", lambda: control.mark_silent(self.state.settings.silent_after_s))
+        until = control.lease_now()  # before it is found out whether time was lost: what is lost later counts then
+        self._notice_step(kept)
+        if not self._notice_gap(kept):
+            return  # leases that nobody could renew must not end
+        changed = self._expire(kept, until)
+        if self.state.clock.monotonic_s() - self._disturbed_s >= self.state.settings.silent_after_s:
+            changed |= self._said("agents fell silent", lambda: control.mark_silent(self.state.settings.silent_after_s))
         changed |= self._said("deadline passed", control.enforce_deadlines)
         changed |= self._said("no agent can take jobs", control.fail_unplaceable)
         changed |= self._said("campaigns ended", control.settle_campaigns)
@@ -88,11 +101,41 @@ class Ticker:
         elif kept.queue.is_apart:
             self.state.dispatcher.nudge()
 
-    def _expire(self, kept: Kept) -> bool:
+    def _notice_step(self, kept: Kept) -> None:
+        """After the calendar was set, count silence from now on: leases go by a clock that was not."""
+        steps = kept.control.steady.steps
+        if steps != self._steps and self._step("follow the clock", kept.control.after_step):
+            self._steps = steps
+            self._disturbed_s = self.state.clock.monotonic_s()
+            self._alerting.listen_again()
+            tell("clock was set", level=logging.WARNING)
+
+    def _notice_gap(self, kept: Kept) -> bool:
+        """Renew all leases after a time in which no agent could: this process stood still, or the database was away.
+
+        Returns False when they should be renewed and could not be.
+        """
+        now_s, last_s = self.state.clock.monotonic_s(), self._ticked_s
+        settings = self.state.settings
+        # The lease of an agent that is well has at least so long left.
+        spare_s = min(settings.lease_s / 2, settings.lease_s - settings.heartbeat_s)
+        gap_s = 0.0 if last_s is None else now_s - last_s
+        if gap_s <= max(spare_s, _LATE_S):
+            return True
+        if not self._step("renew leases", kept.control.renew_all):
+            return False
+        self._disturbed_s = now_s
+        self._alerting.listen_again()
+        tell("leases renewed", level=logging.WARNING, because=f"nobody could renew them for {gap_s:.0f} s")
+        return True
+
+    def _expire(self, kept: Kept, until: float) -> bool:
         metrics = self.state.metrics
         expired: list[str] = []
-        answers = self._step("take leases back", lambda: expired.extend(kept.control.expire()))
+        answers = self._step("take leases back", lambda: expired.extend(kept.control.expire(until)))
         metrics.database_up.set(int(answers))
+        if answers:
+            self._ticked_s = self.state.clock.monotonic_s()
         if not expired:
             return False
         metrics.expired.inc(len(expired))

@@ -24,8 +24,8 @@ from assay.place.leasing import Lease
 from assay.serve.intake.enlisting import ask_agent, call_agent
 from assay.serve.logs import tell
 from assay.serve.state import ServerState
-from assay.serve.web.access import Admin, User, admins, agents, readers, users
-from assay.serve.web.parameters import AgentId, AgentStateName, Cursor, Limit, State
+from assay.serve.web.access import Admin, User, admins, agents_alone, readers, users
+from assay.serve.web.parameters import AgentId, AgentKey, AgentStateName, Cursor, Limit, State
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.records import AgentAddress, AgentChange, AgentView, Listed, Queues
 
@@ -34,14 +34,14 @@ router = APIRouter(prefix="/api/v1/agents", tags=["agents"])
 LONGEST_WAIT_S = 60.0
 
 
-@router.post("", dependencies=[agents], responses={201: {"model": Enrolled}})
-def enroll_agent(enrolment: Enrolment, state: State, response: Response) -> Enrolled:
+@router.post("", dependencies=[agents_alone], responses={201: {"model": Enrolled}})
+def enroll_agent(enrolment: Enrolment, state: State, response: Response, key: AgentKey = "") -> Enrolled:
     """Make a device known, or refresh what is known of it."""
     if not enrolment.identity or len(enrolment.identity) > 128:
         raise RequestProblem(422, "identity has 1 to 128 characters", code="request", at="identity")
     if not enrolment.name or len(enrolment.name) > 200:
         raise RequestProblem(422, "name has 1 to 200 characters", code="request", at="name")
-    enrolled = _enroll(state, enrolment)
+    enrolled = _enroll(state, enrolment, key)
     response.status_code = 201 if enrolled.action == "created" else 200
     return enrolled
 
@@ -99,6 +99,7 @@ def remove_agent(agent: AgentId, state: State, by: Admin) -> None:
     """Forget an agent; what it holds is offered to others."""
     name = agent_id(state, agent)
     jobs = state.kept.control.remove_agent(name, by=by.name)
+    state.forget_key(name)
     tell("agent removed", agent=name, jobs=list(jobs), by=by.name)
     state.dispatcher.forget(name)
     state.changed()
@@ -110,16 +111,20 @@ def reset_agent(agent: AgentId, state: State) -> AgentView:
     return AgentView.of(state.kept.control.reset_agent(agent_id(state, agent)), _now(state))
 
 
-@router.post("/{agent}/heartbeat", dependencies=[agents], response_model=HeartbeatAnswer)
-async def send_heartbeat(agent: AgentId, beat: Heartbeat, state: State) -> Response:
+@router.post("/{agent}/heartbeat", dependencies=[agents_alone], response_model=HeartbeatAnswer)
+async def send_heartbeat(agent: AgentId, beat: Heartbeat, state: State, key: AgentKey = "") -> Response:
     """Say that an agent is there; renews its leases, and tells it which are lost."""
+    await state.check_key(agent, key)
     return _written(await state.beats.beat(agent, beat))
 
 
-@router.post("/{agent}/lease", dependencies=[agents], response_model=LeaseGiven,
+@router.post("/{agent}/lease", dependencies=[agents_alone], response_model=LeaseGiven,
              responses={204: {"description": "There was no job in the time given."}})  # fmt: skip
-async def take_lease(agent: AgentId, wish: LeaseRequest, state: State, request: Request) -> Response:
+async def take_lease(
+    agent: AgentId, wish: LeaseRequest, state: State, request: Request, key: AgentKey = ""
+) -> Response:
     """Wait for a job, up to `wait_s` seconds (at most 60)."""
+    await state.check_key(agent, key)
     poll = state.dispatcher.poll(agent, wish.device[:40])
     await state.dispatcher.meet(poll)
     wait_s = min(wish.wait_s, LONGEST_WAIT_S) if wish.wait_s > 0 else 0.0
@@ -146,21 +151,26 @@ async def take_lease(agent: AgentId, wish: LeaseRequest, state: State, request: 
     return _written(_given(lease))
 
 
-@router.get("/{agent}/queues", dependencies=[agents])
+@router.get("/{agent}/queues", dependencies=[agents_alone])
 def agent_queues(
-    agent: AgentId, state: State, device: Annotated[str, Query(max_length=40, description="Only for this kind.")] = ""
+    agent: AgentId,
+    state: State,
+    device: Annotated[str, Query(max_length=40, description="Only for this kind.")] = "",
+    key: AgentKey = "",
 ) -> Queues:
     """Say which queues hold jobs that an agent can do, for one that takes them from Redis directly."""
+    state.check_key_now(agent, key)
     known = state.kept.control.agent(agent)
     if known.draining or not known.healthy:
         return Queues(())
     return Queues(tuple(state.kept.queue.suitable(agent, device)))
 
 
-@router.post("/{agent}/claim", dependencies=[agents], response_model=LeaseGiven,
+@router.post("/{agent}/claim", dependencies=[agents_alone], response_model=LeaseGiven,
              responses={409: {"description": "It is not this agent's."}})  # fmt: skip
-def claim_job(agent: AgentId, claim: Claim, state: State) -> Response:
+def claim_job(agent: AgentId, claim: Claim, state: State, key: AgentKey = "") -> Response:
     """Confirm a job that an agent took from the queue directly."""
+    state.check_key_now(agent, key)
     if not 0 <= claim.fence < 2**31:
         raise RequestProblem(422, "fence is out of range", code="request", at="fence")
     lease = state.kept.control.claim(agent, claim.job, claim.fence)
@@ -173,8 +183,9 @@ def claim_job(agent: AgentId, claim: Claim, state: State) -> Response:
     return _written(_given(lease))
 
 
-def _enroll(state: ServerState, enrolment: Enrolment) -> Enrolled:
-    record, action = state.kept.control.enroll(enrolment)
+def _enroll(state: ServerState, enrolment: Enrolment, key: str) -> Enrolled:
+    record, action = state.kept.control.enroll(enrolment, key)
+    state.forget_key(record.id)
     tell("agent enrolled", agent=record.id, name=record.name, action=action, version=record.version)
     state.dispatcher.forget(record.id)
     return Enrolled(record.id, action, state.settings.heartbeat_s, state.settings.lease_s)  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ _ALERT: Mapping[str, JsonValue] = {
     "differs": [{"name": "commit", "before": "3f2a91bc02de", "after": "91bc02de3f2a"}], "rules": [],
     "snoozed_until": None, "by": "", "findings": ["0c9d8e7f6a5b4c3d"],
     "history": [{"at": 1763118600.0, "happening": "occur", "state": "open", "by": "", "why": "ttft_ms.p99 …"}],
-    "links": {"alert": "/api/v1/alerts/5f0c1d2e3a4b5c6d"},
+    "links": {"alert": "/alerts/5f0c1d2e3a4b5c6d"},
     "telling": {"turn": 1, "news": "opened", "not_before": 1763118600.0, "told": {}, "told_at": None, "owed": True},
     "past": {},
 }  # fmt: skip

@@ -14,8 +14,8 @@ from assay.serve.intake.delivery import deliver, missing_artefacts
 from assay.serve.intake.files import known_size
 from assay.serve.live.feed import LiveEvent
 from assay.serve.logs import tell
-from assay.serve.web.access import agents
-from assay.serve.web.parameters import Answers, ByAgent, Fence, JobId, State
+from assay.serve.web.access import agents_alone
+from assay.serve.web.parameters import AgentKey, Answers, ByAgent, Fence, JobId, State
 from assay.serve.web.problems import RequestProblem
 
 router = APIRouter(prefix="/api/v1/jobs/{job}/attempts/{fence}", tags=["attempts"])
@@ -23,9 +23,10 @@ router = APIRouter(prefix="/api/v1/jobs/{job}/attempts/{fence}", tags=["attempts
 _LOST: Answers = {409: {"description": "The lease is lost: the attempt must stop."}}
 
 
-@router.post("/progress", dependencies=[agents], status_code=204, responses=_LOST)
-def report_progress(job: JobId, fence: Fence, progress: Progress, state: State) -> None:
+@router.post("/progress", dependencies=[agents_alone], status_code=204, responses=_LOST)
+def report_progress(job: JobId, fence: Fence, progress: Progress, state: State, key: AgentKey = "") -> None:
     """Say how far an attempt is, with the lines it wrote; renews the lease."""
+    state.check_key_now(progress.agent, key)
     if not state.kept.control.progress(job, fence, progress):
         raise RequestProblem(409, f"the lease {fence} of {job} is lost", code="lost", try_="stop the attempt")
     detail: dict[str, JsonValue] = {
@@ -36,9 +37,10 @@ def report_progress(job: JobId, fence: Fence, progress: Progress, state: State) 
     state.feed.push(LiveEvent(campaign, job, "progress", state.clock.utc().timestamp(), detail))
 
 
-@router.post("/release", dependencies=[agents], status_code=204)
-def release_lease(job: JobId, fence: Fence, release: Release, state: State) -> None:
+@router.post("/release", dependencies=[agents_alone], status_code=204)
+def release_lease(job: JobId, fence: Fence, release: Release, state: State, key: AgentKey = "") -> None:
     """Give a lease back unfinished; one that is lost already is no error."""
+    state.check_key_now(release.agent, key)
     released = state.kept.control.release(job, fence, release.agent, release.reason[:1000], crashed=release.crashed)
     tell("lease released", job=job, fence=fence, agent=release.agent, held=released, crashed=release.crashed)
     state.changed()
@@ -46,18 +48,22 @@ def release_lease(job: JobId, fence: Fence, release: Release, state: State) -> N
 
 @router.put(
     "/result",
-    dependencies=[agents],
+    dependencies=[agents_alone],
     responses={409: {"description": "Samples that the result names must be uploaded first."}},
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {
         "schema": {"$ref": "#/components/schemas/MultiRunJobResult"}}}}},
 )  # fmt: skip
-async def deliver_result(job: JobId, fence: Fence, agent: ByAgent, state: State, request: Request) -> Delivered:
+async def deliver_result(
+    job: JobId, fence: Fence, agent: ByAgent, state: State, request: Request, key: AgentKey = ""
+) -> Delivered:
     """Deliver a result, once; a late or repeated one is kept as evidence and not counted."""
+    await state.check_key(agent, key)
     body = await request.body()
     return await anyio.to_thread.run_sync(lambda: deliver(state, job, fence, agent, body))
 
 
-@router.put("/artefacts/{name}", dependencies=[agents], status_code=204)
+@router.put("/artefacts/{name}", dependencies=[agents_alone], status_code=204,
+            responses={409: {"description": "The file must be uploaded first."}})  # fmt: skip
 def attach_artefact(
     job: JobId,
     fence: Fence,
@@ -65,8 +71,10 @@ def attach_artefact(
     agent: ByAgent,
     sha256: Annotated[str, Query(pattern=r"^[0-9a-f]{64}$")],
     state: State,
+    key: AgentKey = "",
 ) -> None:
     """Keep an uploaded file with an attempt, under a name."""
+    state.check_key_now(agent, key)
     if known_size(state.kept.store, sha256) is None:
         raise missing_artefacts({sha256: name[:255]})
     state.kept.artefacts.attach(job, fence, agent, name, sha256)

@@ -23,6 +23,7 @@ from assay.serve.sark.errors import SarkRoute, json_body
 from assay.serve.sark.words import agent_id, breakdown, campaign_record, job_record, result_record, worker_id
 from assay.serve.state import ServerState, state_of
 from assay.serve.web.access import User, readers
+from assay.serve.web.parameters import Answers
 from assay.spec.devices import compute_unit
 from assay.spec.importers.sark import benchmarks_of
 from assay.spec.target import ModelTarget
@@ -36,6 +37,10 @@ State = Annotated[ServerState, Depends(state_of)]
 Body = Annotated[dict[str, Any], Depends(json_body)]
 ORIGIN = "sark"
 OUTPUTS = "outputs"
+_CSV: Answers = {
+    200: {"content": {"text/csv": {"schema": {"type": "string"}}}},
+    404: {"description": "There are no results."},
+}
 
 
 @router.post("/campaigns", operation_id="sark_create_campaign", summary="Create a campaign")
@@ -60,7 +65,8 @@ def campaign(state: State, campaign: str) -> dict[str, Any]:
     return {**_record(state, summary), "job_breakdown": breakdown(summary)}
 
 
-@router.get("/campaigns/{campaign}/results", dependencies=[readers], operation_id="sark_results", summary="CSV")
+@router.get("/campaigns/{campaign}/results", dependencies=[readers], operation_id="sark_results", summary="CSV",
+            response_class=Response, responses=_CSV)  # fmt: skip
 def results(state: State, campaign: str) -> Response:
     """The results of a campaign as CSV; of an unfinished one, those that are there."""
     record = _ended(read_campaign(state.kept.store, _summary(state, campaign).id))
@@ -69,7 +75,8 @@ def results(state: State, campaign: str) -> Response:
     return _csv(render_sark_csv(record), f"{record.campaign}_results.csv")
 
 
-@router.get("/results/all", dependencies=[readers], operation_id="sark_all_results", summary="All results as CSV")
+@router.get("/results/all", dependencies=[readers], operation_id="sark_all_results", summary="All results as CSV",
+            response_class=Response, responses=_CSV)  # fmt: skip
 def all_results(state: State) -> Response:
     """Every result that came in by this surface, in one CSV file."""
     records = [_ended(read_campaign(state.kept.store, one.id)) for one in _ours(state)]
@@ -91,7 +98,7 @@ def files(state: State) -> dict[str, Any]:
 
 
 @router.get("/results/download/{filename:path}", dependencies=[readers], operation_id="sark_download",
-            summary="Download a result file")  # fmt: skip
+            summary="Download a result file", response_class=Response, responses=_CSV)  # fmt: skip
 def download(state: State, filename: str) -> Response:
     """One CSV file by its name; a name is compared with those that are there and never becomes a path."""
     if ".." in filename or filename.startswith(("/", "\\")):

@@ -19,6 +19,7 @@ from assay.serve.sark.words import (
 )
 from assay.serve.state import ServerState, state_of
 from assay.serve.web.access import agents, readers
+from assay.serve.web.parameters import AgentKey
 from assay.store.records import AgentRecord
 
 router = APIRouter(prefix="/api", tags=["SARK"], route_class=SarkRoute)
@@ -29,7 +30,7 @@ _REQUIRED = {"device_name": str, "ip_address": str, "capabilities": list, "devic
 
 
 @router.post("/register", dependencies=[agents], operation_id="sark_register", summary="Register a worker")
-def register(state: State, body: Body) -> dict[str, Any]:
+def register(state: State, body: Body, key: AgentKey = "") -> dict[str, Any]:
     """Make a worker known, or refresh everything that is known of it."""
     for name, kind in _REQUIRED.items():
         if name not in body:
@@ -38,7 +39,7 @@ def register(state: State, body: Body) -> dict[str, Any]:
             raise UsageError(f"{name} must be of type {kind.__name__}", code="body")
     if not body["device_name"].strip() or len(body["device_name"]) > 200:
         raise UsageError("device_name must be text of 1 to 200 characters", code="body")
-    agent, action = state.kept.control.enroll(enrolment_of(body))
+    agent, action = state.kept.control.enroll(enrolment_of(body), key)
     state.changed()
     status = "registered" if action == "created" else "updated"
     return {"worker_id": worker_id(agent.id), "status": status, "action": action}
@@ -58,8 +59,9 @@ def worker(state: State, worker: str) -> dict[str, Any]:
 
 
 @router.put("/workers/{worker}/status", dependencies=[agents], operation_id="sark_set_status", summary="Set a state")
-def set_status(state: State, worker: str, body: Body) -> dict[str, Any]:
+def set_status(state: State, worker: str, body: Body, key: AgentKey = "") -> dict[str, Any]:
     """Note the state that a worker says it is in; an unknown worker is answered alike, as SARK does."""
+    state.check_key_now(agent_id(worker), key)
     status = body.get("status")
     if status not in WORKER_STATES:
         raise UsageError(f"Invalid status {status!r}; use one of {', '.join(WORKER_STATES)}", code="body")
@@ -72,8 +74,9 @@ def set_status(state: State, worker: str, body: Body) -> dict[str, Any]:
 
 
 @router.post("/workers/{worker}/heartbeat", dependencies=[agents], operation_id="sark_heartbeat", summary="Heartbeat")
-def heartbeat(state: State, worker: str) -> dict[str, Any]:
+def heartbeat(state: State, worker: str, key: AgentKey = "") -> dict[str, Any]:
     """Note that a worker lives; one that was given up is taken back."""
+    state.check_key_now(agent_id(worker), key)
     before = _known(state, worker)
     recovered = before.state == "faulty"
     status = "active" if recovered else before.state

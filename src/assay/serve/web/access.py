@@ -15,6 +15,12 @@ from assay.serve.state import ServerState, server_of
 from assay.serve.web.problems import RequestProblem, Unavailable
 from assay.store.tokens import Role
 
+# What proxies add to the requests they pass on.
+_FORWARDED_PREFIXES = ("x-forwarded", "x-original-")
+_FORWARDED = frozenset({
+    "forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-envoy-external-address",
+    "cf-connecting-ip", "true-client-ip", "fastly-client-ip", "x-proxyuser-ip", "client-ip",
+})  # fmt: skip
 _bearer = HTTPBearer(auto_error=False, description="A token from `assay tokens create` or POST /tokens.")
 
 
@@ -56,19 +62,20 @@ class Public:
 
 
 class MetricsAccess(Allow):
-    """Readers; and, when only this machine can reach the server, everybody."""
+    """Readers; everybody where the settings say so."""
 
     async def __call__(
         self, request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
     ) -> Principal:
         """The principal of a request that may go on."""
-        if server_of(request).settings.on_loopback:
-            return Principal("local", "reader")
+        if server_of(request).settings.open_metrics:
+            return Principal("metrics", "reader")
         return await super().__call__(request, given)
 
 
 def _open(request: Request, state: ServerState) -> Principal:
-    """Everybody on this machine is admin; a page in a browser, which may come from anywhere, is nobody."""
+    """Everybody on this machine is admin; a page in a browser and a proxy may speak for anybody, and are refused."""
+    _refuse_forwarded(request)
     host = request.headers.get("host", "")
     name = urlsplit(f"//{host}").hostname or ""
     if not is_loopback(name):
@@ -79,6 +86,16 @@ def _open(request: Request, state: ServerState) -> Principal:
     if not origin and request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         raise _foreign("the request comes from a web page of another origin")
     return Principal("local", "admin")
+
+
+def _refuse_forwarded(request: Request) -> None:
+    """Refuse a request that a proxy passed on: it connects from this machine, whatever machine sent it."""
+    for name in request.headers:
+        if name in _FORWARDED or name.startswith(_FORWARDED_PREFIXES):
+            raise RequestProblem(403, f"this server is open: everybody on this machine is admin. The header {name!r} "
+                                 "says that a proxy forwarded this request, perhaps from another machine",
+                                 code="forwarded", try_="start the server with `assay serve --closed` and make "
+                                 "tokens with `assay tokens create`")  # fmt: skip
 
 
 def _foreign(what: str) -> RequestProblem:
@@ -112,6 +129,7 @@ allow_readers = Allow("reader", "user", "admin")
 allow_users = Allow("user", "admin")
 allow_admins = Allow("admin")
 allow_agents = Allow("agent", "user", "admin")
+allow_agents_alone = Allow("agent", "admin")
 allow_everybody_known = Allow("agent", "reader", "user", "admin")
 
 public = Depends(Public())
@@ -119,6 +137,7 @@ readers = Depends(allow_readers)
 users = Depends(allow_users)
 admins = Depends(allow_admins)
 agents = Depends(allow_agents)
+agents_alone = Depends(allow_agents_alone)
 everybody_known = Depends(allow_everybody_known)
 
 Reader = Annotated[Principal, readers]

@@ -118,20 +118,30 @@ def _add_problems(made: dict[str, Any]) -> None:
 
 
 _MEANING = {
+    "400": "The request cannot be done as it stands.",
     "401": "No valid token.",
     "403": "The token's role does not allow this.",
     "404": "There is no such thing.",
+    "413": "The body is larger than allowed.",
     "422": "The request or the document in it is not valid.",
     "503": "The database is away; ask again after `Retry-After` seconds.",
 }
 
 
+# How SARK's clients read errors.
+_SARK_ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+
+
 def _add_problem_answers(operation: dict[str, Any], path: str) -> None:
-    body = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
+    body: dict[str, Any] = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
+    if path == "/api" or (path.startswith("/api/") and not path.startswith(f"{API}/")):
+        # The framework itself checks parameters, before the errors get SARK's shape.
+        body = {"application/json": {"schema": _SARK_ERROR}, **body}
     answers = operation["responses"]
-    expected = {"422", "503"}
+    expected = {"400", "422", "503"}
     expected |= {"401", "403"} if operation.get("security") else set()
-    expected |= {"404"} if "{" in path else set()
+    expected |= {"413"} if "requestBody" in operation else set()
+    expected |= {"404"} if "{" in path or "requestBody" in operation or operation.get("parameters") else set()
     for status in expected:
         answers[status] = {"description": _MEANING[status], "content": body}
     for status, said in answers.items():

@@ -11,6 +11,9 @@ from assay.serve.settings import MB, ServerSettings
 from assay.serve.web.problems import RequestProblem, answer
 
 _ARTEFACT = re.compile(r"/artefacts/[^/]+$")
+_DOCUMENT = re.compile(r"/(benchmarks(/[^/]+)?|campaigns|schedules)$")
+# A benchmark document has at most 500,000 characters; the rest is for the files that it names.
+_LARGEST_DOCUMENT = 4 * MB
 _RESULT = re.compile(r"/(attempts|elsewhere/[^/]+/jobs)/[^/]+/result$")
 
 
@@ -32,7 +35,9 @@ class SizeLimits:
         """The limit of one request."""
         if method == "PUT" and "/attempts/" not in path and _ARTEFACT.search(path):
             return self.artefact
-        return self.result if method == "PUT" and _RESULT.search(path) else self.body
+        if method == "PUT" and _RESULT.search(path):
+            return self.result
+        return min(self.body, _LARGEST_DOCUMENT) if _DOCUMENT.search(path) else self.body
 
 
 class Limit:

@@ -9,6 +9,7 @@ import time
 from collections.abc import MutableMapping
 from typing import Any
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assay.serve.logs import tell
@@ -17,6 +18,8 @@ from assay.serve.web.problems import unexpected
 
 _ID = re.compile(r"^[\w.-]{1,64}$")
 # Asked every few seconds by machines: an event each would bury the others.
+# What others write down, too, for a client that did not wait for its answer.
+_CLIENT_LEFT = 499
 _QUIET = re.compile(r"(/heartbeat|/lease|/progress|/health|/ready|/metrics)$")
 _SECURITY = (
     (b"x-content-type-options", b"nosniff"),
@@ -48,6 +51,8 @@ class Observe:
         begin = time.perf_counter()
         try:
             await self.app(scope, receive, answer.send)
+        except ClientDisconnect:  # nobody is there to be answered
+            answer.status = answer.status or _CLIENT_LEFT
         except Exception as problem:  # our own mistake: the client gets an answer, the log gets the place
             if answer.status:
                 raise  # too late to answer; the server closes the connection

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import Depends, Path, Query, Request, Response
+from fastapi import Depends, Header, Path, Query, Request, Response
 
+from assay.place.engines.fleet.protocol import AGENT_KEY
 from assay.serve.state import ServerState, state_of
 from assay.store.listing import JobFilter
 
@@ -31,6 +32,7 @@ JobId = Annotated[str, Path(max_length=80)]
 Fence = Annotated[int, Path(ge=0, le=2**31 - 1, description="Number of the lease.")]
 RunId = Annotated[int, Path(ge=0, le=2**31 - 1)]
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the content.")]
+AgentKey = Annotated[str, Header(alias=AGENT_KEY, max_length=200, description="The key that the agent enrolled with.")]
 ByAgent = Annotated[str, Query(max_length=64, description="Id of the agent.")]
 
 

@@ -24,6 +24,7 @@ RETRY_AFTER_S = 2
 
 # Problem codes whose HTTP status is not that of their class.
 _STATUS = {
+    "agent-key": 403,
     "busy": 409,
     "conflict": 409,
     "exists": 409,
@@ -36,6 +37,7 @@ _STATUS = {
     "precondition": 412,
     "too-large": 413,
     "disk": 507,
+    "sample-file": 422,
     "samples": 500,
     "value": 422,
 }

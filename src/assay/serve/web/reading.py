@@ -12,6 +12,7 @@ from sqlalchemy import func, select
 from assay import __version__
 from assay.analyse.compare import compare_metric
 from assay.analyse.compare.likeness import unusable
+from assay.analyse.compare.moved import doubted, machine_moved
 from assay.analyse.records import Answer, Interval, MetricStatistics, MultiRunJobResult
 from assay.documents import from_json
 from assay.errors import UsageError
@@ -215,7 +216,8 @@ def _judged(
     if base[1] is result:
         return None, "base", ()
     reasons = unusable(base[1], result)
-    compared = compare_metric(metric, base[1].metrics[metric], stats)
+    moved = machine_moved((base[1],), (result,), anyway=True)
+    compared = doubted(compare_metric(metric, base[1].metrics[metric], stats), moved)
     return (
         (compared.change, "cannot tell", reasons) if reasons else (compared.change, compared.answer, compared.because)
     )

@@ -364,6 +364,8 @@ class Health:
 
     status: Literal["ok"]
     version: str
+    service: Literal["assay"] = "assay"
+    """What answers here: clients know a wrong address by it."""
 
 
 @dataclass(frozen=True, slots=True)

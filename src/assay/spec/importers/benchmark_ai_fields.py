@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
+from assay.spec.commands import split_words
 from assay.spec.fetching import Fetch
 from assay.spec.importers.fields import Fields, line, shown, text, whole
 from assay.spec.importers.instances import VARIABLE, Instance, find_instance
 from assay.spec.importers.kubernetes_words import expanded
+from assay.spec.limits import check_patterns, compiled
 from assay.spec.target import METRIC_NAME
 from assay.spec.watching import Schedule
 
@@ -59,7 +60,7 @@ class Descriptor:
     def words(self, path: str, command: str, known: Mapping[str, str]) -> list[str]:
         """The words of a command, with the values of variables that it names by `$(NAME)`."""
         try:
-            found = [expanded(word, known) for word in shlex.split(command)]
+            found = [expanded(word, known) for word in split_words(command)]
         except ValueError as broken:
             self.fields.wrong(path, f"cannot be split into words: {broken}")
             return []
@@ -71,7 +72,7 @@ class Descriptor:
         """Words as a person would write them: in one line where that means the same, else as a list."""
         joined = " ".join(words)
         try:
-            return joined if shlex.split(joined) == words else [*words]
+            return joined if split_words(joined) == tuple(words) else [*words]
         except ValueError:  # a quote inside a word
             return [*words]
 
@@ -119,7 +120,13 @@ class Descriptor:
         if service is not None and strategy != "inference":
             return []
         made: list[JsonValue] = []
-        for at, table in self._tables(path, _METRIC_KEYS):
+        tables = self._tables(path, _METRIC_KEYS)
+        try:
+            check_patterns(str(table.get("pattern", "")) for _, table in tables)
+        except ValueError as problem:
+            self.fields.wrong(path, str(problem))
+            return []
+        for at, table in tables:
             name, pattern = self._text(at, table, "name"), self._text(at, table, "pattern")
             units = self._text(at, table, "units")
             if name is None or pattern is None:
@@ -135,8 +142,8 @@ class Descriptor:
 
     def _check_pattern(self, at: str, pattern: str) -> None:
         try:
-            groups = re.compile(pattern).groups
-        except re.error as problem:
+            groups = compiled(pattern).groups
+        except ValueError as problem:
             self.fields.wrong(at, f"{shown(pattern)} is no regular expression: {problem}")
             return
         if groups == 0:

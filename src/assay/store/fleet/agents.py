@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
@@ -11,6 +13,7 @@ from sqlalchemy import delete, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from assay.documents import from_json, to_json
+from assay.errors import UsageError
 from assay.place.engines.fleet.protocol import Enrolment, Heartbeat, HeartbeatAnswer, Held
 from assay.place.needs import Profile
 from assay.plan.digest import content_hash
@@ -27,14 +30,24 @@ _LONGEST_NOTE = 2000
 class Agents(Transactions):
     """Who is there."""
 
-    def enroll(self, enrolment: Enrolment) -> tuple[AgentRecord, str]:
+    def enroll(self, enrolment: Enrolment, key: str = "") -> tuple[AgentRecord, str]:
         """Make a device known, or refresh what is known of it; the word says which: created, updated, recovered.
 
         Labels given on the server and a wish to drain outlive a restart of the device.
+
+        Args:
+            enrolment: what it says of itself.
+            key: by which it will prove who it is; the first one that it gives stays.
+
+        Raises:
+            UsageError: `agent-key` if it is known under another key.
         """
         now = self._now()
         with self._writing() as session:
             row, fresh = _found_or_new(session, enrolment, now)
+            if row.key and not hmac.compare_digest(row.key, key_hash(key)):
+                raise wrong_key(row.id)
+            row.key = key_hash(key)
             done = "created" if fresh else "recovered" if row.state == "faulty" else "updated"
             _refresh(row, enrolment, now)
             session.flush()
@@ -58,7 +71,7 @@ class Agents(Transactions):
                 raise unknown_agent(agent_id)
             # By id, so that two transactions that touch the same jobs do not wait for each other.
             held = sorted(beat.held, key=lambda one: one.job)
-            lost = [one for one in held if not self._renew(session, agent_id, one, now)]
+            lost = [one for one in held if not self._renew(session, agent_id, one)]
             return HeartbeatAnswer(lost=tuple(lost), draining=draining)
 
     def agents(self, state: str = "") -> tuple[AgentRecord, ...]:
@@ -95,6 +108,11 @@ class Agents(Transactions):
         with self._reading() as session:
             row = known_agent(session, agent_id)
             return agent_record(row, held_by(session, [row.id]).get(row.id, ()))
+
+    def key_of(self, agent_id: str) -> str:
+        """The hash of an agent's key; empty when it has none, or is not known."""
+        with self._reading() as session:
+            return session.scalar(select(AgentRow.key).where(AgentRow.id == agent_id)) or ""
 
     def patch_agent(
         self, agent_id: str, *, labels: Mapping[str, str] | None = None, draining: bool | None = None
@@ -151,14 +169,32 @@ class Agents(Transactions):
             )
             return tuple(sorted(marked))
 
-    def _renew(self, session: Session, agent_id: str, one: Held, now: float) -> bool:
+    def after_step(self) -> None:
+        """Bring back from the future what a clock noted that was ahead: when agents were heard of."""
+        now = self._now()
+        with self._writing() as session:
+            session.execute(update(AgentRow).where(AgentRow.last_seen > now).values(last_seen=now))
+
+    def _renew(self, session: Session, agent_id: str, one: Held) -> bool:
         renewed = session.execute(
             update(JobRow)
             .where(JobRow.id == one.job, JobRow.fence == one.fence, JobRow.agent_id == agent_id)
             .where(JobRow.state == "running")
-            .values(expires_at=now + self.policy.lease_s)
+            .values(expires_at=self.lease_now() + self.policy.lease_s)
         )
         return bool(renewed.rowcount)  # type: ignore[attr-defined]
+
+
+def key_hash(key: str) -> str:
+    """What is kept of a key; nothing of none."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest() if key else ""
+
+
+def wrong_key(agent_id: str) -> UsageError:
+    """The error for a request in the name of an agent by somebody else."""
+    return UsageError(f"this is not the key of {agent_id}: only the agent itself may act as it", code="agent-key",
+                      try_="start the agent from its own state folder; if that is lost, remove the agent here first: "
+                      "`assay agents remove`")  # fmt: skip
 
 
 def known_agent(session: Session, agent_id: str, *, lock: bool = False) -> AgentRow:
@@ -192,7 +228,8 @@ def give_back(session: Session, row: JobRow, now: float) -> None:
 def full_profile(row: AgentRow) -> Profile:
     """What an agent offers, under the name the server knows it by and with the labels given here."""
     own = from_json(Profile, row.profile, source=row.id)
-    return replace(own, id=row.id, name=row.name, labels={**own.labels, **cast("dict[str, str]", row.labels)})
+    labels = {**own.labels, **cast("dict[str, str]", row.labels)}
+    return replace(own, id=row.id, name=row.name, labels=labels, takes_jobs=row.device.get("registered_by") != "sark")
 
 
 def agent_record(row: AgentRow, jobs: tuple[str, ...]) -> AgentRecord:

@@ -24,7 +24,7 @@ class Beats(Transactions):
         with self._writing() as session:
             draining = _known(session, {agent for agent, _ in beats})
             _note(session, [beat for beat in beats if beat[0] in draining], now)
-            renewed = self._renew_all(session, [beat for beat in beats if beat[0] in draining], now)
+            renewed = self._renew_all(session, [beat for beat in beats if beat[0] in draining])
             return [
                 HeartbeatAnswer(
                     lost=tuple(one for one in beat.held if (agent, one) not in renewed), draining=draining[agent]
@@ -34,7 +34,7 @@ class Beats(Transactions):
                 for agent, beat in beats
             ]
 
-    def _renew_all(self, session: Session, beats: Sequence[Beat], now: float) -> set[tuple[str, Held]]:
+    def _renew_all(self, session: Session, beats: Sequence[Beat]) -> set[tuple[str, Held]]:
         """Renew the leases that are still those of who says so; return them."""
         wanted = {(agent, one) for agent, beat in beats for one in beat.held}
         if not wanted:
@@ -49,7 +49,7 @@ class Beats(Transactions):
         session.execute(
             update(JobRow)
             .where(JobRow.id.in_({one.job for _, one in mine}))
-            .values(expires_at=now + self.policy.lease_s)
+            .values(expires_at=self.lease_now() + self.policy.lease_s)
         )
         return mine
 

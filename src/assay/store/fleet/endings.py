@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from assay.clock import iso
 from assay.errors import UsageError
 from assay.place.needs import machines_of, missing
-from assay.plan.lifecycle import FINAL, TABLE, Event, State, after
+from assay.plan.lifecycle import FINAL, TABLE, Event, State, after, campaign_state
 from assay.store.fleet.agents import full_profile
 from assay.store.fleet.matching import Matching
 from assay.store.fleet.transactions import CHUNK, LOCK, unknown_campaign, unknown_job
@@ -102,7 +102,7 @@ class Endings(Matching):
 
     def enforce_deadlines(self) -> tuple[str, ...]:
         """Fail what has not ended of campaigns whose deadline has passed; return those jobs."""
-        over = (CampaignRow.state == "running", CampaignRow.engine == "fleet", CampaignRow.deadline <= self._now())
+        over = (CampaignRow.state == "running", CampaignRow.engine == "fleet", CampaignRow.deadline <= self.lease_now())
         ended: list[str] = []
         for campaign in self._campaigns(*over):
             with self._writing() as session:
@@ -183,7 +183,7 @@ class Endings(Matching):
             self._tell_all(session, [(row.campaign_id, row.id) for row in some], "retried", {"by": by})
         for campaign in sorted({row.campaign_id for row in rows}):
             row = session.get_one(CampaignRow, campaign, with_for_update=LOCK)
-            if row.deadline is not None and row.deadline <= now:
+            if row.deadline is not None and row.deadline <= self.lease_now():
                 row.deadline = None  # who asks for it after the deadline wants it all the same
             if row.state != "running":
                 row.state, row.completed_at = "running", None
@@ -198,7 +198,7 @@ class Endings(Matching):
         counts: dict[str, int] = dict(session.execute(query).all())
         if any(state in counts for state in OPEN):
             return None
-        row.state, row.completed_at = _state_of(counts), iso(self._clock.utc())
+        row.state, row.completed_at = campaign_state(counts), iso(self._clock.utc())
         self._tell(session, campaign, None, "campaign settled", {"state": row.state, **counts})
         return row.state
 
@@ -258,13 +258,6 @@ def _keep_replaced(session: Session, ids: Sequence[str], now: float) -> None:
         JobRow.id, JobRow.fence, func.coalesce(JobRow.agent_id, ""), literal(now), literal("replaced"), JobRow.result
     ).where(JobRow.id.in_(ids), JobRow.result.is_not(None))
     session.execute(insert(EvidenceRow).from_select(columns, had))
-
-
-def _state_of(counts: dict[str, int]) -> str:
-    """How a campaign ended, by how its jobs did."""
-    if set(counts) in ({"done"}, {"cancelled"}):
-        return next(iter(counts))
-    return "partial" if "done" in counts else "failed"
 
 
 def _chunks(rows: Sequence[Standing]) -> Iterator[Sequence[Standing]]:

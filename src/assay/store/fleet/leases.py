@@ -44,45 +44,43 @@ class Leases(Matching):
         Raises:
             UsageError: `unknown-agent` if it is not enrolled.
         """
-        now = self._now()
         with self._writing() as session:
             agent = known_agent(session, agent_id, lock=True)
             if not _has_room(session, agent):
                 return None
-            keys = with_work(session, self._met(session, agent, device), now)
-            row = next_job(session, self._asking(session, agent, now), keys) if keys else None
-            return None if row is None else self._lease(session, row, agent, now)
+            keys = with_work(session, self._met(session, agent, device), self.lease_now())
+            row = next_job(session, self._asking(session, agent), keys) if keys else None
+            return None if row is None else self._lease(session, row, agent)
 
     def claim(self, agent_id: str, job_id: str, fence: int) -> Lease | None:
         """Give an agent the very job that it took from a queue, if the offer still stands.
 
         Claiming again what the agent already holds gives the same lease: an answer may get lost on its way.
         """
-        now = self._now()
         with self._writing() as session:
             agent = known_agent(session, agent_id, lock=True)
-            fair = is_fair(session, self._asking(session, agent, now), job_id)
+            fair = is_fair(session, self._asking(session, agent), job_id)
             row = session.get(JobRow, job_id, with_for_update=LOCK)
             if row is None:
                 return None
             if (row.state, row.agent_id, row.fence) == ("running", agent_id, fence):
-                row.expires_at = now + self.policy.lease_s
+                row.expires_at = self.lease_now() + self.policy.lease_s
                 return self._lease_of(row, agent)
             # A queue counts every time that it hands a job out: numbers may be left out, but never used twice.
             newer = row.fence < fence <= row.fence + _MOST_LEFT_OUT
-            stands = fair and row.state == "pending" and newer and row.not_before <= now
+            stands = fair and row.state == "pending" and newer and row.not_before <= self.lease_now()
             if not stands or not _has_room(session, agent) or row.needs not in self._met(session, agent, ""):
                 return None
-            return self._lease(session, row, agent, now, fence)
+            return self._lease(session, row, agent, fence)
 
-    def _asking(self, session: Session, agent: AgentRow, now: float) -> Asking:
+    def _asking(self, session: Session, agent: AgentRow) -> Asking:
         shared = open_parts(session, self._needs.shared(session))
-        return Asking(agent, now, self._needs.met_by, self.policy.lease_s, shared)
+        return Asking(agent, self._now(), self.lease_now(), self._needs.met_by, self.policy.lease_s, shared)
 
     def ready(self) -> dict[str, int]:
         """How many jobs may go out now, by the key of their needs."""
         with self._reading() as session:
-            query = select(JobRow.needs, func.count()).where(*due(self._now()), JobRow.needs != "")
+            query = select(JobRow.needs, func.count()).where(*due(self.lease_now()), JobRow.needs != "")
             return dict(session.execute(query.group_by(JobRow.needs)).all())
 
     def queued(self) -> tuple[tuple[Job, int], ...]:
@@ -103,26 +101,40 @@ class Leases(Matching):
             rows = session.execute(
                 select(JobRow.id, JobRow.fence, JobRow.needs, JobRow.campaign_id, CampaignRow.priority)
                 .join(CampaignRow, CampaignRow.id == JobRow.campaign_id)
-                .where(*due(self._now()), CampaignRow.engine == "fleet")
+                .where(*due(self.lease_now()), CampaignRow.engine == "fleet")
                 .order_by(CampaignRow.priority.desc(), CampaignRow.served, CampaignRow.created_at, JobRow.position)
                 .limit(limit)
             )
             return tuple(Offer(job, needs, campaign, priority, fence) for job, fence, needs, campaign, priority in rows)
 
-    def expire(self) -> tuple[str, ...]:
-        """Take back leases that ran out; their jobs are offered again after a wait, or set aside. Return the jobs."""
+    def expire(self, until: float | None = None) -> tuple[str, ...]:
+        """Take back leases that ran out; their jobs are offered again after a wait, or set aside. Return the jobs.
+
+        Args:
+            until: those that ran out before this moment of `lease_now`; before now when left out.
+        """
         found: list[str] = []
-        while some := self._expire_some():
+        over = self.lease_now() if until is None else until
+        while some := self._expire_some(over):
             found += some
         return tuple(found)
 
     def renew_all(self) -> int:
-        """Renew every lease: for a server that was down, when no agent could. Return how many there are."""
+        """Renew every lease: for a server that was down or stood still, when no agent could. Return how many there are.
+
+        No job waits longer than the longest wait: one that does was put off by a clock that was wrong.
+        """
+        now = self.lease_now()
         with self._writing() as session:
+            session.execute(
+                update(JobRow)
+                .where(JobRow.state == "pending", JobRow.not_before > now + self.policy.longest_backoff_s)
+                .values(not_before=now)
+            )
             renewed = session.execute(
                 update(JobRow)
                 .where(JobRow.state == "running", JobRow.expires_at.is_not(None))
-                .values(expires_at=self._now() + self.policy.lease_s)
+                .values(expires_at=now + self.policy.lease_s)
             )
             return int(renewed.rowcount)  # type: ignore[attr-defined]
 
@@ -164,7 +176,7 @@ class Leases(Matching):
                 )
             row.progress = {"run": progress.run, "runs": progress.runs, "phase": progress.phase,
                             "share": progress.share, "note": progress.note, "at": now}  # fmt: skip
-            row.expires_at = now + self.policy.lease_s
+            row.expires_at = self.lease_now() + self.policy.lease_s
             append(session, job_id, fence, now, progress.log)
             return True
 
@@ -206,9 +218,11 @@ class Leases(Matching):
 
     # What one transaction is made of
 
-    def _lease(self, session: Session, row: JobRow, agent: AgentRow, now: float, fence: int | None = None) -> Lease:
+    def _lease(self, session: Session, row: JobRow, agent: AgentRow, fence: int | None = None) -> Lease:
+        now = self._now()
         row.state = after(cast("State", row.state), "start")
-        row.fence, row.agent_id, row.expires_at = fence or row.fence + 1, agent.id, now + self.policy.lease_s
+        row.fence, row.agent_id = fence or row.fence + 1, agent.id
+        row.expires_at = self.lease_now() + self.policy.lease_s
         row.started_at, row.progress, agent.state = row.started_at or now, None, "busy"
         session.add(AttemptRow(job_id=row.id, fence=row.fence, agent_id=agent.id, state="leased", leased_at=now))
         self._tell(
@@ -224,9 +238,9 @@ class Leases(Matching):
     def _lease_of(self, row: JobRow, agent: AgentRow) -> Lease:
         return Lease(from_json(Job, row.document, source=row.id), row.fence, agent.id, self.policy.lease_s)
 
-    def _expire_some(self) -> list[str]:
+    def _expire_some(self, until: float) -> list[str]:
         now = self._now()
-        over = (JobRow.state == "running", JobRow.expires_at < now)
+        over = (JobRow.state == "running", JobRow.expires_at < until)
         with self._reading() as session:
             if session.scalars(select(JobRow.id).where(*over).limit(1)).first() is None:
                 return []
@@ -252,7 +266,7 @@ class Leases(Matching):
         detail: dict[str, JsonValue] = {"agent": row.agent_id, "fence": row.fence, "lost": row.lost, "reason": reason}
         if event == "expire":
             wait_s = backoff_s(self.policy, row.lost, self._random.random())
-            row.not_before = now + wait_s
+            row.not_before = self.lease_now() + wait_s
             kind = "lease expired" if how == "expired" else "attempt crashed"
             self._tell(session, row.campaign_id, row.id, kind, {**detail, "again_in_s": round(wait_s, 2)})
         else:
@@ -275,7 +289,9 @@ def _has_room(session: Session, agent: AgentRow) -> bool:
 def _accept(row: JobRow, attempt: AttemptRow, event: Event, verdict: str | None, result: str, now: float) -> None:
     attempt.state, attempt.ended_at = "delivered", now
     row.state, row.verdict, row.result = after(cast("State", row.state), event), verdict, result
-    row.seconds, row.expires_at, row.ended_at, row.progress = now - attempt.leased_at, None, now, None
+    took_s = now - attempt.leased_at
+    row.seconds = took_s if took_s >= 0 else None  # the clock was set back meanwhile: nobody knows
+    row.expires_at, row.ended_at, row.progress = None, now, None
 
 
 def _replace_runs(session: Session, job_id: str, runs: Sequence[SingleRunResult], *, first: bool) -> None:

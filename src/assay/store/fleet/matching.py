@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session
 
-from assay.clock import Clock
+from assay.clock import Clock, SteadyClock
 from assay.documents import from_json
 from assay.place.leasing import LeasePolicy, needs_key
 from assay.place.needs import device_kind, machines_of, missing, needs_in_words
@@ -83,9 +83,10 @@ class Matching(Transactions):
     """Who can take what."""
 
     def __init__(
-        self, engine: Engine, clock: Clock, policy: LeasePolicy | None = None, seed: int | None = None
-    ) -> None:
-        super().__init__(engine, clock, policy, seed)
+        self, engine: Engine, clock: Clock, policy: LeasePolicy | None = None, seed: int | None = None,
+        steady: SteadyClock | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(engine, clock, policy, seed, steady)
         self._needs = Needs()
 
     def suitable(self, agent_id: str, device: str = "") -> tuple[str, ...]:

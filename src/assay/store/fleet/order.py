@@ -36,6 +36,9 @@ class Asking:
 
     agent: AgentRow
     now: float
+    """The calendar time, for what was heard of others when."""
+    lease_now: float
+    """The time by which jobs are due."""
     met: Met
     """The keys of the needs that an agent meets."""
     patience_s: float
@@ -61,7 +64,7 @@ def next_job(session: Session, asking: Asking, keys: Sequence[str]) -> JobRow | 
         # What was locked for a campaign that has nothing for this agent is let go before the next is looked at.
         with nullcontext() if simple else session.begin_nested() as looking:
             now = Turn(tuple(wanted)) if simple else _turn(session, asking, campaign, spread, wanted)
-            row = _first(session, campaign, now.keys, asking.now) if now.keys else None
+            row = _first(session, campaign, now.keys, asking.lease_now) if now.keys else None
             if row is None and looking is not None:
                 looking.rollback()
         if row is not None or now.stays:
@@ -74,7 +77,7 @@ def _in_order(session: Session, asking: Asking, keys: Sequence[str]) -> Iterator
     for campaign, key in asking.shared.begun:
         if key in keys:
             yield campaign, "any", (key,)
-    for campaign, spread in _campaigns(session, keys, asking.now):
+    for campaign, spread in _campaigns(session, keys, asking.lease_now):
         yield campaign, spread, keys
 
 

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from sqlalchemy import Engine, Table, insert
 from sqlalchemy.orm import Session, defer
 
-from assay.clock import Clock
+from assay.clock import Clock, SteadyClock
 from assay.errors import UsageError
 from assay.place.leasing import LeasePolicy
 from assay.store.database import reading, writing
@@ -34,14 +34,21 @@ class Transactions:
     """One database, one clock, one set of rules."""
 
     def __init__(
-        self, engine: Engine, clock: Clock, policy: LeasePolicy | None = None, seed: int | None = None
-    ) -> None:
+        self, engine: Engine, clock: Clock, policy: LeasePolicy | None = None, seed: int | None = None,
+        steady: SteadyClock | None = None,
+    ) -> None:  # fmt: skip
         self._engine = engine
         self._clock = clock
+        self.steady = steady or SteadyClock(clock)
         self.policy = policy or LeasePolicy()
         self._random = random.Random(seed)  # noqa: S311  (spreads retries; nothing secret)
 
+    def lease_now(self) -> float:
+        """Now, for leases, waits and deadlines: a clock that is set ends none of them and prolongs none."""
+        return self.steady.now_s()
+
     def _now(self) -> float:
+        """Now, for people to read."""
         return self._clock.utc().timestamp()
 
     def _writing(self) -> AbstractContextManager[Session]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from assay.errors import StoreError
+from assay.files import make_folder, move_whole
 from assay.store.objects.places import Place
 
 _BLOCK = 1 << 20
@@ -88,7 +89,7 @@ class FolderObjects:
         """Copy a file in, and name it when it is whole."""
         with self._told():
             target = self._root / key
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(target.parent)
             fd, name = tempfile.mkstemp(dir=target.parent, prefix=".part-")
             partial = Path(name)
             try:
@@ -96,7 +97,7 @@ class FolderObjects:
                     shutil.copyfileobj(content, file, _BLOCK)
                     file.flush()
                     os.fsync(file.fileno())
-                partial.replace(target)
+                move_whole(partial, target)
             except BaseException:
                 partial.unlink(missing_ok=True)
                 raise

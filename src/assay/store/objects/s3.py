@@ -152,7 +152,7 @@ def _library() -> Any:  # noqa: ANN401  (a module that may not be installed)
         import obstore
     except ImportError:
         raise UsageError("an object store on S3 needs a package that is not installed: obstore", code="missing-s3",
-                         try_="pip install 'assay[s3]'") from None  # fmt: skip
+                         try_="pip install 'assay-bench[s3]'") from None  # fmt: skip
     return obstore
 
 

@@ -15,7 +15,7 @@ from assay.place.engines.kubernetes.names import Part
 from assay.place.engines.kubernetes.reaching import connect
 from assay.spec.kubernetes import Kubernetes
 
-pytest.importorskip("kubernetes", reason="the official client is not installed: pip install 'assay[kubernetes]'")
+pytest.importorskip("kubernetes", reason="the official client is not installed: pip install 'assay-bench[kubernetes]'")
 pytestmark = pytest.mark.live
 
 

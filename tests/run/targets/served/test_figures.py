@@ -194,6 +194,23 @@ def test_goodput_holds_each_request_against_every_limit():
     assert found.judged.good.tolist() == [True, False, False, False, False, False, True]
 
 
+def test_goodput_counts_the_requests_that_throughput_counts():
+    book = Book()
+    book.stream(FOUR, due=100.0)  # due and ended in the window
+    for number in range(3):
+        book.stream(FOUR, due=9_990.0 + number)  # due in it and good, but ended after it
+    late = seen(book, objective={"ttft_ms.p99": 500.0}).metrics
+    assert (late["goodput_per_s"], late["throughput_per_s"]) == (0.1, 0.1)
+    book.stream(FOUR, due=-20.0, phase=WARMUP)  # of the warm-up, ended in the window
+    found = seen(book, objective={"ttft_ms.p99": 500.0})
+    more = found.metrics
+    assert (more["goodput_per_s"], more["throughput_per_s"]) == (0.2, 0.2)
+    begin, end = found.facts["counted"]["window_ns"]
+    assert end - begin == 10_000_000_000
+    assert found.facts["counted"]["items"] == 2, "energy is shared by the same requests"
+    assert found.facts["counted"]["output_tokens"] == more["output_tokens_per_s"] * 10
+
+
 def test_goodput_takes_the_statistic_of_a_requests_own_gaps():
     texts = [" x"] * 101
     events = chat(texts, output=101, role=False)

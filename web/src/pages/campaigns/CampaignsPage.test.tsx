@@ -52,6 +52,38 @@ it('compares what was picked', async () => {
   expect(decodeURIComponent(link.getAttribute('href') ?? '')).toBe('/compare?side=["campaign:c1","campaign:c2"]')
 })
 
+it('compares with the oldest, in whatever order they were picked', async () => {
+  const rows = ['2026-11-16', '2026-11-15', '2026-11-14'].map((day, at) =>
+    campaign({ id: `c${at}`, created_at: `${day}T03:30:00+00:00` }),
+  )
+  answer({
+    ...list([]),
+    'GET /api/v1/campaigns': (request: Request) => ({
+      items: rows.filter((one) => !request.url.includes('text=c2') || one.id === 'c2'),
+      next: null,
+    }),
+  })
+  show()
+  await userEvent.click(await screen.findByRole('checkbox', { name: /c0/ }))
+  await userEvent.click(screen.getByRole('checkbox', { name: /c1/ }))
+  const sides = async (name: string) =>
+    decodeURIComponent((await screen.findByRole('link', { name })).getAttribute('href') ?? '')
+  expect(await sides('Compare 2 campaigns')).toBe('/compare?side=["campaign:c1","campaign:c0"]')
+  // Those that the search hides keep their place in time.
+  await userEvent.type(screen.getByLabelText('Search'), 'c2')
+  await waitFor(() => expect(screen.queryByRole('checkbox', { name: /c0/ })).toBeNull())
+  await userEvent.click(await screen.findByRole('checkbox', { name: /c2/ }))
+  expect(await sides('Compare 3 campaigns')).toBe('/compare?side=["campaign:c2","campaign:c1","campaign:c0"]')
+})
+
+it('draws as ended only what has ended', async () => {
+  answer(list([campaign({ state: 'running', jobs: 4, jobs_ended: 1, counts: { done: 1, running: 2, pending: 1 } })]))
+  show()
+  const bar = await screen.findByRole('img', { name: '1 of 4 jobs ended: 1 done, 2 running, 1 pending' })
+  const filled = [...bar.children].map((part) => Number.parseFloat((part as HTMLElement).style.width))
+  expect(filled).toEqual([25])
+})
+
 it('reads older ones on demand', async () => {
   const page = (request: Request) =>
     request.url.includes('cursor=next-page')

@@ -1,6 +1,6 @@
 import { useInfiniteQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
-import { useCallback, useMemo } from 'react'
+import { useCallback, useMemo, useState } from 'react'
 import { campaignsQuery } from '@/api/queries/campaigns'
 import { type Choices, useChoices } from '@/app/choices'
 import { usePollMs } from '@/app/live'
@@ -21,11 +21,14 @@ export default function CampaignsPage() {
   const query = useInfiniteQuery({ ...campaignsQuery(filter), refetchInterval: usePollMs() })
   const rows = useMemo(() => query.data?.pages.flatMap((page) => page.items) ?? [], [query.data])
   const picked = choices.many('pick')
-  const pick = (id: string) =>
-    choices.choose(
-      { pick: picked.includes(id) ? picked.filter((one) => one !== id) : [...picked, id].slice(-MOST_SIDES) },
-      true,
-    )
+  // A search may hide what was picked before: when each was submitted is kept.
+  const [seen] = useState(() => new Map<string, string>())
+  const pick = (id: string) => {
+    for (const row of rows) seen.set(row.id, row.created_at)
+    const next = picked.includes(id) ? picked.filter((one) => one !== id) : [...picked, id].slice(-MOST_SIDES)
+    choices.choose({ pick: next }, true)
+  }
+  const submitted = (id: string) => seen.get(id) ?? rows.find((row) => row.id === id)?.created_at ?? ''
   const more = () => {
     if (query.hasNextPage && !query.isFetchingNextPage) void query.fetchNextPage()
   }
@@ -35,7 +38,7 @@ export default function CampaignsPage() {
       lead="A campaign is one submission of a benchmark: a set of jobs, one for each point of its matrix. The newest come first."
       actions={
         <>
-          <CompareLink picked={picked} />
+          <CompareLink picked={oldestFirst(picked, submitted)} />
           <Link to="/benchmarks/new" className="button primary">
             New benchmark
           </Link>
@@ -82,6 +85,12 @@ function Filters({ choices: { text, choose } }: { choices: Choices }) {
       )}
     </search>
   )
+}
+
+/** The first side is the base: a change is what became of the oldest. One that is not known was not read yet: it is old. */
+function oldestFirst(picked: string[], submitted: (id: string) => string): string[] {
+  const at = (id: string) => Date.parse(submitted(id)) || 0
+  return [...picked].sort((one, other) => at(one) - at(other))
 }
 
 function CompareLink({ picked }: { picked: string[] }) {

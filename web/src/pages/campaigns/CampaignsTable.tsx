@@ -67,10 +67,10 @@ const LINES: ColumnDef<Row>[] = [
   {
     header: 'Submitted',
     cell: ({ row: { original } }) => (
-      <>
-        <Ago at={original.created_at} />
-        {original.submitted_by && <span className="quiet"> by {original.submitted_by}</span>}
-      </>
+      <span className="two-parts">
+        <Ago at={original.created_at} />{' '}
+        {original.submitted_by && <span className="quiet">by {original.submitted_by}</span>}
+      </span>
     ),
   },
   { header: 'Took', meta: { right: true }, cell: ({ row: { original } }) => took(original) },
@@ -98,10 +98,13 @@ function Jobs({ counts = {}, jobs, jobs_ended: ended }: Row) {
   return (
     <div className="jobs-cell">
       <StateBar counts={counts} jobs={jobs} ended={ended} />
-      <span className="quiet">{countsText(counts)}</span>
+      <span className="quiet">{together(countsText(counts))}</span>
     </div>
   )
 }
+
+/** A number stays in the line of its word. */
+const together = (text: string) => text.replaceAll(/(\d) /g, '$1\u00a0')
 
 function took({ created_at: from, completed_at: to }: Row) {
   return to ? duration(secondsOf(to) - secondsOf(from)) : <span className="quiet">–</span>

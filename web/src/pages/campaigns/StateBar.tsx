@@ -1,6 +1,6 @@
-import { countsText, JOB_STATES } from '@/pages/campaigns/words'
+import { countsText, ENDED_STATES } from '@/pages/campaigns/words'
 
-/** How many jobs are in which state, as one bar; the words stand beside it or are its name. */
+/** How many jobs have ended, and how, as one bar; the words stand beside it or are its name. */
 export function StateBar({
   counts,
   jobs,
@@ -13,7 +13,7 @@ export function StateBar({
   const label = `${ended.toLocaleString('en-US')} of ${jobs.toLocaleString('en-US')} jobs ended: ${countsText(counts)}`
   return (
     <div className="state-bar" role="img" aria-label={label} title={label}>
-      {JOB_STATES.map((state) => {
+      {ENDED_STATES.map((state) => {
         const share = jobs > 0 ? (counts[state] ?? 0) / jobs : 0
         return share > 0 && <span key={state} className={`part ${state}`} style={{ width: `${share * 100}%` }} />
       })}

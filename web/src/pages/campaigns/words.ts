@@ -18,7 +18,8 @@ export function pairs(of: Readonly<Record<string, unknown>>, name: (key: string)
     .join(' ')
 }
 
-export const JOB_STATES = ['done', 'failed', 'poisoned', 'cancelled', 'running', 'pending'] as const
+export const ENDED_STATES = ['done', 'failed', 'poisoned', 'cancelled'] as const
+export const JOB_STATES = [...ENDED_STATES, 'running', 'pending'] as const
 export type JobState = (typeof JOB_STATES)[number]
 export const CAMPAIGN_STATES = ['running', 'done', 'partial', 'failed', 'cancelled', 'interrupted'] as const
 

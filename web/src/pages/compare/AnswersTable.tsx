@@ -78,7 +78,7 @@ function columnsOf(found: Comparison): ColumnDef<Row, unknown>[] {
     id: 'benchmark',
     header: 'Benchmark',
     accessorFn: (row) => row.benchmark,
-    cell: ({ row }) => <div className="job-cell">{row.original.benchmark}</div>,
+    cell: ({ row }) => <div className="row-name">{row.original.benchmark}</div>,
   }
   return [
     ...(several ? [benchmark] : []),
@@ -87,7 +87,7 @@ function columnsOf(found: Comparison): ColumnDef<Row, unknown>[] {
       header: 'Job',
       accessorFn: (row) => row.label,
       cell: ({ row }) => (
-        <div className="job-cell">{row.original.label || <span className="quiet">the only one</span>}</div>
+        <div className="row-name">{row.original.label || <span className="quiet">the only one</span>}</div>
       ),
     },
     {

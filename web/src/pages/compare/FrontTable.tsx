@@ -27,7 +27,7 @@ function columnsOf(found: Frontier, sides: Side[], per: Per | undefined): Column
       header: 'Job',
       accessorFn: (point) => point.label || point.benchmark,
       cell: ({ row: { original: point } }) => (
-        <div className="job-cell">
+        <div className="row-name">
           <Link to="/jobs/$job" params={{ job: point.job }}>
             {point.label || point.benchmark}
           </Link>

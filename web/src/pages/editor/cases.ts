@@ -38,7 +38,7 @@ const TOKENS: readonly Entry[] = [
     label: 'Prompt length (tokens)',
     path: ['workload', 'input_tokens'],
     kind: 'axis',
-    hint: 'Several, such as 128, 1024, make a job each.',
+    hint: 'Needs the model’s tokenizer: a server with /tokenize (vLLM, llama.cpp), or target.tokenizer. Several, such as 128, 1024, make a job each.',
   },
   { label: 'Answer length (tokens)', path: ['workload', 'output_tokens'], kind: 'axis' },
 ]

@@ -22,6 +22,7 @@ export function agent(changes: Partial<Agent> = {}): Agent {
       labels: { arch: 'aarch64' },
       id: 'agent-1',
       commands: false,
+      takes_jobs: true,
     },
     labels: { rack: 'quiet' },
     device: { cpu: 'Cortex-A72', kernel: '6.6' },

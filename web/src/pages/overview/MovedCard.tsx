@@ -3,7 +3,7 @@ import type { Api } from '@/api/client'
 import { Card } from '@/parts/Card'
 import { Answer } from '@/parts/Mark'
 import { Ago } from '@/parts/Time'
-import { changeWords, seriesName } from '@/watching/words'
+import { answerWords, changeWords, seriesName } from '@/watching/words'
 
 /** Metrics whose history changed, and that nobody has called expected. */
 export function MovedCard({ findings, open }: { findings: Api<'KnownFinding'>[]; open: number }) {
@@ -34,7 +34,8 @@ export function MovedCard({ findings, open }: { findings: Api<'KnownFinding'>[];
             </div>
             <div className="news-line small-print">
               <span>
-                <Answer answer={finding.answer} /> <span className="number">{changeWords(finding, series.unit)}</span>
+                <Answer answer={answerWords(finding)} />{' '}
+                <span className="number">{changeWords(finding, series.unit)}</span>
               </span>{' '}
               <span className="quiet">cause: {triage.cause}</span>
             </div>

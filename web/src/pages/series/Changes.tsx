@@ -9,7 +9,7 @@ import { Empty } from '@/parts/Empty'
 import { Answer, State } from '@/parts/Mark'
 import type { KnownFinding } from '@/watching/types'
 import { When } from '@/watching/When'
-import { changeWords, count, levelWords, momentUtc, sentence, valueWords } from '@/watching/words'
+import { answerWords, changeWords, count, levelWords, momentUtc, sentence, valueWords } from '@/watching/words'
 
 /** The changes of one series, the newest first, with the numbers that they have in the chart. */
 export function Changes({ findings }: { findings: readonly KnownFinding[] }) {
@@ -62,7 +62,7 @@ function Change({ known, number }: { known: KnownFinding; number: number }) {
             {number}
           </span>
         )}{' '}
-        <Answer answer={finding.answer} /> <span className="number">{changeWords(finding, series.unit)}</span>{' '}
+        <Answer answer={answerWords(finding)} /> <span className="number">{changeWords(finding, series.unit)}</span>{' '}
         <State state={known.state} />
       </h3>
       <p>

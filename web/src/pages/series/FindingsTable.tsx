@@ -13,7 +13,7 @@ import { Answer, State } from '@/parts/Mark'
 import { Table } from '@/parts/Table'
 import type { KnownFinding } from '@/watching/types'
 import { When } from '@/watching/When'
-import { changeWords, pointWords, seriesName, seriesTitle } from '@/watching/words'
+import { answerWords, changeWords, pointWords, seriesName, seriesTitle } from '@/watching/words'
 
 const column = createColumnHelper<KnownFinding>()
 const STATES = ['open', 'expected', 'gone', 'all'] as const
@@ -25,7 +25,7 @@ const STATE_WORDS = [
 ] as const
 
 const columns = [
-  column.accessor((one) => one.finding.answer, {
+  column.accessor((one) => answerWords(one.finding), {
     id: 'answer',
     header: 'Answer',
     cell: (one) => <Answer answer={one.getValue()} />,

@@ -107,6 +107,14 @@ test('what cannot be told has its own look, and says why', async () => {
   expect(screen.getByRole('article').textContent).toContain('It is new, and chance shows as much.')
 })
 
+test('a new change is unconfirmed, with how many results it has of those it needs', async () => {
+  const young = finding({}, { answer: 'cannot tell', unconfirmed: { results: 3, needed: 8 } })
+  answer({ ...usual, [at('')]: { series: series(), findings: [young] } })
+  show()
+  expect(await screen.findByText('new, unconfirmed (3 of 8)')).toBeTruthy()
+  expect(screen.queryByText('cannot tell')).toBeNull()
+})
+
 test('changes that went away are hidden until asked for', async () => {
   answer({ ...usual, [at('')]: { series: series(), findings: [finding({ state: 'gone' })] } })
   show()

@@ -6,7 +6,7 @@ import { lanesOf } from '@/pages/series/lanes'
 import { chartHeight, trendOption } from '@/pages/series/option'
 import { type Trend as Drawn, described, trendOf } from '@/pages/series/trend'
 import type { Alert, KnownFinding, Point, SeriesRecord } from '@/watching/types'
-import { moment, seriesName } from '@/watching/words'
+import { answerWords, moment, seriesName } from '@/watching/words'
 
 interface TrendProps {
   series: SeriesRecord
@@ -56,7 +56,7 @@ function keyOf(data: unknown): [string, string] {
 function rowsOf(trend: Drawn) {
   const changed = new Map<number, string[]>()
   for (const one of trend.around) changed.set(one.point.id, [...(changed.get(one.point.id) ?? []), ...one.says])
-  const found = new Map(trend.turns.map((one) => [one.first_bad.id, `${one.finding.answer}, ${one.state}`]))
+  const found = new Map(trend.turns.map((one) => [one.first_bad.id, `${answerWords(one.finding)}, ${one.state}`]))
   return {
     columns: [
       'time_utc',

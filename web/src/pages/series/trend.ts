@@ -1,7 +1,7 @@
 import { type Around, changesAround } from '@/pages/series/around'
 import { show } from '@/parts/numbers'
 import type { KnownFinding, Point, SeriesRecord } from '@/watching/types'
-import { changeWords, count, date, isCounted, numberIn } from '@/watching/words'
+import { answerWords, changeWords, count, date, isCounted, numberIn } from '@/watching/words'
 
 /** 95 % of results lie within so many standard errors, or standard deviations. */
 export const WIDE = 1.96
@@ -143,7 +143,7 @@ function niceStep(rough: number): number {
 /** A change in words. */
 export function turnWords(turn: KnownFinding): string {
   const state = turn.state === 'open' ? '' : `, ${turn.state}`
-  return `${turn.finding.answer}: ${changeWords(turn.finding, turn.series.unit)} since ${date(turn.first_bad.at)}, cause: ${turn.triage.cause}${state}`
+  return `${answerWords(turn.finding)}: ${changeWords(turn.finding, turn.series.unit)} since ${date(turn.first_bad.at)}, cause: ${turn.triage.cause}${state}`
 }
 
 /** The picture in words, for people who cannot see it. */

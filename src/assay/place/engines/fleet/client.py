@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from assay.documents import from_json, to_json
 from assay.errors import MeasureError, UsageError
 from assay.place.engines.fleet.protocol import (
+    AGENT_KEY,
     Claim,
     Delivered,
     Elsewhere,
@@ -29,10 +30,28 @@ from assay.place.engines.fleet.protocol import (
     Release,
     Standings,
     Submission,
+    agent_key,
 )
-from assay.place.engines.fleet.transport import AWAY, AwayError, RefusedError, Transport, is_loopback, server_url
+from assay.place.engines.fleet.transport import (
+    AWAY,
+    AwayError,
+    NotAssayError,
+    RefusedError,
+    Transport,
+    is_loopback,
+    server_url,
+)
 
-__all__ = ["AWAY", "AwayError", "FleetClient", "RefusedError", "is_loopback", "read_token", "server_url"]
+__all__ = [
+    "AWAY",
+    "AwayError",
+    "FleetClient",
+    "NotAssayError",
+    "RefusedError",
+    "is_loopback",
+    "read_token",
+    "server_url",
+]
 
 T = TypeVar("T")
 
@@ -66,10 +85,36 @@ def read_token(file: Path | None = None) -> str | None:
 class FleetClient(Transport):
     """One server, by its messages. All raise RefusedError (no use to repeat) or AwayError (try again later)."""
 
+    def greet(self) -> None:
+        """Ask once who answers, so that a wrong address is found before anything is asked or sent.
+
+        A server that does not answer now is no error here: what is asked next is tried for longer.
+
+        Raises:
+            NotAssayError: if something else than an assay server answers.
+        """
+        try:
+            self.check_health(self.send("GET", "/health", patience_s=0, expect=(404, 405)))
+        except NotAssayError:
+            raise
+        except AwayError:
+            return
+
+    def check_health(self, response: httpx.Response) -> None:
+        """Refuse an answer to `/health` that no assay server gives.
+
+        Raises:
+            NotAssayError: for such an answer.
+        """
+        said = self.json_of(response)
+        if response.status_code >= 300 or not isinstance(said, dict) or said.get("service") != "assay":
+            raise self.not_assay(response)
+
     # An agent's messages
 
     def enroll(self, enrolment: Enrolment, *, patience_s: float | None = None) -> Enrolled:
-        """Make a device known."""
+        """Make a device known; from now on, everything is said with its key."""
+        self._client.headers[AGENT_KEY] = agent_key(enrolment.identity)
         return self._tell("POST", "/agents", enrolment, Enrolled, repeat=True, patience_s=patience_s)
 
     def heartbeat(self, agent: str, beat: Heartbeat, *, timeout_s: float = 10.0) -> HeartbeatAnswer:
@@ -85,12 +130,12 @@ class FleetClient(Transport):
         """
         timeout_s = request.wait_s + _POLL_MARGIN_S
         answer = self._post(f"{_agent(agent)}/lease", request, patience_s=0, timeout_s=timeout_s)
-        return None if answer.status_code == 204 else from_json(LeaseGiven, answer.content, source=self.url)
+        return None if answer.status_code == 204 else self._read(LeaseGiven, answer)
 
     def claim(self, agent: str, claim: Claim) -> LeaseGiven | None:
         """Confirm a job taken from the queue directly; None when it is not ours to take."""
         answer = self._post(f"{_agent(agent)}/claim", claim, repeat=True, expect=(404, 409))
-        return from_json(LeaseGiven, answer.content, source=self.url) if answer.status_code == 200 else None
+        return self._read(LeaseGiven, answer) if answer.status_code == 200 else None
 
     def queues(self, agent: str, device: str = "") -> tuple[str, ...]:
         """The queues whose jobs an agent can do, for one that waits at the broker itself."""
@@ -112,7 +157,7 @@ class FleetClient(Transport):
         headers = {**_JSON, "content-length": str(result.stat().st_size)}
         answer = self.send("PUT", f"{_attempt(job, fence)}/result", params={"agent": agent}, headers=headers,
                            body=lambda: _blocks(result), patience_s=patience_s)  # fmt: skip
-        return from_json(Delivered, answer.content, source=self.url)
+        return self._read(Delivered, answer)
 
     def attach(self, job: str, fence: int, agent: str, name: str, sha256: str) -> None:
         """Keep an uploaded file with an attempt, under a name."""
@@ -134,7 +179,7 @@ class FleetClient(Transport):
         """Hand over the result of a job that was measured elsewhere; its samples and files must be there before."""
         path = f"{_elsewhere(campaign)}/jobs/{index}/result"
         answer = self.send("PUT", path, content=result, headers=_JSON, patience_s=0)
-        return from_json(Delivered, answer.content, source=self.url)
+        return self._read(Delivered, answer)
 
     # Files by content
 
@@ -182,23 +227,23 @@ class FleetClient(Transport):
 
     def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401  (JSON)
         """Read something."""
-        return self.send("GET", path, params=_given(params)).json()
+        return self.json_of(self.send("GET", path, params=_given(params)))
 
     def post(self, path: str, document: JsonValue = None, *, repeat: bool = False) -> Any:  # noqa: ANN401
         """Do something."""
-        return _content(self.send("POST", path, json={} if document is None else document, repeat=repeat))
+        return self._content(self.send("POST", path, json={} if document is None else document, repeat=repeat))
 
     def put(self, path: str, document: JsonValue, headers: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401
         """Set something."""
-        return _content(self.send("PUT", path, json=document, headers=dict(headers or {})))
+        return self._content(self.send("PUT", path, json=document, headers=dict(headers or {})))
 
     def patch(self, path: str, document: JsonValue) -> Any:  # noqa: ANN401
         """Change something."""
-        return _content(self.send("PATCH", path, json=document, repeat=True))
+        return self._content(self.send("PATCH", path, json=document, repeat=True))
 
     def delete(self, path: str) -> Any:  # noqa: ANN401
         """Remove something."""
-        return _content(self.send("DELETE", path))
+        return self._content(self.send("DELETE", path))
 
     def text(self, path: str, params: Mapping[str, Any] | None = None) -> str:
         """Read something as text."""
@@ -221,7 +266,7 @@ class FleetClient(Transport):
 
     def submit(self, submission: Submission) -> Any:  # noqa: ANN401
         """Hand in a benchmark; sent once, because a second time it would be a second campaign."""
-        return self._post("/campaigns", submission, timeout_s=max(self._timeout_s, 60.0)).json()
+        return self.json_of(self._post("/campaigns", submission, timeout_s=max(self._timeout_s, 60.0)))
 
     def events(self, path: str, after: str = "") -> Iterator[tuple[str, str, str]]:
         """Follow a stream of events: id, kind, data; ends when the server closes it."""
@@ -236,7 +281,17 @@ class FleetClient(Transport):
 
     def _tell(self, method: str, path: str, message: object, answer: type[T], **options: Any) -> T:  # noqa: ANN401
         sent = self.send(method, path, content=to_json(message), headers=_JSON, **options)
-        return from_json(answer, sent.content, source=self.url)
+        return self._read(answer, sent)
+
+    def _read(self, record: type[T], response: httpx.Response) -> T:
+        """A record from an answer; one that is not understood did not come from an assay server of this version."""
+        try:
+            return from_json(record, response.content, source=self.url)
+        except UsageError:
+            raise self.not_assay(response) from None
+
+    def _content(self, response: httpx.Response) -> Any:  # noqa: ANN401
+        return self.json_of(response) if response.content else None
 
     def _post(self, path: str, message: object, **options: Any) -> httpx.Response:  # noqa: ANN401
         return self.send("POST", path, content=to_json(message), headers=_JSON, **options)
@@ -263,10 +318,6 @@ def _attempt(job: str, fence: int) -> str:
 
 def _elsewhere(campaign: str) -> str:
     return f"/elsewhere/{quote(campaign, safe='')}"
-
-
-def _content(response: httpx.Response) -> Any:  # noqa: ANN401
-    return response.json() if response.content else None
 
 
 def _given(params: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Spans travel, never moments: the clocks of two machines differ.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -15,6 +16,14 @@ from assay.place.needs import Profile
 from assay.plan.job import Job, JobFile
 
 AgentState = Literal["active", "busy", "cleanup", "faulty"]
+
+# The header by which an agent proves that it is the one whose id it names.
+AGENT_KEY = "Assay-Agent-Key"
+
+
+def agent_key(identity: str) -> str:
+    """What an agent sends with every request; made of its identity, which no answer of a server shows."""
+    return hashlib.sha256(f"assay agent key {identity}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

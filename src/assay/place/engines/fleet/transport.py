@@ -20,6 +20,7 @@ from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import MeasureError, Problem, UsageError
 
 AWAY = "server-away"
+NOT_ASSAY = "not-assay"
 BASE = "/api/v1"
 _BUSY = frozenset({429, 502, 503, 504})
 _FIRST_WAIT_S = 0.25
@@ -27,6 +28,11 @@ _LONGEST_WAIT_S = 30.0
 # Longer than a long poll, so that heartbeats find the connection of the one before.
 _KEEP_S = 65.0
 _CONNECT_S = 10.0
+# How much of a strange answer an error shows.
+_SHOWN = 120
+_ADDRESS_TIP = (
+    "check the address and port: `assay serve` prints the right one; a proxy must pass /api/v1 on to the server"
+)
 
 Body = Callable[[], Iterator[bytes]]
 
@@ -41,6 +47,10 @@ class AwayError(MeasureError):
     """Nobody answered, or somebody who cannot answer now; asking again may help."""
 
     status = 0
+
+
+class NotAssayError(AwayError):
+    """Something answered that is no assay server; it may be a page that stands before one for a while."""
 
 
 E = TypeVar("E", RefusedError, AwayError)
@@ -146,7 +156,7 @@ class Transport:
             content: dict[str, Any] = {"content": body()} if body else {}
             response = self._client.request(method, path, timeout=_timeout(timeout_s or self._timeout_s),
                                             **content, **options)  # fmt: skip
-            return response if response.status_code in expect else _answered(response)
+            return response if response.status_code in expect else self._answered(response)
 
         idempotent = method in ("GET", "HEAD", "PUT", "DELETE") if repeat is None else repeat
         return self.insist(once, repeat=idempotent, patience_s=patience_s)
@@ -161,6 +171,8 @@ class Transport:
             try:
                 return once()
             except httpx.HTTPError as problem:
+                if _is_no_http(problem):
+                    raise self._no_http(problem) from None
                 away = self._away(problem)
                 may_repeat = repeat or isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout)
                 asked_s = 0.0
@@ -178,8 +190,43 @@ class Transport:
         with self._client.stream("GET", path, headers=dict(headers)) as response:
             if response.status_code >= 300:
                 response.read()
-                _answered(response)
+                self._answered(response)
             yield response
+
+    def not_assay(self, response: httpx.Response) -> NotAssayError:
+        """The error for an answer that no assay server gives."""
+        error = NotAssayError(_described(response), code=NOT_ASSAY, at=self.url, try_=_ADDRESS_TIP)
+        error.status = response.status_code
+        return error
+
+    def json_of(self, response: httpx.Response) -> Any:  # noqa: ANN401  (JSON)
+        """The JSON of an answer.
+
+        Raises:
+            NotAssayError: if it is none.
+        """
+        try:
+            return response.json()
+        except ValueError:  # no JSON, or no text
+            raise self.not_assay(response) from None
+
+    def _answered(self, response: httpx.Response) -> httpx.Response:
+        """The answer, or the error it stands for."""
+        status = response.status_code
+        if status < 300:
+            return response
+        said = _problem_document(response)
+        if status in _BUSY or status == 408:
+            raise _BusyError(_error(AwayError, _problems(response, said), status), _asked_s(response))
+        if said is None and response.request.method != "HEAD":  # an answer to HEAD has no document
+            raise self.not_assay(response)
+        problems = _problems(response, said)
+        raise _error(AwayError, problems, status) if status >= 500 else _error(RefusedError, problems, status)
+
+    def _no_http(self, problem: httpx.HTTPError) -> NotAssayError:
+        said = " ".join(str(problem).split())
+        return NotAssayError(f"what answers there does not speak HTTP: {_cut(said)}", code=NOT_ASSAY, at=self.url,
+                             try_=_ADDRESS_TIP)  # fmt: skip
 
     def _away(self, problem: httpx.HTTPError) -> AwayError:
         said = " ".join(str(problem).split()) or type(problem).__name__
@@ -203,15 +250,28 @@ class _BusyError(Exception):
         self.wait_s = wait_s
 
 
-def _answered(response: httpx.Response) -> httpx.Response:
-    """The answer, or the error it stands for."""
-    status = response.status_code
-    if status < 300:
-        return response
-    problems = _problems(response)
-    if status in _BUSY or status == 408:
-        raise _BusyError(_error(AwayError, problems, status), _asked_s(response))
-    raise _error(AwayError, problems, status) if status >= 500 else _error(RefusedError, problems, status)
+def _is_no_http(problem: httpx.HTTPError) -> bool:
+    """Whether bytes came that are no HTTP; a connection that was only closed too early is not meant."""
+    if isinstance(problem, httpx.DecodingError):
+        return True
+    said = str(problem)
+    return isinstance(problem, httpx.RemoteProtocolError) and "disconnected" not in said and "closed" not in said
+
+
+def _described(response: httpx.Response) -> str:
+    """What answered, in words."""
+    kind = response.headers.get("content-type", "").partition(";")[0].strip() or "no content type"
+    parts = [f"{response.request.method} {response.request.url.path} was answered with {response.status_code}, {kind}"]
+    if location := response.headers.get("location"):
+        parts.append(f"and refers to {_cut(shown(location))}")
+    elif response.is_stream_consumed or response.is_closed:
+        said = " ".join(response.content.decode(errors="replace").split())
+        parts.append(repr(_cut(said)) if said else "an empty body")
+    return f"this is not an assay server: {', '.join(parts)}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _error(kind: type[E], problems: tuple[Problem, ...], status: int) -> E:
@@ -220,13 +280,19 @@ def _error(kind: type[E], problems: tuple[Problem, ...], status: int) -> E:
     return error
 
 
-def _problems(response: httpx.Response) -> tuple[Problem, ...]:
-    """What a problem document says, each of several problems apart; something else may stand before the server."""
+def _problem_document(response: httpx.Response) -> dict[str, Any] | None:
+    """The problem document of an answer; None where something else than the server answered."""
     try:
         said = response.json()
     except ValueError:
-        said = None
-    said = said if isinstance(said, dict) else {}
+        return None
+    ours = isinstance(said, dict) and isinstance(said.get("code"), str) and isinstance(said.get("detail"), str)
+    return said if ours else None
+
+
+def _problems(response: httpx.Response, document: Mapping[str, Any] | None) -> tuple[Problem, ...]:
+    """What a problem document says, each of several problems apart; without one, what the status says."""
+    said = document or {}
     listed = said.get("errors")
     several = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     return tuple(_problem(response, one) for one in several) or (_problem(response, said),)
@@ -244,8 +310,6 @@ def _problem(response: httpx.Response, said: Mapping[str, Any]) -> Problem:
 
 
 def _tip(status: int) -> str:
-    if status in (301, 302, 303, 307, 308):
-        return "use the address that the server itself goes by"
     return {401: "give a token with ASSAY_TOKEN or --token-file", 403: "use a token with the right role"}.get(
         status, ""
     )

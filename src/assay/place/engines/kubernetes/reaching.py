@@ -34,7 +34,7 @@ def connect(section: Kubernetes | None = None) -> Client:
         from kubernetes import client, config
     except ImportError:
         raise MeasureError("the package kubernetes is not installed", code=MISSING,
-                           try_="pip install 'assay[kubernetes]'") from None  # fmt: skip
+                           try_="pip install 'assay-bench[kubernetes]'") from None  # fmt: skip
     # Whether a server is silent is told in our words; its own lines about every new try would stand between them.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     settings = client.Configuration()

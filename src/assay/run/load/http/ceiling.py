@@ -91,7 +91,7 @@ def _load(pieces: int, scratch: Path) -> ClientCost | None:
     with _null_server(pieces) as url:
         if not url:
             return None  # it did not start: no port is free, or there is no memory
-        origin = origin_of(url)
+        origin = origin_of(url, own=True)
         wire = origin.request("POST", "/v1/chat/completions", {"Content-Type": "application/json"}, _BODY)
         users = Closed((Level(math.inf, _USERS, _USERS),))
         load = HttpLoad(origin, users, scratch, warmup=Warmup(seconds=0.1), duration_s=_SECONDS, timeout_s=5)

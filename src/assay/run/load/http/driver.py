@@ -103,6 +103,8 @@ class HttpLoad:
     host: int = 0
     hosts: int = 1
     """Machines that share the load, each with as many clients."""
+    first_session: int = 0
+    """Number of the first session: a load after another goes on where that one ended."""
 
     @property
     def place(self) -> int:
@@ -265,9 +267,13 @@ class Driver:
 
     def open_session(self) -> tuple[int, bytes]:
         """The next session of this client and its first request."""
-        session = self.sessions * self.places + self.place
-        self.sessions += 1
+        session = self._next_session()
         return session, self.supply.first(session)
+
+    def _next_session(self) -> int:
+        session = self.load.first_session + self.sessions * self.places + self.place
+        self.sessions += 1
+        return session
 
     def issue(self, connection: Connection, due: int, stage: int, session: int, turn: int, wire: bytes) -> None:
         """Send one request."""
@@ -283,8 +289,7 @@ class Driver:
 
     def skip(self, due: int, stage: int) -> None:
         """Count a request that was due and could not be sent."""
-        session = self.sessions * self.places + self.place
-        self.sessions += 1
+        session = self._next_session()
         self.issued += 1
         phase = self.phase if due >= self.window[0] else WARMUP
         self.measured += phase

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from assay.errors import MeasureError
+from assay.run.models.policy import UrlPolicy, check, resolved
 from assay.spec.target import Tls
 
 _PORTS = {"http": 80, "https": 443}
@@ -57,24 +58,38 @@ class Origin:
         return head.encode("latin-1") + body
 
 
-def origin_of(url: str, *, tls: Tls | None = None, proxy: str | None = None, base: Path | None = None) -> Origin:
-    """Work out where a URL leads.
+def origin_of(
+    url: str, *, tls: Tls | None = None, proxy: str | None = None, base: Path | None = None, own: bool = False
+) -> Origin:
+    """Work out where a URL leads; connections go to the addresses that are found and checked here.
+
+    Args:
+        url: of the server.
+        tls: how its certificate is checked.
+        proxy: URL of an HTTP proxy.
+        base: folder that the file of certificates starts from.
+        own: whether the server is a service of this job, which may be anywhere.
 
     Raises:
-        MeasureError: if it is not an http(s) URL, its host is not known or a certificate file cannot be read.
+        MeasureError: if it is not an http(s) URL, its host is not known or may not be connected to, or a certificate
+            file cannot be read.
     """
+    policy = UrlPolicy.from_environment()
+    reach = UrlPolicy(anything=True) if own else policy
     parts = _split(url, "target.endpoint")
     context = _context(tls or Tls(), base) if parts.scheme == "https" else None
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     path = parts.path.rstrip("/")
     if proxy is None:
-        return Origin(parts.scheme, host, port, path, _addresses(host, port, url), context)
+        return Origin(parts.scheme, host, port, path, _addresses(host, port, url, reach, "target.endpoint"), context)
     through = _split(proxy, "target.proxy")
     if through.scheme != "http":
         raise MeasureError(
             f"{through.scheme} proxies are not spoken", code="proxy", at=proxy, try_="give an http:// one"
         )
-    via = _addresses(through.hostname or "", through.port or 80, proxy)
+    if not reach.anything:
+        check(reach, host, _known(host, port), "target.endpoint")
+    via = _addresses(through.hostname or "", through.port or 80, proxy, policy, "target.proxy")
     login = _login(through)
     if context is not None:
         words = [f"CONNECT {host}:{port} HTTP/1.1", f"Host: {host}:{port}", *([login] if login else [])]
@@ -102,13 +117,23 @@ def _login(parts: SplitResult) -> str:
     return f"Proxy-Authorization: Basic {base64.b64encode(pair.encode()).decode()}"
 
 
-def _addresses(host: str, port: int, url: str) -> tuple[Address, ...]:
+def _addresses(host: str, port: int, url: str, policy: UrlPolicy, at: str) -> tuple[Address, ...]:
+    check(policy, host, (), at)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as problem:
         raise MeasureError(f"the host {host!r} is not known: {problem}", code="unresolved", at=url,
                            try_="check the name, or give its address") from None  # fmt: skip
+    check(policy, host, [str(address[0]) for *_, address in found], at)
     return tuple((int(family), (str(address[0]), int(address[1]))) for family, _, _, _, address in found)
+
+
+def _known(host: str, port: int) -> tuple[str, ...]:
+    """What a name behind a proxy means here; a name that only the proxy knows means nothing."""
+    try:
+        return resolved(host, port)
+    except (OSError, UnicodeError):
+        return ()
 
 
 def _context(tls: Tls, base: Path | None) -> ssl.SSLContext:

@@ -51,7 +51,7 @@ def runtime() -> Any:  # noqa: ANN401  (a module)
         import onnxruntime
     except ImportError as problem:
         raise MeasureError(
-            f"ONNX Runtime cannot be imported: {problem}", code="runtime", try_="pip install 'assay[onnx]'"
+            f"ONNX Runtime cannot be imported: {problem}", code="runtime", try_="pip install 'assay-bench[onnx]'"
         ) from None
     onnxruntime.set_default_logger_severity(3)
     return onnxruntime

@@ -157,5 +157,5 @@ def _missing(purpose: str, package: str) -> MeasureError:
     return MeasureError(
         f"{purpose} needs the package {package}, which is not installed",
         code="runtime",
-        try_="pip install 'assay[onnx]'",
+        try_="pip install 'assay-bench[onnx]'",
     )

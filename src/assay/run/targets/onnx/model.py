@@ -20,7 +20,7 @@ from assay.run.targets.onnx.devices import place, preload, runtime
 from assay.run.targets.onnx.dtypes import tensor_type, to_ort_value
 from assay.run.targets.onnx.feeds import Feeds, make_feeds
 from assay.run.targets.onnx.proof import Assignment, elsewhere, profiled, prove, recorded
-from assay.run.targets.onnx.session import call_error, open_session, read_back, session_options
+from assay.run.targets.onnx.session import call_error, open_session, read_back, refuse_compiled, session_options
 from assay.spec.target import ModelTarget
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class OnnxModel:
         self._order, self._target = order, target
         self._path = Path(order.model)
         self._placement = place(target.device, target.provider_options)
+        refuse_compiled(self._path, self._placement)
         preload(target.device)
         self._options = session_options(target, self._placement)
         self._session: InferenceSession | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from assay.errors import MeasureError, UsageError
+from assay.run.allowed import programs_allowed, refuse_program
 from assay.run.models.graph import outline_or_none
 from assay.run.targets.onnx.devices import CPU, PROVIDERS, Placement, runtime
 from assay.run.targets.onnx.dims import nearest
@@ -34,6 +36,8 @@ _ATTRIBUTES: dict[str, type] = {
     "enable_mem_reuse": bool,
     "use_deterministic_compute": bool,
 }
+# Providers that load an engine which a model brings along.
+_TAKES_ENGINES = (PROVIDERS["tensorrt"], PROVIDERS["openvino"])
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : (?P<kind>\w+) : ")
 _MEMORY = re.compile(r"failed to allocate|bad.?alloc|out of memory|cannot allocate", re.IGNORECASE)
 
@@ -78,6 +82,26 @@ def open_session(model: Path, options: SessionOptions, placement: Placement) -> 
     session.disable_fallback()
     _check_provider(session, placement)
     return session
+
+
+def refuse_compiled(model: Path, placement: Placement) -> None:
+    """Refuse a model that holds an engine compiled for its device, where no programs of jobs may run.
+
+    The name of the operator is looked for in the whole file: a node may hide in a subgraph or a function.
+
+    Raises:
+        MeasureError: if it holds one and this machine's agent allows no commands.
+    """
+    if (
+        programs_allowed()
+        or placement.provider not in _TAKES_ENGINES
+        or not model.is_file()
+        or not model.stat().st_size
+    ):
+        return
+    with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        if content.find(b"EPContext") >= 0:
+            refuse_program(f"{model.name} holds machine code (an EPContext node)")
 
 
 def one_line(problem: BaseException) -> str:

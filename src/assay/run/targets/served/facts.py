@@ -193,6 +193,7 @@ def _tokens(recording: Recording, rows: Rows) -> Facts:
         facts["bundled"] = bundled
         if bundled:
             facts["itl_ms_is"] = _itl_is(rows)
+            facts["chunks_split"] = {"by_tokenizer": rows.tally.by_tokenizer, "evenly": rows.tally.evenly}
     if wrong := disagreement(rows.tally.checked):
         facts["tokenizer_disagrees"] = wrong
     if wrong := input_disagreement(rows.tally.checked_inputs):

@@ -15,9 +15,9 @@ from assay.run.targets.served import facts as told
 from assay.run.targets.served.apis.contract import Api
 from assay.run.targets.served.gaps import Gaps, chunk_gaps, samples, token_gaps
 from assay.run.targets.served.goodput import Judged, judge
-from assay.run.targets.served.requests import OK, column
+from assay.run.targets.served.requests import OK, column, is_column
 from assay.run.targets.served.rows import Rows
-from assay.run.targets.served.totals import costs, window_totals
+from assay.run.targets.served.totals import costs, counted, ended_inside, window_totals
 from assay.spec.benchmark import Definition
 from assay.spec.target import Served
 
@@ -80,9 +80,10 @@ def figures(recording: Recording, rows: Rows, api: Api, definition: Definition) 
         metrics |= cost
         absent |= no_cost
     judged = judge(recording, rows, definition.objective)
-    _goodput(recording, judged, metrics, absent, asked=bool(definition.objective))
+    _goodput(recording, rows, judged, metrics, absent, asked=bool(definition.objective))
     absent |= _missing(recording, rows, api, {one.metric for one in found if one.phase == "measure"})
     facts = told.gather(recording, rows, api, definition.load, metrics)
+    facts["counted"] = counted(recording, rows, metrics)
     if definition.objective:
         facts["goodput"] = {"judged_by": list(judged.by), "ignored": dict(judged.ignored)}
     if isinstance(target, Served) and target.price is not None:
@@ -101,7 +102,7 @@ def probe_figures(recording: Recording, rows: Rows, api: Api, definition: Defini
             values[name] = samples(gaps, recording.phase[gaps.row] == MEASURE)[1]
     judged = judge(recording, rows, definition.objective)
     metrics, _ = window_totals(recording, rows, api)
-    _goodput(recording, judged, metrics, {}, asked=True)
+    _goodput(recording, rows, judged, metrics, {}, asked=True)
     return Probe(
         rows=due,
         due_ns=recording.due_ns[due] - recording.window[0],
@@ -143,7 +144,7 @@ def _warmup_begin(recording: Recording) -> int:
 
 
 def _goodput(
-    recording: Recording, judged: Judged, metrics: dict[str, float], absent: dict[str, str], *, asked: bool
+    recording: Recording, rows: Rows, judged: Judged, metrics: dict[str, float], absent: dict[str, str], *, asked: bool
 ) -> None:
     length_s = (recording.window[1] - recording.window[0]) / 1e9
     if not asked:
@@ -151,7 +152,7 @@ def _goodput(
     if judged.absent or length_s <= 0:
         absent["goodput_per_s"] = judged.absent or "the measured window has no length"
     else:
-        metrics["goodput_per_s"] = float(np.count_nonzero(judged.good & (recording.phase == MEASURE))) / length_s
+        metrics["goodput_per_s"] = float(np.count_nonzero(judged.good & ended_inside(recording, rows))) / length_s
 
 
 def _missing(recording: Recording, rows: Rows, api: Api, found: set[str]) -> dict[str, str]:
@@ -162,6 +163,16 @@ def _missing(recording: Recording, rows: Rows, api: Api, found: set[str]) -> dic
         return {name: _why(name, rows, ended, api) for name in names}
     names = {"latency_ms", "service_ms", *(("input_tokens",) if api.counts_input else ())} - found
     return dict.fromkeys(names, _NOT_COUNTED if len(ended) else "no request that was due in the window ended well")
+
+
+def why_absent(name: str, recording: Recording, rows: Rows, api: Api) -> str:
+    """Why no request of a load has a value of a metric."""
+    if not is_column(name) and name not in ("itl_ms", "chunk_gap_ms"):
+        return "it is not a time of one request"
+    ended = np.flatnonzero((recording.phase == MEASURE) & (rows.outcome == OK))
+    if api.generates:
+        return _why(name, rows, ended, api)
+    return _missing(recording, rows, api, set()).get(name, f"{name} belongs to streams of tokens")
 
 
 def _why(name: str, rows: Rows, ended: NDArray[np.int64], api: Api) -> str:

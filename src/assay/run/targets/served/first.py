@@ -24,6 +24,8 @@ TRIES = 3
 _ONE_USER = Closed((Level(math.inf, 1, 1),))
 _OUR_FAULT, _SERVER_FAULT = 400, 500
 _TOO_MANY = 429
+_MOST_WAIT_S = 30.0
+_UNREACHED = frozenset({"refused", "unresolved", "tls", "proxy", "timeout"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,20 @@ def ask_once(order: Order, there: Reached, supply: ApiSupply, api: Api, session:
         if attempt + 1 == TRIES or _is_certain(recording, rows):
             raise _refused(there, recording, rows)
     raise AssertionError("unreachable")
+
+
+def refuse_unreachable(order: Order, there: Reached, api: Api) -> None:
+    """Tell a server that is not there from one that lacks something; any answer at all shows that it is there.
+
+    Raises:
+        MeasureError: if no connection could be made, with the reason.
+    """
+    wire = there.origin.request("GET", there.origin.path or "/", dict(there.headers), b"")
+    load = HttpLoad(there.origin, _ONE_USER, Path(order.scratch), requests=1,
+                    timeout_s=min(there.target.timeout, _MOST_WAIT_S))  # fmt: skip
+    recording = drive(load, Repeat((wire,)))
+    if OUTCOMES[recording.outcome[0]] in _UNREACHED:
+        raise _refused(there, recording, read_rows(recording, api, ()))
 
 
 def _is_certain(recording: Recording, rows: Rows) -> bool:

@@ -25,7 +25,7 @@ from assay.run.targets.served.apis import Api, find_api
 from assay.run.targets.served.counting import UNKNOWN, Counter
 from assay.run.targets.served.driving import drive_watched, load_of, reading_s
 from assay.run.targets.served.figures import Figures, figures
-from assay.run.targets.served.first import TRIES, ask_once
+from assay.run.targets.served.first import TRIES, ask_once, refuse_unreachable
 from assay.run.targets.served.outputs import outputs
 from assay.run.targets.served.pricing import requests_bound, requests_within
 from assay.run.targets.served.reaching import Reached, local_tokenizer_of, reached, server_tokenizer_of
@@ -35,7 +35,8 @@ from assay.run.targets.served.shared import clock_facts, keep_requests, read_clo
 from assay.run.targets.served.supply import ApiSupply
 from assay.run.targets.served.together import Together
 from assay.run.tokens import Tokenizer
-from assay.run.workloads import Workset, make_workset
+from assay.run.workloads import Workset, make_workset, with_new_prompts
+from assay.run.workloads.newness import repeated_requests
 from assay.run.workloads.trace import Trace, read_trace, trace_workset
 from assay.spec.benchmark import Definition
 from assay.spec.target import ServiceTarget
@@ -93,7 +94,7 @@ class _Run:
         with self.stage.phase("prepare"):
             api = find_api(self.there.target, self.definition.workload.seed)
             local = local_tokenizer_of(self.there, self.base)
-            trace, work = self._workset(local)
+            trace, work = self._workset(api, local)
             for name in work.scorers:
                 find_scorer(name)  # one that is not there is told before anything is measured
             supply = ApiSupply(work.items, api, self.there.origin, self.there.headers)
@@ -119,19 +120,22 @@ class _Run:
 
     # -- before the load ------------------------------------------------------------------------------------------
 
-    def _workset(self, local: Tokenizer | None) -> tuple[Trace | None, Workset]:
-        """What is asked; the server's tokenizer is asked for only where lengths in tokens are."""
-        load, workload = self.definition.load, self.definition.workload
+    def _workset(self, api: Api, local: Tokenizer | None) -> tuple[Trace | None, Workset]:
+        """What is asked, new in every run; the server's tokenizer is asked for only where lengths in tokens are."""
+        definition = with_new_prompts(self.order.job, self.order.run_id)
+        load, workload = definition.load, definition.workload
         trace = None
         if load.trace is not None:
             trace = read_trace(self.base / load.trace, within_s=load.duration, at_most=load.requests)
         sized = workload.input_tokens is not None or workload.shared_prefix is not None
         if local is None and (sized or (trace is not None and trace.input_tokens is not None)):
             self.server_tokenizer = server_tokenizer_of(self.there)
+            if self.server_tokenizer is None:  # perhaps nobody is there at all
+                refuse_unreachable(self.order, self.there, api)
         tokenizer = local or self.server_tokenizer
         if trace is not None:
-            return trace, trace_workset(self.definition, self.base, tokenizer, trace)
-        return None, make_workset(self.definition, self.base, tokenizer)
+            return trace, trace_workset(definition, self.base, tokenizer, trace)
+        return None, make_workset(definition, self.base, tokenizer)
 
     def _budget(self, work: Workset, api: Api) -> int | None:
         price = self.there.target.price
@@ -184,8 +188,9 @@ class _Run:
             return ExitStack()
         tls = there.target.tls
         ca = None if tls.ca is None else str(self.base / tls.ca)
-        return watching(scratch=self.scratch, scrapes=scrapes, pids=pids, headers=there.target.headers,
-                        verify=tls.verify, ca=ca)  # fmt: skip
+        addresses = {} if there.metrics_address is None else {"service": there.metrics_address}
+        return watching(scratch=self.scratch, scrapes=scrapes, pids=pids, headers=there.metrics_headers,
+                        verify=tls.verify, ca=ca, addresses=addresses)  # fmt: skip
 
     # -- the load ------------------------------------------------------------------------------------------
 
@@ -236,9 +241,11 @@ class _Run:
     def _read(self, recording: Recording, api: Api, work: Workset, local: Tokenizer | None) -> Rows:
         rows = read_rows(recording, api, work.items, Counter(self.server_tokenizer, local))
         counted = not api.generates or not np.any((rows.output_source == UNKNOWN) & (rows.outcome == 0))
-        if counted or self.server_tokenizer is not None:
+        # Chunks of several tokens that a local tokenizer could not split, a server's cannot split either.
+        split = local is not None or not rows.tally.evenly
+        if (counted and split) or self.server_tokenizer is not None:
             return rows
-        # The server counted nothing itself, but it may have a tokenizer.
+        # The server did not count, or sent several tokens in one piece; but it may have a tokenizer.
         self.server_tokenizer = server_tokenizer_of(self.there)
         if self.server_tokenizer is None:
             return rows
@@ -249,7 +256,8 @@ class _Run:
         self.absent |= dict(found.absent)
         self.samples += found.samples
         self.facts |= dict(found.facts)
-        self.facts["workload"] = {"task": work.task, **dict(work.facts)}
+        again = repeated_requests(recording, work.items)
+        self.facts["workload"] = {"task": work.task, **dict(work.facts), "repeated_requests": again}
         self.facts["endpoint"] = {"url": self.there.origin.authority, "api": self.there.target.api,
                                   "model": self.there.target.model}  # fmt: skip
         self.facts["clients"] = [

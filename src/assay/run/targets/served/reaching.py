@@ -13,9 +13,10 @@ import psutil
 from assay.errors import MeasureError
 from assay.run.contract import Order, Stage
 from assay.run.load.http.origin import Origin, origin_of
+from assay.run.models.policy import UrlPolicy, pinned
 from assay.run.services import Running, started
 from assay.run.tokens import Tokenizer
-from assay.spec.secrets import resolve_secrets
+from assay.spec.secrets import references, resolve_secrets
 from assay.spec.target import EndpointTarget, ServiceTarget
 
 ServedTarget = ServiceTarget | EndpointTarget
@@ -36,6 +37,10 @@ class Reached:
     local_pid: int | None
     """The process that answers, where it runs on this machine."""
     metrics_url: str | None
+    metrics_address: str | None
+    """Where the metrics are read: the address that was checked; None for whatever the name says."""
+    metrics_headers: Mapping[str, str]
+    """Headers for the metrics as they stand in the file: secrets are references."""
 
 
 def served_target(order: Order) -> ServedTarget:
@@ -63,13 +68,27 @@ def reached(order: Order, stage: Stage) -> Iterator[Reached]:
     }
     tell: Callable[[str], None] = lambda note: stage.progress(0.0, note)  # noqa: E731
     with started(own, base, Path(order.scratch), known=order.services, tell=tell) as fresh:
-        yield _reach(target, {**order.services, **fresh}, base)
+        yield reach(target, {**order.services, **fresh}, base)
 
 
-def _reach(target: ServedTarget, services: Mapping[str, Running], base: Path) -> Reached:
+def reach(target: ServedTarget, services: Mapping[str, Running], base: Path) -> Reached:
+    """Work out where a target is.
+
+    Args:
+        target: what is measured.
+        services: those that run.
+        base: folder that files of the benchmark start from.
+
+    Raises:
+        MeasureError: if a host is not known or may not be connected to, or a secret is not to be had.
+    """
     service = services[target.service] if isinstance(target, ServiceTarget) else None
     url = service.base_url if service is not None else resolve_secrets(_endpoint(target))
-    origin = origin_of(url, tls=target.tls, proxy=target.proxy and resolve_secrets(target.proxy), base=base)
+    _keep_secrets_from_proxy(target, url)
+    proxy = target.proxy and resolve_secrets(target.proxy)
+    origin = origin_of(url, tls=target.tls, proxy=proxy, base=base, own=service is not None)
+    metrics = metrics_url(target.metrics, url)
+    beside = service is not None and target.metrics is not None and "://" not in target.metrics
     return Reached(
         target=target,
         url=url,
@@ -78,8 +97,30 @@ def _reach(target: ServedTarget, services: Mapping[str, Running], base: Path) ->
         services=services,
         service=service,
         local_pid=service.pid if service is not None else listener(origin),
-        metrics_url=metrics_url(target.metrics, url),
+        metrics_url=metrics,
+        metrics_address=None if metrics is None or beside else pinned(metrics, "target.metrics"),
+        metrics_headers=metrics_headers(target, url, metrics),
     )
+
+
+def metrics_headers(target: ServedTarget, url: str, metrics: str | None) -> dict[str, str]:
+    """The headers that a scrape of the metrics may carry: secrets go to the target's own host alone."""
+    if metrics is None or urlsplit(metrics).hostname == urlsplit(url).hostname:
+        return dict(target.headers)
+    return {name: value for name, value in target.headers.items() if not any(references(value))}
+
+
+def _keep_secrets_from_proxy(target: ServedTarget, url: str) -> None:
+    """On an agent, refuse to send a secret in clear through a proxy: that is another host than the target's."""
+    secrets = [*references(target.headers), *references(_endpoint(target))]
+    is_open = target.proxy is not None and urlsplit(url).scheme == "http"
+    if secrets and is_open and not UrlPolicy.from_environment().anything:
+        raise MeasureError(
+            f"the value of {secrets[0]} would pass through the proxy in clear",
+            code="secret",
+            at="target.proxy",
+            try_="use an https endpoint, or remove target.proxy",
+        )
 
 
 def _endpoint(target: ServedTarget) -> str:
@@ -121,4 +162,5 @@ def server_tokenizer_of(reached: Reached) -> Tokenizer | None:
 
     verify = reached.origin.tls if reached.origin.tls is not None else True
     proxy = reached.target.proxy and resolve_secrets(reached.target.proxy)
-    return server_tokenizer(reached.url, reached.headers, reached.target.model, verify=verify, proxy=proxy)
+    own = reached.service is not None
+    return server_tokenizer(reached.url, reached.headers, reached.target.model, verify=verify, proxy=proxy, own=own)

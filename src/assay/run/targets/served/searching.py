@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
 
+import numpy as np
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
@@ -16,13 +17,17 @@ from assay.run.load.http.recording import Recording
 from assay.run.targets.served.apis import Api
 from assay.run.targets.served.counting import Counter
 from assay.run.targets.served.driving import drive_watched, load_of, reading_s
-from assay.run.targets.served.figures import probe_figures
-from assay.run.targets.served.rows import read_rows
+from assay.run.targets.served.figures import probe_figures, why_absent
+from assay.run.targets.served.requests import OK
+from assay.run.targets.served.rows import Rows, read_rows
 from assay.run.workloads import Item
 
 # A new rate needs a while to show; that while is not judged.
 _SETTLE = 0.15
 _MOST_SETTLE_S = 5.0
+# So many answers without one sample of a metric: further probes would have none either.
+_ENOUGH_ANSWERS = 3
+_OF_STREAMS = ("itl_ms", "chunk_gap_ms", "tpot_ms", "user_tokens_per_s", "ttft_ms")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +57,7 @@ def search_rate(
     """Search for the highest rate that meets the objective.
 
     Raises:
-        MeasureError: if there is no objective to meet.
+        MeasureError: if there is no objective to meet, or the first probe shows that it cannot be judged.
     """
     definition = order.job.definition
     if not definition.objective:
@@ -60,16 +65,22 @@ def search_rate(
                            try_="say what must hold, such as objective: {ttft_ms.p99: 500}")  # fmt: skip
     searching = rules.search(definition)
     probes: list[tuple[float, float, Recording]] = []
-    left = most
+    left, sessions = most, 0
+    judgeable = _Judgeable(definition.objective)
     deadline_ns = began_ns + int((definition.measure.timeout - reading_s(definition.measure)) * 1e9)
     while (step := searching.next()) is not None:
         rate, duration_s = step
         if perf_counter_ns() + duration_s * 1e9 > deadline_ns or (left is not None and left <= 0):
             break
         load = _probe(order, origin, rate, duration_s, left, first=not probes)
+        load = replace(load, first_session=sessions)  # prompts of an earlier probe would be answered from a cache
         recording = drive_watched(load, supply, order, stage, rules, began_ns=began_ns, latency_s=latency_s)
-        searching.tell(_seen(rate, recording, api, items, order, counter()))
+        rows = read_rows(recording, api, items, counter())
+        seen = _seen(rate, recording, api, rows, order)
+        judgeable.check(seen, recording, rows, api)
+        searching.tell(seen)
         probes.append((rate, duration_s, recording))
+        sessions = max(sessions, int(recording.session.max(initial=-1)) + 1)
         left = None if left is None else left - len(recording)
     if not probes:
         raise MeasureError("there was no time for a single probe", code="search", at="measure.timeout",
@@ -86,10 +97,40 @@ def _probe(order: Order, origin: Origin, rate: float, duration_s: float, left: i
     return replace(load, warmup=settle, duration_s=duration_s, requests=None, most_requests=left)
 
 
-def _seen(
-    rate: float, recording: Recording, api: Api, items: Sequence[Item], order: Order, counter: Counter
-) -> ProbeSeen:
-    probe = probe_figures(recording, read_rows(recording, api, items, counter), api, order.job.definition)
+class _Judgeable:
+    """Whether every metric of the objective has samples at all; where one has none, no rate can be shown to be good."""
+
+    def __init__(self, objective: Mapping[str, float]) -> None:
+        self._limits = {name: name.rpartition(".")[0] for name in objective}
+        self._unseen = set(self._limits.values())
+        self._probes = self._answers = 0
+
+    def check(self, seen: ProbeSeen, recording: Recording, rows: Rows, api: Api) -> None:
+        """Look at one more probe.
+
+        Raises:
+            MeasureError: if answers came, and none of them has a value of some metric.
+        """
+        self._probes += 1
+        self._answers += int(np.count_nonzero(rows.outcome[recording.measured()] == OK))
+        self._unseen -= {name for name, values in seen.values.items() if np.isfinite(values).any()}
+        if not self._unseen or self._answers < _ENOUGH_ANSWERS:
+            return
+        metric = min(self._unseen)
+        limits = " and ".join(name for name, one in self._limits.items() if one == metric)
+        after = "the first probe" if self._probes == 1 else f"{self._probes} probes"
+        raise MeasureError(
+            f"{metric} has no samples after {after} with {self._answers} answers, so {limits} cannot be judged "
+            f"at any rate: {why_absent(metric, recording, rows, api)}",
+            code="objective",
+            at="objective",
+            try_=f"remove {limits} from the objective, or measure a server that gives {metric}"
+            + (": one that streams its tokens one by one" if metric in _OF_STREAMS else ""),
+        )
+
+
+def _seen(rate: float, recording: Recording, api: Api, rows: Rows, order: Order) -> ProbeSeen:
+    probe = probe_figures(recording, rows, api, order.job.definition)
     wall_s = max(1e-9, (recording.window[1] - recording.window[0]) / 1e9)
     return ProbeSeen(
         rate=rate,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
 from assay.run.load.http.recording import CODE, Recording
 from assay.run.targets.served.apis.contract import Api
@@ -24,7 +27,7 @@ def window_totals(recording: Recording, rows: Rows, api: Api) -> Numbers:
     if length_s <= 0 or not len(due):
         why = "no request was due in the measured window"
         return {}, dict.fromkeys(("throughput_per_s", "offered_per_s", "error_rate", "concurrency"), why)
-    inside = (rows.outcome == OK) & (recording.end_ns >= begin) & (recording.end_ns < end)
+    inside = ended_inside(recording, rows)
     codes = rows.outcome[due]
     failed = int(np.count_nonzero((codes != OK) & (codes != UNFINISHED)))
     metrics = {
@@ -40,6 +43,26 @@ def window_totals(recording: Recording, rows: Rows, api: Api) -> Numbers:
     if api.generates:
         _output_rate(recording, rows, length_s, metrics, absent)
     return metrics, absent
+
+
+def ended_inside(recording: Recording, rows: Rows) -> NDArray[np.bool_]:
+    """The requests that ended well in the window, whenever they were due: throughput and goodput count these."""
+    begin, end = recording.window
+    found: NDArray[np.bool_] = (rows.outcome == OK) & (recording.end_ns >= begin) & (recording.end_ns < end)
+    return found
+
+
+def counted(recording: Recording, rows: Rows, metrics: Mapping[str, float]) -> dict[str, JsonValue]:
+    """What was done in the measured window, and when that was: the numbers behind the rates."""
+    begin, end = recording.window
+    found: dict[str, JsonValue] = {
+        "items": int(np.count_nonzero(ended_inside(recording, rows))),
+        "window_ns": [begin, end],
+    }
+    if "output_tokens_per_s" in metrics:
+        arrived = (recording.piece_ns >= begin) & (recording.piece_ns < end)
+        found["output_tokens"] = int(rows.piece_tokens[arrived].sum(dtype=np.int64))
+    return found
 
 
 def in_flight(recording: Recording) -> float:

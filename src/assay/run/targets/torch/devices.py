@@ -49,7 +49,7 @@ def library() -> Any:  # noqa: ANN401  (a module)
         import torch
     except ImportError as problem:
         raise MeasureError(
-            f"PyTorch cannot be imported: {problem}", code="runtime", try_="pip install 'assay[torch]'"
+            f"PyTorch cannot be imported: {problem}", code="runtime", try_="pip install 'assay-bench[torch]'"
         ) from None
     return torch
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.errors import MeasureError, UsageError
+from assay.run.allowed import refuse_program
 from assay.run.targets.torch.archive import Kind, kind_of
 from assay.run.targets.torch.devices import Placement, library
 from assay.run.targets.torch.inputs import Bounds, Declared, Fed, by_file, by_signature, element_of
@@ -42,8 +43,9 @@ def open_program(path: Path, kind: Kind, placement: Placement) -> Program:
     """Load a program onto its device.
 
     Raises:
-        MeasureError: when PyTorch cannot load it, or not there.
+        MeasureError: when PyTorch cannot load it, or not there, or when this machine runs no programs of jobs.
     """
+    refuse_program(f"{path.name} is a PyTorch program ({kind}), which can read and write files")
     try:
         return (_Exported if kind == "exported program" else _Script)(path, placement)
     except (UsageError, MeasureError):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
 from assay.run.records import Phase, SamplePhase, SampleSet
 from assay.run.targets.transformers.prompts import Ask
@@ -93,6 +94,13 @@ def sample_sets(calls: Sequence[Generated], phase: SamplePhase) -> list[SampleSe
             at = np.concatenate([part[0] for part in parts]) - own[0].begun_ns
             found.append(SampleSet(metric, phase, at, values))
     return found
+
+
+def counted(calls: Sequence[Generated], facts: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """What was done in the measured phase: the items of the load, and their tokens."""
+    known = facts.get("counted")
+    tokens = sum(count for call in calls if call.phase == "measure" for count in call.output_tokens)
+    return {**(known if isinstance(known, dict) else {}), "output_tokens": tokens}
 
 
 def numbers(calls: Sequence[Generated]) -> tuple[dict[str, float], dict[str, str]]:

@@ -145,7 +145,7 @@ class Generator:
             metrics={**measured.metrics, **metrics, **on_device},
             absent={**measured.absent, **absent, **not_on_device, **judged.absent},
             samples=(*measured.samples, *samples, *judged.samples),
-            facts={**measured.facts, "answers": judged.facts},
+            facts={**measured.facts, "answers": judged.facts, "counted": figures.counted(self._calls, measured.facts)},
             files={**measured.files, **judged.files},
         )
 

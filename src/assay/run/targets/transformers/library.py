@@ -32,7 +32,7 @@ def library(target: ModelTarget) -> Any:  # noqa: ANN401  (a module)
         import transformers
     except ImportError as problem:
         raise MeasureError(
-            f"Transformers cannot be imported: {problem}", code="runtime", try_="pip install 'assay[torch]'"
+            f"Transformers cannot be imported: {problem}", code="runtime", try_="pip install 'assay-bench[torch]'"
         ) from None
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

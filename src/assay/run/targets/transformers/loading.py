@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from assay.errors import MeasureError, UsageError
+from assay.run.allowed import refuse_program
 from assay.run.targets.torch.devices import Placement
 from assay.run.targets.transformers.library import dtype_of, library
 from assay.spec.target import ModelTarget
@@ -28,6 +31,9 @@ class Source:
                 at="target.model",
                 try_="give the folder that save_pretrained wrote",
             )
+        if target.remote_code:
+            refuse_program("code beside the model is to run (target.remote_code)", "target.remote_code")
+        refuse_kernels(folder, target)
         self._folder, self._target, self._placement = folder, target, placement
         self._transformers = library(target)
         self._dtype, self._options = dtype_of(target), _checked_options(target)
@@ -69,6 +75,50 @@ class Source:
             raise
         except Exception as problem:  # the library and what it calls raise many kinds
             raise explained(problem) from problem
+
+
+def refuse_kernels(folder: Path, target: ModelTarget) -> None:
+    """Refuse a model that asks for a kernel of the hub, where remote code is off: a kernel is code of somebody else.
+
+    Raises:
+        MeasureError: with the name of the kernel.
+    """
+    if target.remote_code:
+        return
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        config = {}  # the library says what is wrong with it
+    kernels = [*_kernels(config), *_kernels(target.session_options)]
+    if kernels:
+        raise MeasureError(
+            f"the model asks for {kernels[0]}, a kernel from the hub, and remote_code is off",
+            code="model",
+            at="target.remote_code",
+            try_="read that code; if you trust it, set target.remote_code: true",
+        )
+
+
+def _kernels(value: object) -> Iterator[str]:
+    """Values of `attn_implementation` and its like that name a repository."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _kernels(item)
+    if not isinstance(value, dict):
+        return
+    for name, item in value.items():
+        if str(name).endswith("_implementation"):
+            yield from (text for text in _texts(item) if "/" in text)
+        else:
+            yield from _kernels(item)
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _texts(item)
 
 
 def explained(problem: BaseException) -> MeasureError:

@@ -182,5 +182,5 @@ def _library() -> Any:  # noqa: ANN401
     try:
         import faiss
     except ImportError:
-        raise MeasureError("FAISS is not installed", code="runtime", try_="pip install 'assay[vector]'") from None
+        raise MeasureError("FAISS is not installed", code="runtime", try_="pip install 'assay-bench[vector]'") from None
     return faiss

@@ -270,7 +270,7 @@ def _library() -> Any:  # noqa: ANN401
         import psycopg
     except ImportError:
         raise MeasureError("pgvector is reached through psycopg, which is not installed", code="runtime",
-                           try_="pip install 'assay[vector]'") from None  # fmt: skip
+                           try_="pip install 'assay-bench[vector]'") from None  # fmt: skip
     return psycopg
 
 

@@ -117,9 +117,11 @@ def _keep_rates(searches: Searches, fine: NDArray[np.bool_], found: Findings) ->
     found.metrics["offered_per_s"] = int(searches.measured().sum()) / span_s
     found.metrics["concurrency"] = float(np.maximum(busy_ns, 0)[searches.sent_ns > 0].sum()) / (end - begin)
     found.facts["measured_s"] = round(span_s, 4)
+    found.facts["counted"] = {"items": int(ended.sum()), "window_ns": [begin, end]}
     if not ended.any():  # a window shorter than one search: count what was due in it
         last = int(searches.end_ns[fine].max())
         found.metrics["throughput_per_s"] = int(fine.sum()) / max(1e-9, (last - begin) / 1e9)
+        found.facts["counted"] = {"items": int(fine.sum()), "window_ns": [begin, last]}
 
 
 def _good(objective: Mapping[str, float], values: Mapping[str, NDArray[np.float64]]) -> float | None:

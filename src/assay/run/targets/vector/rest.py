@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from assay.errors import MeasureError
+from assay.run.models.transport import client_options
 from assay.spec.target import Tls
 
 _TELL = 600  # characters of a server's complaint that are passed on
@@ -30,14 +31,14 @@ class Rest:
         tls: Tls | None = None,
         proxy: str | None = None,
         base: Path | None = None,
+        own: bool = False,
     ) -> None:
         self.name, self.url = name, url.rstrip("/")
         self.headers = dict(headers)
         try:
             verify = _verify(tls or Tls(), base)
-            self._client = httpx.Client(
-                headers=self.headers, timeout=timeout_s, verify=verify, proxy=proxy, trust_env=False
-            )
+            options = client_options(self.url, verify=verify, proxy=proxy, own=own)
+            self._client = httpx.Client(headers=self.headers, timeout=timeout_s, trust_env=False, **options)
         except (OSError, ssl.SSLError, ValueError) as problem:
             raise MeasureError(f"cannot prepare a connection to {self.url}: {problem}", code="endpoint",
                                at="target", try_="check target.tls and target.proxy") from None  # fmt: skip

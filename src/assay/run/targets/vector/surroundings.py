@@ -28,6 +28,8 @@ class Surroundings:
     shared: Mapping[str, Running] = field(default_factory=dict)
     """Services that all runs of the job share."""
     metrics_url: str | None = None
+    metrics_address: str | None = None
+    """Where the metrics are read, where that was checked."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """As they stand in the file: secrets are references."""
     tls: Tls = field(default_factory=Tls)
@@ -68,9 +70,9 @@ class Surroundings:
             yield None
             return
         ca = None if self.tls.ca is None else str(Path(order.job.base) / self.tls.ca)
-        with watching(
-            scratch=Path(order.scratch), scrapes=scrapes, pids=pids, headers=self.headers, verify=self.tls.verify, ca=ca
-        ) as probe:
+        addresses = {} if self.metrics_address is None else {"service": self.metrics_address}
+        with watching(scratch=Path(order.scratch), scrapes=scrapes, pids=pids, headers=self.headers,
+                      verify=self.tls.verify, ca=ca, addresses=addresses) as probe:  # fmt: skip
             yield probe
 
     def keep(self, probe: Probe | None, window: tuple[int, int], found: Findings) -> None:

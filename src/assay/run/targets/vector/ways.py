@@ -81,7 +81,10 @@ def _in_this_process(definition: Definition, target: LibraryTarget) -> Iterator[
 
 @contextmanager
 def _called(order: Order, target: EndpointTarget | ServiceTarget, stage: Stage) -> Iterator[Way]:
+    from assay.run.models.policy import pinned
     from assay.run.services import started
+    from assay.run.targets.served.reaching import metrics_headers
+    from assay.run.targets.vector.dsn import checked_dsn
     from assay.run.targets.vector.pgvector import Pgvector
 
     definition = order.job.definition
@@ -94,13 +97,16 @@ def _called(order: Order, target: EndpointTarget | ServiceTarget, stage: Stage) 
     with started(own, Path(order.job.base), Path(order.scratch), known=order.services, tell=told) as fresh:
         service = None
         if isinstance(target, EndpointTarget):
-            url = resolve_secrets(target.endpoint)
+            url = checked_dsn(resolve_secrets(target.endpoint))
         else:
             service = {**order.services, **fresh}[target.service]
             url = f"postgresql://postgres@{service.host}:{service.port}{target.path or '/postgres'}"
         engine = Pgvector(url, _task(definition), target.timeout)
         pid = service.pid if service is not None else engine.local_pid()
-        yield Calls(engine, Surroundings(service, pid, order.services, target.metrics, target.headers, target.tls))
+        metrics = target.metrics
+        address = pinned(metrics, "target.metrics") if metrics is not None and "://" in metrics else None
+        headers = metrics_headers(target, url, metrics)
+        yield Calls(engine, Surroundings(service, pid, order.services, metrics, address, headers, target.tls))
 
 
 @contextmanager
@@ -127,8 +133,10 @@ def _requests(order: Order, place: Reached) -> Requests:
         tls=target.tls,
         proxy=target.proxy and resolve_secrets(target.proxy),
         base=Path(order.job.base),
+        own=place.service is not None,
     )
-    around = Surroundings(place.service, place.local_pid, order.services, place.metrics_url, target.headers, target.tls)
+    around = Surroundings(place.service, place.local_pid, order.services, place.metrics_url, place.metrics_address,
+                          place.metrics_headers, target.tls)  # fmt: skip
     patience_s = definition.measure.timeout
     if target.api == "chroma":
         return Requests(Chroma(rest, database, _task(definition), patience_s), around, rest, place)

@@ -13,7 +13,7 @@ from assay.run.workloads.facts import workset
 from assay.run.workloads.records import Item, Workset
 from assay.run.workloads.rows import in_template, pick, read_rows
 from assay.run.workloads.tasks.prompts import items_of
-from assay.run.workloads.tasks.synthetic import LICENCE, SOURCE, alike, needed, round_trip, usual_items
+from assay.run.workloads.tasks.synthetic import LICENCE, SOURCE, alike, needed, round_trip, usual_items, words_seed
 from assay.run.workloads.texts.exact import Writer
 from assay.run.workloads.texts.lengths import draw, draw_outputs
 from assay.spec.benchmark import Definition
@@ -58,8 +58,8 @@ def _synthetic(definition: Definition, tokenizer: Tokenizer | None) -> Workset:
             try_="give one of them",
         )
     turns = workload.turns or _USUAL_TURNS
-    count = workload.items or max(16, usual_items(definition, workload.input_tokens) // turns)
-    writer = Writer(needed(tokenizer), workload.seed)
+    count = workload.items or max(16, usual_items(definition, workload.input_tokens, tokenizer) // turns)
+    writer = Writer(needed(tokenizer), words_seed(workload))
     random = np.random.default_rng([workload.seed, 30])
     lengths = [int(one) for one in draw(workload.input_tokens, count * turns, random, "workload.input_tokens")]
     system = None
@@ -85,4 +85,4 @@ def _synthetic(definition: Definition, tokenizer: Tokenizer | None) -> Workset:
         "system_tokens": workload.shared_prefix or 0,
         "shared_prefix_tokens": alike(first),
     }
-    return workset("conversation", items, workload, tokenizer, source=SOURCE, licence=LICENCE, more=more)
+    return workset("conversation", items, workload, tokenizer, source=SOURCE, licence=LICENCE, more=more, made=True)

@@ -56,7 +56,8 @@ def make(definition: Definition, base: Path, tokenizer: Tokenizer | None) -> Wor
     made = found.lengths is not None
     chosen = pick(items, None if made else workload.items, workload.seed, f"requests of {batch} texts")
     more: dict[str, JsonValue] = {"batch": batch, "texts_left_out": len(found.texts) - whole * batch}
-    return workset("embedding", chosen, workload, tokenizer, source=found.source, licence=found.licence, more=more)
+    return workset("embedding", chosen, workload, tokenizer, source=found.source, licence=found.licence, more=more,
+                   made=made)  # fmt: skip
 
 
 def _texts(definition: Definition, base: Path, tokenizer: Tokenizer | None, batch: int) -> _Texts:
@@ -72,8 +73,9 @@ def _texts(definition: Definition, base: Path, tokenizer: Tokenizer | None, batc
         texts = tuple(text for row in read_rows(workload.file, base) for text in row.turns)
         return _Texts(texts, f"own file {Path(workload.file).name}", None)
     if workload.input_tokens is not None:
-        count = batch * (workload.items or max(1, synthetic.usual_items(definition, workload.input_tokens) // batch))
-        writer = Writer(synthetic.needed(tokenizer), workload.seed)
+        usual = synthetic.usual_items(definition, workload.input_tokens, tokenizer)
+        count = batch * (workload.items or max(1, usual // batch if workload.prompt_seed is None else usual))
+        writer = Writer(synthetic.needed(tokenizer), synthetic.words_seed(workload))
         random = np.random.default_rng([workload.seed, 30])
         lengths = [int(one) for one in draw(workload.input_tokens, count, random, "workload.input_tokens")]
         written = writer.write(lengths, around=in_template(workload.prompt))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -13,12 +14,14 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
-from assay.run.tokens import Tokenizer
+from assay.run.tokens import Tokenizer, is_remote
 from assay.run.workloads.facts import workset
+from assay.run.workloads.newness import requests_needed
 from assay.run.workloads.records import Item, Workset
 from assay.run.workloads.rows import in_template, pick
 from assay.run.workloads.texts.exact import Writer, Written
 from assay.run.workloads.texts.lengths import draw, draw_outputs
+from assay.run.workloads.texts.words import plain_words
 from assay.spec.benchmark import Definition
 from assay.spec.workload import Tokens, Workload
 
@@ -26,19 +29,29 @@ SOURCE = "plain words in random order, made from the seed"
 LICENCE = "CC0-1.0"
 # How many prompts are made when nobody says: enough that few repeat, not so many that making them takes long.
 _USUAL, _MOST, _MOST_TOKENS = 512, 4096, 2_000_000
+# New prompts are made for every request, as far as that takes seconds and not minutes: through a server's own tokenizer
+# a prompt costs about 5 ms, with one of this machine a tenth of that.
+_MOST_NEW, _MOST_NEW_TOKENS = 20_000, 5_000_000
+# Words that open a built-in question, so that it is a new one.
+_OPENING = 4
 
 
 def make(definition: Definition, _base: Path, tokenizer: Tokenizer | None) -> Workset:
     """Make the prompts."""
     workload = definition.workload
     if workload.input_tokens is None:
-        return _questions(workload, tokenizer)
-    count = workload.items or usual_items(definition, workload.input_tokens)
+        return _questions(definition, tokenizer)
+    count = workload.items or usual_items(definition, workload.input_tokens, tokenizer)
     lengths = draw(workload.input_tokens, count, np.random.default_rng([workload.seed, 30]), "workload.input_tokens")
     items, more = exact_items(workload, [int(one) for one in lengths], tokenizer)
     answers = draw_outputs(workload.output_tokens, count, workload.seed)
     asked = [replace(item, output_tokens=answer) for item, answer in zip(items, answers, strict=True)]
-    return workset("synthetic", asked, workload, tokenizer, source=SOURCE, licence=LICENCE, more=more)
+    return workset("synthetic", asked, workload, tokenizer, source=SOURCE, licence=LICENCE, more=more, made=True)
+
+
+def words_seed(workload: Workload) -> int:
+    """The seed of the words of made prompts; lengths and choices always come from `seed`, so that runs are alike."""
+    return workload.seed if workload.prompt_seed is None else workload.prompt_seed
 
 
 def exact_items(
@@ -49,7 +62,7 @@ def exact_items(
     Raises:
         MeasureError: without a tokenizer, or when a length cannot be met.
     """
-    writer = Writer(needed(tokenizer), workload.seed)
+    writer = Writer(needed(tokenizer), words_seed(workload))
     shared = ""
     if workload.shared_prefix is not None:
         _check_room(workload.shared_prefix, min(lengths))
@@ -66,10 +79,14 @@ def exact_items(
     }
 
 
-def usual_items(definition: Definition, lengths: int | Tokens) -> int:
-    """How many different prompts to make when nobody says."""
+def usual_items(definition: Definition, lengths: int | Tokens, tokenizer: Tokenizer | None) -> int:
+    """How many different prompts to make when nobody says: one for each request where every run asks new ones."""
     mean = lengths if isinstance(lengths, int) else lengths.mean
     requests = definition.load.requests
+    if definition.workload.prompt_seed is not None:
+        slow = tokenizer is not None and is_remote(tokenizer)
+        most, tokens = (_MOST, _MOST_TOKENS) if slow else (_MOST_NEW, _MOST_NEW_TOKENS)
+        return max(16, math.ceil(min(requests_needed(definition), most, tokens / mean)))
     # Twice the requests: those of the warm-up are further ones.
     wanted = _USUAL if requests is None else 2 * requests + 16
     return max(16, min(wanted, _MOST, int(_MOST_TOKENS / mean)))
@@ -125,8 +142,9 @@ def questions() -> tuple[str, ...]:
     return tuple(line for line in text.splitlines() if line.strip())
 
 
-def _questions(workload: Workload, tokenizer: Tokenizer | None) -> Workset:
+def _questions(definition: Definition, tokenizer: Tokenizer | None) -> Workset:
     """No length is asked for, so no tokenizer is needed."""
+    workload = definition.workload
     if workload.shared_prefix is not None:
         raise MeasureError(
             "workload.shared_prefix is given without workload.input_tokens",
@@ -136,10 +154,29 @@ def _questions(workload: Workload, tokenizer: Tokenizer | None) -> Workset:
         )
     around = in_template(workload.prompt)
     chosen = pick(list(enumerate(questions())), workload.items, workload.seed, "built-in questions")
-    answers = draw_outputs(workload.output_tokens, len(chosen), workload.seed)
-    items = [
-        Item(f"question-{number}", (around(text),), output_tokens=answer)
-        for (number, text), answer in zip(chosen, answers, strict=True)
-    ]
+    asked = [(f"question-{number}", text) for number, text in chosen]
     source = "built-in questions, because workload.input_tokens is not given"
-    return workset("synthetic", items, workload, tokenizer, source=source, licence=LICENCE)
+    if workload.prompt_seed is not None:
+        needed = min(requests_needed(definition), _MOST_NEW)
+        asked = _opened(asked, len(asked) if workload.items else math.ceil(needed), workload.prompt_seed)
+        source += "; random words before each make it new"
+    answers = draw_outputs(workload.output_tokens, len(asked), workload.seed)
+    items = [
+        Item(name, (around(text),), output_tokens=answer) for (name, text), answer in zip(asked, answers, strict=True)
+    ]
+    return workset("synthetic", items, workload, tokenizer, source=source, licence=LICENCE, made=True)
+
+
+def _opened(asked: Sequence[tuple[str, str]], count: int, seed: int) -> list[tuple[str, str]]:
+    """So many questions in turn, each with words before it that no other has."""
+    random = np.random.default_rng([seed, 21])
+    known = plain_words()
+    openings: dict[str, None] = {}  # a set that keeps its order
+    while len(openings) < count:
+        drawn = random.integers(len(known), size=(count - len(openings), _OPENING))
+        openings |= dict.fromkeys(" ".join(known[one] for one in row).capitalize() for row in drawn.tolist())
+    found = []
+    for place, opening in enumerate(openings):
+        turn, (name, text) = place // len(asked), asked[place % len(asked)]
+        found.append((f"{name}-{turn}" if turn else name, f"{opening}: ignore these words. {text}"))
+    return found

@@ -1,0 +1,44 @@
+"""Which models an endpoint has, asked in the way of OpenAI's protocol; for starter files, not for measuring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+
+import httpx
+
+from assay.run.targets.served.apis.paths import wire_path
+
+_PATIENCE_S = 5.0
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The models that an endpoint lists, or why there are none."""
+
+    names: tuple[str, ...]
+    why: str = ""
+
+
+def listed_models(endpoint: str, *, patience_s: float = _PATIENCE_S) -> Models:
+    """Ask an endpoint for its models; what goes wrong is an answer, not an error."""
+    try:
+        parts = urlsplit(endpoint)
+        url = urlunsplit((parts.scheme, parts.netloc, wire_path(parts.path, "/v1/models"), "", ""))
+        answer = httpx.get(url, timeout=patience_s, follow_redirects=False)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as problem:
+        return Models((), " ".join(str(problem).split()) or type(problem).__name__)
+    if answer.status_code != 200 or len(answer.content) > _MOST_BYTES:
+        return Models((), f"GET {answer.request.url.path} was answered with {answer.status_code}")
+    names = _names(answer)
+    return Models(names, "" if names else f"GET {answer.request.url.path} lists no model")
+
+
+def _names(answer: httpx.Response) -> tuple[str, ...]:
+    try:
+        listed = answer.json()["data"]
+        found = [one["id"] for one in listed]
+    except (ValueError, TypeError, KeyError):
+        return ()
+    return tuple(name for name in found if isinstance(name, str) and name.isprintable() and name)

@@ -1,0 +1,222 @@
+"""How much a document may hold, whatever its format: bounds that no honest benchmark file comes near.
+
+A document of another size, depth or kind ends in an error before it costs time or memory: each bound is checked before
+the work that it limits.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from assay.errors import Problem, SpecError
+from assay.files import read_bounded
+
+KeyPath = tuple[str | int, ...]
+
+MAX_CHARACTERS = 500_000
+"""Characters of a text, and of a tree with its aliases written out."""
+MAX_DEPTH = 64
+"""Sections and lists inside one another, and parts of a dotted key."""
+MAX_NODES = 50_000
+"""Keys and values of a tree; a YAML alias counts as often as it is used."""
+MAX_DIGITS = 300
+"""Digits of a whole number: a longer one would not fit into a floating-point number either."""
+MAX_PROBLEMS = 100
+"""Problems that are reported together."""
+MAX_PATTERN = 1000
+"""Characters of a regular expression."""
+MAX_GROUPS = 100
+"""Parentheses of a regular expression."""
+MAX_PATTERNS = 50_000
+"""Characters of all regular expressions of one target."""
+MAX_SETS = 500
+"""Sets such as `[a-z]` in all regular expressions of one target: compiling one can take milliseconds."""
+
+_MAX_BYTES = 4 * MAX_CHARACTERS  # of UTF-8
+_MAX_MESSAGE = 1000
+_MAX_INTEGER = 10**MAX_DIGITS
+_HALF = re.compile("[\ud800-\udfff]")
+_CHECK = "check the path, or write a starter file with `assay init`"
+_SPLIT = "split it into several files, or put long values into a file of their own"
+
+
+def read_text(path: Path, what: str = "the benchmark file", most_bytes: int = _MAX_BYTES) -> str:
+    """The text of a file, or of a pipe that somebody writes to; a byte order mark is left out.
+
+    Args:
+        path: of the file.
+        what: it is called in errors.
+        most_bytes: that are read.
+
+    Raises:
+        SpecError: if it cannot be read, is no text, or is too large.
+    """
+    try:
+        content = read_bounded(path, most_bytes)
+    except OSError as problem:
+        if problem.errno == errno.EFBIG:
+            raise SpecError(f"{what} has more than {most_bytes:,} bytes", code="too-large", at=str(path),
+                            try_=_SPLIT) from None  # fmt: skip
+        raise SpecError(
+            f"cannot read {what}: {problem.strerror}", code="no-file", at=cut(str(path)), try_=_CHECK
+        ) from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise SpecError(
+            f"not UTF-8 text: {problem.reason}, at byte {problem.start:,}",
+            code="syntax",
+            at=str(path),
+            try_="save it as UTF-8",
+        ) from None
+
+
+def check_text(text: str, name: str) -> None:
+    """Refuse a text that is too long, or that holds what no text of ours can.
+
+    Raises:
+        SpecError: with the line.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise SpecError(
+            f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read",
+            code="too-large",
+            at=name,
+            try_=_SPLIT,
+        )
+    zero, half = text.find("\0"), _HALF.search(text)
+    if zero >= 0 or half:
+        at = zero if zero >= 0 else half.start() if half else 0
+        said = "a zero byte" if zero >= 0 else "half a character (a lone surrogate)"
+        raise SpecError(
+            f"the text holds {said}", code="syntax", at=f"{name}:{text.count(chr(10), 0, at) + 1}", try_="remove it"
+        )
+
+
+def check_tree(document: object, name: str, at: Callable[[KeyPath], str] | None = None) -> None:
+    """Refuse a tree that is too deep or too large, or a value in it that cannot be kept.
+
+    Args:
+        document: plain values.
+        name: of the document.
+        at: where a key stands; asked only when the size is right.
+
+    Raises:
+        SpecError: with the first thing that is wrong.
+    """
+    nodes = characters = 0
+    wrong: tuple[KeyPath, str] | None = None
+    waiting: list[tuple[KeyPath, object]] = [((), document)]
+    while waiting:
+        path, value = waiting.pop()
+        below: list[tuple[KeyPath, object]] = []
+        if isinstance(value, Mapping):
+            characters += sum(len(key) for key in value if isinstance(key, str))
+            nodes += 2 * len(value)
+            below = [((*path, key), one) for key, one in value.items()] if nodes <= MAX_NODES else []
+            said = next(
+                (f"has the key {cut(repr(key), 80)}, which {said}" for key in value if (said := _unusable(key))), ""
+            )
+        elif isinstance(value, list | tuple):
+            nodes += len(value)
+            below = [((*path, index), one) for index, one in enumerate(value)] if nodes <= MAX_NODES else []
+            said = ""
+        else:
+            characters += len(value) if isinstance(value, str) else 0
+            said = _unusable(value)
+        wrong = wrong or ((path, said) if said else None)
+        if below and len(path) >= MAX_DEPTH:
+            raise too_deep(name)
+        if nodes > MAX_NODES:
+            raise too_many(name)
+        if characters > MAX_CHARACTERS:
+            raise too_long(name)
+        waiting += reversed(below)
+    if wrong is not None:
+        path, said = wrong
+        where = name if at is None else at(path)
+        raise SpecError(f"{cut(dotted(path), 200) or 'the document'} {said}", code="value", at=where)
+
+
+def too_deep(at: str) -> SpecError:
+    """The error for a document that nests too deeply."""
+    return SpecError(f"more than {MAX_DEPTH} sections or lists inside one another", code="too-deep", at=at,
+                     try_="write it flatter")  # fmt: skip
+
+
+def too_many(name: str) -> SpecError:
+    """The error for a document of too many values."""
+    return SpecError(f"the file unfolds to more than {MAX_NODES} keys and values", code="syntax", at=name, try_=_SPLIT)
+
+
+def too_long(name: str) -> SpecError:
+    """The error for a document whose texts are too long when its aliases are written out."""
+    return SpecError(f"the file unfolds to more than {MAX_CHARACTERS:,} characters", code="syntax", at=name,
+                     try_=_SPLIT)  # fmt: skip
+
+
+def bounded(problems: list[Problem]) -> list[Problem]:
+    """The first problems, each short enough to read, and a word about the rest."""
+    shown = [Problem(one.code, cut(one.message), cut(one.at), cut(one.try_)) for one in problems[:MAX_PROBLEMS]]
+    if len(problems) > MAX_PROBLEMS:
+        shown.append(Problem("more", "there are more problems than these", shown[-1].at, "solve these first"))
+    return shown
+
+
+def cut(text: str, most: int = _MAX_MESSAGE) -> str:
+    """A text without its middle where it is too long to be read."""
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 4 :]}"
+
+
+def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """A regular expression that somebody wrote.
+
+    Raises:
+        ValueError: with the reason, if it is none or larger than any honest one.
+    """
+    if len(pattern) > MAX_PATTERN:
+        raise ValueError(f"it has {len(pattern):,} characters, and at most {MAX_PATTERN:,} are read")
+    if pattern.count("(") > MAX_GROUPS:
+        raise ValueError(f"it has {pattern.count('(')} parentheses, and at most {MAX_GROUPS} are read")
+    try:
+        return re.compile(pattern, flags)
+    except (re.error, OverflowError, RecursionError) as problem:
+        raise ValueError(str(problem)) from None
+
+
+def check_patterns(patterns: Iterable[str]) -> None:
+    """Refuse regular expressions that would take long to compile together; none is compiled here.
+
+    Raises:
+        ValueError: if there are too many.
+    """
+    whole = "".join(patterns)
+    if len(whole) > MAX_PATTERNS:
+        raise ValueError(f"the patterns have {len(whole):,} characters together; at most {MAX_PATTERNS:,} are read")
+    if whole.count("[") > MAX_SETS:
+        raise ValueError(f"the patterns have {whole.count('['):,} sets [...] together; at most {MAX_SETS} are read")
+
+
+def dotted(path: KeyPath) -> str:
+    """A path as people write it: `alerts[0].metric`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _unusable(value: object) -> str:
+    """Why a plain value cannot be kept; empty if it can."""
+    if isinstance(value, str):
+        if "\0" in value:
+            return "holds a zero byte (\\0), which no database and no command line can hold; remove it"
+        return "holds half a character (a lone surrogate); remove it" if _HALF.search(value) else ""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"is {value}: a finite number is needed"
+    if isinstance(value, int) and not -_MAX_INTEGER < value < _MAX_INTEGER:
+        return f"is a whole number of more than {MAX_DIGITS} digits"
+    return ""
