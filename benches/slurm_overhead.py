@@ -15,8 +15,8 @@ from unittest.mock import patch
 from tests.slurm_cluster import PATH, SlurmCluster
 from tests.slurm_cluster import lacking as absent
 
-from assay.campaign import run
-from assay.place.engines.slurm.commands import CommandLine
+from assay.api.campaign import run
+from assay.engines.slurm.commands import CommandLine
 from assay.report.live import SilentView
 from assay.spec.load import load
 from benches.page import Page, Table

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from assay.campaign import plan_of
+from assay.api.campaign import plan_of
 from assay.run.contract import Order
 from assay.run.load.streams import single_stream
 from assay.run.load.timing import Stopwatch, quiet_collector

@@ -17,16 +17,16 @@ from tempfile import TemporaryDirectory
 
 from assay import __version__
 from assay.alert.evaluate import act
-from assay.history import SeriesStore
+from assay.alert.ingest import expect
+from assay.demo.replay import Standing, Watch, play
 from assay.report.digest import Movement, build, digest_markdown
 from assay.report.digest.reading import Read, StoreSource, ended, movement, read
 from assay.report.html.digest import digest_html, picture_of
 from assay.report.html.series import Spot, series_svg
+from assay.series.repository import SeriesStore
 from assay.sim.history import Found, History, Line, marks, score, series_name, truth, year
 from assay.sim.history.settings import year_text
-from assay.simulating import Standing, Watch, play
 from assay.store.store import Store
-from assay.watching import expect
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "year"

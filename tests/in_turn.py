@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from assay.clock import iso
-from assay.experiment import turns
+from assay.experiments import interleave as turns
 from assay.run.execute import is_hopeless
 from assay.run.records import Failure, RunOutcome, SampleSet, SingleRunResult
 

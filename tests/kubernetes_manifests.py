@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from assay.place.engines.kubernetes.api import Version
-from assay.place.engines.kubernetes.manifests import (
+from assay.engines.kubernetes.client.api import Version
+from assay.engines.kubernetes.objects.manifests import (
     Setting,
     Submission,
     document,
@@ -16,9 +16,9 @@ from assay.place.engines.kubernetes.manifests import (
     job_objects,
     secret,
 )
-from assay.place.engines.kubernetes.plan import group
-from assay.place.engines.kubernetes.ranks import meeting_service
-from assay.place.engines.kubernetes.serving import service_objects
+from assay.engines.kubernetes.objects.plan import group
+from assay.engines.kubernetes.objects.ranks import meeting_service
+from assay.engines.kubernetes.objects.services import service_objects
 from assay.plan.plan import make_plan
 from assay.spec.kubernetes import Kubernetes
 from assay.spec.load import load

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from assay.hardware.profile import local_profile
+from assay.run.capabilities import local_profile
 
 TARGET = """
 import os, signal

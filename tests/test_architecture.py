@@ -83,7 +83,7 @@ def test_the_command_line_loads_nothing_heavy_before_it_needs_it():
 
 
 def test_a_measuring_process_loads_neither_the_store_nor_the_reports():
-    loaded = loaded_by("import assay.child, assay.run.targets.program")
+    loaded = loaded_by("import assay.exec.child, assay.run.targets.program")
     assert not loaded & {"sqlalchemy", "pyarrow", "rich", "typer", "httpx", "onnxruntime"}
 
 
@@ -122,14 +122,14 @@ def test_the_process_that_starts_a_run_is_still_small_then(tmp_path, words):
         "benchmark: one\ntarget: {endpoint: 'http://127.0.0.1:9', api: http, path: /}\nmeasure: {runs: 1}\n"
     )
     loaded = modules_by(UP_TO_THE_FIRST_RUN, str(file), str(tmp_path / "store"), *words)
-    assert {"assay.store.store", "assay.campaign"} <= loaded
+    assert {"assay.store.store", "assay.api.campaign"} <= loaded
     assert (tmp_path / "store" / "assay.db").exists()
     heavy = {"numpy", "onnxruntime", "alembic", "pyarrow", "rich", "httpx", "torch", "sqlalchemy.dialects.postgresql"}
     assert not loaded & heavy
 
 
 def test_the_process_of_a_served_run_loads_what_it_needs_alone():
-    loaded = modules_by("import assay.child\nfrom importlib import import_module\n"
+    loaded = modules_by("import assay.exec.child\nfrom importlib import import_module\n"
                         "import_module('assay.run.targets.served.measure')")  # fmt: skip
     assert "assay.run.targets.served.measure" in loaded
     unused = {"assay.analyse.capacity", "assay.analyse.judge", "sqlalchemy", "pyarrow", "rich", "httpx", "tokenizers",
@@ -138,7 +138,7 @@ def test_the_process_of_a_served_run_loads_what_it_needs_alone():
 
 
 def test_nobody_reads_source_files_to_describe_keys_that_no_one_asks_about():
-    assert "assay.spec.describing" not in modules_by("import assay.child, assay.campaign")
+    assert "assay.spec.describing" not in modules_by("import assay.exec.child, assay.api.campaign")
     reading = "import linecache, assay.spec.benchmark\nprint(len(linecache.cache))\n"
     done = subprocess.run([sys.executable, "-c", reading], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "0"

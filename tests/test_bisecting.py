@@ -9,13 +9,13 @@ import pytest
 from tests.in_turn import Machine, on
 from tests.test_worktrees import commit, git
 
-from assay.bisect_items import Commits, Settings
-from assay.bisecting import Search, bisect
 from assay.errors import MeasureError, UsageError
+from assay.experiments.bisect import Search, bisect
+from assay.experiments.bisect_items import Commits, Settings
+from assay.experiments.worktrees import Repository, worktrees
 from assay.report.live import SilentView
 from assay.spec.load import load
 from assay.store.store import Store
-from assay.worktrees import Repository, worktrees
 
 pytestmark = pytest.mark.simulated
 

@@ -14,7 +14,7 @@ import pytest
 
 from assay.documents import from_json, to_json
 from assay.errors import StoreError
-from assay.execution import execute_document
+from assay.exec.document import execute_document
 from assay.plan.job import Job
 from assay.report.live import SilentView
 from assay.spec.benchmark import Definition

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from assay.cli.main import app
 from assay.errors import AssayError, MeasureError, UsageError
-from assay.execution import _read as read_job
+from assay.exec.document import _read as read_job
 from assay.files import read_bounded, refuse_endless
 from assay.report.sides import read_document
 from assay.run.workloads.rows import read_rows

@@ -15,7 +15,7 @@ from tests.leaving import document, install
 import assay
 from assay.cli.main import app
 from assay.documents import to_json
-from assay.execution import execute_document
+from assay.exec.document import execute_document
 from assay.plan.job import Job
 from assay.report.live import SilentView
 from assay.run.scoring import OUTPUTS, read_outputs

@@ -10,8 +10,8 @@ import pytest
 from tests.agent.test_with_server import ASSAY, Fleet, wait_for
 from tests.simulated import llm_server
 
-from assay.merging import merge
-from assay.remote import read
+from assay.engines.fleet.campaign import read
+from assay.engines.shared_load import merge
 
 pytest.importorskip("fastapi", reason="the server's packages are not installed")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")]

@@ -9,11 +9,12 @@ from tests.in_turn import Machine, on
 
 from assay.analyse.ab import Wanted
 from assay.analyse.compare import compare_jobs, pair_jobs
-from assay.campaign import read_campaign
+from assay.api.campaign import read_campaign
 from assay.clock import SYSTEM_CLOCK
 from assay.errors import MeasureError, UsageError
-from assay.experiment import order_of, parts_of, turns, twin_of
-from assay.pairing import Budget, Question, compare_in_turn, continued
+from assay.experiments import interleave as turns
+from assay.experiments import order_of, parts_of, twin_of
+from assay.experiments.ab import Budget, Question, compare_in_turn, continued
 from assay.report.live import SilentView
 from assay.spec.load import load
 from assay.store.store import Store
@@ -130,7 +131,7 @@ def test_a_continued_experiment_must_be_the_same_thing(folder, machine, monkeypa
     with pytest.raises(UsageError, match="no experiment 'abnone'"):
         continued("abnone")
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr("assay.pairing.surroundings", lambda: "another machine")
+        elsewhere.setattr("assay.experiments.ab.surroundings", lambda: "another machine")
         with pytest.raises(UsageError, match="this machine or its packages"):
             continued(found.name)
     (folder / "work.sh").write_text("echo changed")

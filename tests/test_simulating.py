@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import pytest
 
 from assay.analyse.series.identity import context, machine_kind
-from assay.campaign import read_campaign
-from assay.history import SeriesStore
+from assay.api.campaign import read_campaign
+from assay.demo.replay import Watch, play
+from assay.series.repository import SeriesStore
 from assay.sim.history import History, marks, score, truth
-from assay.simulating import Watch, play
 from assay.store.store import Store
 
 FIRST = datetime(2025, 1, 1, 3, tzinfo=UTC)

@@ -8,11 +8,11 @@ import pytest
 from tests.histories import nights, result
 from tests.store.setups import FakeClock
 
+from assay.alert.ingest import alerted, collect, expect, moment_of, observe
 from assay.analyse.records import CampaignRecord
 from assay.clock import iso
-from assay.history import SeriesStore
+from assay.series.repository import SeriesStore
 from assay.store.store import Store
-from assay.watching import alerted, collect, expect, moment_of, observe
 
 ASSAY = [sys.executable, "-m", "assay"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from assay.emit import emit
 
 if TYPE_CHECKING:
-    from assay.campaign import CampaignResult, run
+    from assay.api.campaign import CampaignResult, run
     from assay.spec.benchmark import Benchmark
 
 __version__ = "0.1.0"
@@ -17,7 +17,7 @@ __all__ = ["Benchmark", "CampaignResult", "__version__", "emit", "run"]
 
 # Loaded on first use: a training script that only wants `emit` must not pay for the rest.
 _LAZY = {
-    "CampaignResult": "assay.campaign",
+    "CampaignResult": "assay.api.campaign",
     "Benchmark": "assay.spec.benchmark",
 }
 
@@ -40,7 +40,7 @@ class _Package(ModuleType):
     @property
     def run(self) -> Any:  # noqa: ANN401
         """Run a benchmark on this machine and return its results."""
-        from assay import campaign
+        from assay.api import campaign
 
         return campaign.run
 

@@ -13,8 +13,8 @@ from tests.running_server import wait_for
 from tests.serve.setups import is_problem
 
 import assay
-from assay.place.engines.fleet.client import FleetClient
-from assay.remote import read_file
+from assay.engines.fleet.campaign import read_file
+from assay.engines.fleet.client import FleetClient
 from assay.run.scoring import OUTPUTS, read_outputs
 
 pytestmark = pytest.mark.live

@@ -18,8 +18,8 @@ from assay.analyse.series import Finding
 from assay.analyse.series.identity import identity, machine_kind
 from assay.analyse.series.triage import Difference, Triage
 from assay.analyse.summary import summarise
-from assay.history import KnownFinding
 from assay.run.records import SampleSet
+from assay.series.repository import KnownFinding
 from assay.store.series_records import Point, SeriesRecord
 from assay.store.watched import EndedJob
 

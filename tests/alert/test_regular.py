@@ -10,7 +10,7 @@ from assay.alert.evaluate import act, consider
 from assay.alert.records import record_of
 from assay.alert.regular import check_agents, check_silence, follow_jobs, note_files
 from assay.alert.rules import Rule
-from assay.history import SeriesStore
+from assay.series.repository import SeriesStore
 from assay.store.alert_rules import AlertRules
 from assay.store.alerts import AlertFilter, Alerts
 from assay.store.control import Control

@@ -10,12 +10,12 @@ from tests.test_simulating import FIRST, SMALL
 from typer.testing import CliRunner
 
 from assay.cli.main import app
-from assay.history import SeriesStore
-from assay.place.engines.fleet.client import FleetClient
+from assay.demo.replay import Watch, play
+from assay.engines.fleet.client import FleetClient
 from assay.report.digest.reading import read_store
 from assay.report.digest.remote import read_server
+from assay.series.repository import SeriesStore
 from assay.sim.history import History
-from assay.simulating import Watch, play
 from assay.store.store import Store
 
 pytestmark = pytest.mark.live

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from sqlalchemy import event
 
-from assay.campaign import plan_of
+from assay.api.campaign import plan_of
 from assay.clock import SYSTEM_CLOCK
-from assay.cluster.collect import Ended, collect
-from assay.place.engines import Told
+from assay.engines import Told
+from assay.engines.collect import Ended, collect
 from assay.spec.load import load
 from assay.store.store import Store
 from assay.store.tables import JobRow

@@ -13,15 +13,15 @@ from tests.lacking import lacking
 from tests.python_image import PYTHON, python_image
 from tests.run.services.test_containers import IMAGE, image
 
-from assay.cluster.contained import contained
-from assay.cluster.document import Planned
+from assay.engines.slurm.contained import contained
+from assay.engines.slurm.document import Planned
+from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.script import Variable
 from assay.errors import UsageError
-from assay.place.engines.slurm.folder import Folder
-from assay.place.engines.slurm.script import Variable
 from assay.spec.clusters import Batch, Slurm
 
 __all__ = ["image"]  # a fixture
-TASK = ("/usr/bin/python3", "-m", "assay.node.task", "/shared", "jobs-0", Variable("SLURM_ARRAY_TASK_ID"))
+TASK = ("/usr/bin/python3", "-m", "assay.engines.slurm.node.task", "/shared", "jobs-0", Variable("SLURM_ARRAY_TASK_ID"))
 
 
 def stands_in(folder: Path, name: str) -> Path:

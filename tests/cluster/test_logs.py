@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.cluster.logs import Log, follow_logs, read_logs
+from assay.engines.slurm.logs import Log, follow_logs, read_logs
 
 
 def test_what_comes_is_told_in_whole_lines_until_the_end(tmp_path):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from assay.cluster.document import ClusterCampaign, is_on_cluster, remember_folder
-from assay.cluster.removing import refuse_followed, remove_folder
+from assay.engines.slurm.document import ClusterCampaign, is_on_cluster, remember_folder
+from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.removing import refuse_followed, remove_folder
 from assay.errors import UsageError
-from assay.place.engines.slurm.folder import Folder
 from assay.run.scratch import held
 from assay.spec.clusters import Slurm
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from assay.cluster.scripts import Making, monitor_batch, planned, script_of
-from assay.place.engines.slurm.folder import Folder
-from assay.place.engines.slurm.plan import group
-from assay.place.engines.slurm.scheduler import ClusterFacts, Partition
+from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.plan import group
+from assay.engines.slurm.scheduler import ClusterFacts, Partition
+from assay.engines.slurm.scripts import Making, monitor_batch, planned, script_of
 from assay.plan.plan import make_plan
 from assay.spec.load import load
 
@@ -70,7 +70,7 @@ def test_an_array_is_one_script():
     (only,) = planned(made)
     script = script_of(only, made).text()
     assert "#SBATCH --array=0-199%20\n" in script
-    assert script.endswith(' -m assay.node.task /shared/c1 jobs-0 "${SLURM_ARRAY_TASK_ID}"\n')
+    assert script.endswith(' -m assay.engines.slurm.node.task /shared/c1 jobs-0 "${SLURM_ARRAY_TASK_ID}"\n')
 
 
 def test_steps_share_one_allocation_and_each_has_its_node():
@@ -81,7 +81,7 @@ def test_steps_share_one_allocation_and_each_has_its_node():
         r"srun --overlap --mpi=none --relative=(\d) --nodes=(\d) --ntasks=(\d) .*assay\.node\.(\w+)", script
     )
     assert steps == [("0", "1", "1", "service"), ("1", "1", "1", "service"), ("2", "2", "2", "task")]
-    assert script.rstrip().endswith("-m assay.node.end /shared/c1 point-0000\nwait")
+    assert script.rstrip().endswith("-m assay.engines.slurm.node.end /shared/c1 point-0000\nwait")
 
 
 def test_few_nodes_are_shared_by_steps():

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from assay.cluster.document import After, ClusterCampaign, Planned
-from assay.cluster.submit import SETTLE_S, note_cancelled, read_submitted, submit_all
+from assay.engines.slurm.document import After, ClusterCampaign, Planned
+from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.node.abandoned import CODE
+from assay.engines.slurm.node.published import publish_failure
+from assay.engines.slurm.scheduler import BatchState
+from assay.engines.slurm.submit import SETTLE_S, note_cancelled, read_submitted, submit_all
 from assay.errors import MeasureError, Problem
-from assay.node.abandoned import CODE
-from assay.node.published import publish_failure
-from assay.place.engines.slurm.folder import Folder
-from assay.place.engines.slurm.scheduler import BatchState
 from assay.spec.clusters import Batch, Slurm
 
 

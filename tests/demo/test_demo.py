@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Float, func, select
 
 from assay.analyse.records import MultiRunJobResult
-from assay.campaign import kept_result
+from assay.api.campaign import kept_result
 from assay.cli.demo_data import demo_data
 from assay.clock import iso
 from assay.demo.alive import Keeper
@@ -25,11 +25,11 @@ from assay.demo.playing import Moving, Player, Settings
 from assay.demo.studies import STUDIES
 from assay.documents import from_json
 from assay.errors import UsageError
-from assay.history import SeriesStore
 from assay.report.html import render_html
 from assay.report.reading import read_campaign
 from assay.run.probes.job import FILE
 from assay.run.scoring.outputs import OUTPUTS, read_outputs
+from assay.series.repository import SeriesStore
 from assay.spec.load import load
 from assay.store.catalogue import Catalogue, Draft
 from assay.store.control import Control

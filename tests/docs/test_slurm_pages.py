@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.place.engines.slurm import states
+from assay.engines.slurm import states
 from assay.spec.clusters import Batch, Slurm
 from assay.spec.importers import team9
 

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from assay.hardware import profile
 from assay.hardware.environment import Look, machine_state
 from assay.plan.plan import make_plan
+from assay.run import capabilities as profile
 from assay.spec.load import load
 
 

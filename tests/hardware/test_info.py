@@ -7,10 +7,11 @@ import json
 import pytest
 
 from assay.hardware import info as module
-from assay.hardware import machine, profile
+from assay.hardware import machine
 from assay.hardware.environment import environment
 from assay.hardware.info import hardware, info
 from assay.hardware.limits import Bound, Limits
+from assay.run import capabilities as profile
 
 
 @pytest.mark.live

@@ -15,9 +15,9 @@ from tests.kubernetes_schema import RELEASES, problems
 from tests.lacking import lacking
 
 from assay import __version__
+from assay.engines.kubernetes.objects.names import MEASURES
 from assay.infra.keys import ROLES
 from assay.infra.outside import deploy_folder
-from assay.place.engines.kubernetes.names import MEASURES
 
 DEPLOY = deploy_folder()
 ROOT = DEPLOY.parent

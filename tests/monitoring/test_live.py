@@ -17,15 +17,15 @@ from tests.monitoring.conftest import PATIENCE_S, fetch, wait_for
 from tests.redis_server import free_port
 
 from assay.analyse.monitored import summary
-from assay.campaign import run
+from assay.api.campaign import run
+from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.node.monitor import watched
 from assay.errors import MeasureError
 from assay.monitoring.api import Api
 from assay.monitoring.discovery import Target, add_target, names, seen
 from assay.monitoring.grafana.boards import boards
 from assay.monitoring.hold import Order, read_parts, write_order
 from assay.monitoring.joined import FACT
-from assay.node.monitor import watched
-from assay.place.engines.slurm.folder import Folder
 from assay.report.live import SilentView
 from assay.run.probes.prometheus import parse
 from assay.run.services import held
@@ -185,7 +185,7 @@ def shared(tmp_path):
 
 
 def test_a_monitor_of_a_cluster_watches_a_node_and_its_service(prometheus, shared, tmp_path):
-    command = [sys.executable, "-m", "assay.node.monitor", str(shared.path)]
+    command = [sys.executable, "-m", "assay.engines.slurm.node.monitor", str(shared.path)]
     environ = {**os.environ, "SLURMD_NODENAME": "n3", "SLURM_JOB_ID": "17"}
     monitor = subprocess.Popen(command, env=environ)
     notes = []
@@ -290,7 +290,7 @@ def test_a_failed_monitor_and_a_missing_one_keep_nobody_waiting(shared, monkeypa
     assert "not there within" in notes[0]
     monkeypatch.setenv("ASSAY_PROMETHEUS", "no-such-prometheus")
     done = subprocess.run(
-        [sys.executable, "-m", "assay.node.monitor", str(shared.path)], capture_output=True, text=True
+        [sys.executable, "-m", "assay.engines.slurm.node.monitor", str(shared.path)], capture_output=True, text=True
     )
     assert done.returncode == 3
     assert "no-prometheus" in done.stderr

@@ -14,8 +14,8 @@ import pytest
 from tests.running_server import wait_for
 
 from assay.documents import to_plain
-from assay.place.engines.slurm.folder import Folder
-from assay.place.engines.slurm.plan import Group, GroupService
+from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.plan import Group, GroupService
 from assay.plan.job import Job
 from assay.spec.benchmark import Definition, Needs
 from assay.spec.clusters import Batch
@@ -51,7 +51,14 @@ class Campaign:
     def start(self, module: str, *words: str, **environ: str) -> subprocess.Popen[str]:
         """Start what a batch script would start."""
         log = (self.folder.path / f"{module}-{len(self.processes)}.log").open("w")
-        command = [sys.executable, "-m", f"assay.node.{module}", str(self.folder.path), self.group, *words]
+        command = [
+            sys.executable,
+            "-m",
+            f"assay.engines.slurm.node.{module}",
+            str(self.folder.path),
+            self.group,
+            *words,
+        ]
         process = subprocess.Popen(command, env={**self.environ, **environ}, stdout=log, stderr=log, text=True)
         self.processes.append(process)
         return process

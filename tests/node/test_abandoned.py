@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.node.conftest import definition
 
-from assay.node.abandoned import VARIABLE, Submission
-from assay.place.engines.slurm.folder import Folder
+from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.node.abandoned import VARIABLE, Submission
 
 
 class Time:

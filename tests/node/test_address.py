@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from assay.node import address
-from assay.node.address import node_address, node_name
+from assay.hardware import address
+from assay.hardware.address import node_address, node_name
 
 
 def names(monkeypatch, **known: str) -> None:

@@ -7,9 +7,9 @@ import threading
 import pytest
 from tests.node.conftest import definition
 
+from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.node.barrier import begin_anew, begin_together, give_up_all, meeting_of
 from assay.errors import MeasureError
-from assay.node.barrier import begin_anew, begin_together, give_up_all, meeting_of
-from assay.place.engines.slurm.folder import Folder
 from assay.plan.job import Job
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from assay.engines.slurm.node.end import end_group
+from assay.engines.slurm.scheduler import BatchState, comment_of
 from assay.errors import MeasureError
-from assay.node.end import end_group
-from assay.place.engines.slurm.scheduler import BatchState, comment_of
 
 
 class Cluster:

@@ -10,13 +10,13 @@ from tests.node.test_service import family, pids
 from tests.run.services.conftest import await_gone
 from tests.running_server import wait_for
 
-from assay.place.engines.slurm.scheduler import comment_of
+from assay.engines.slurm.scheduler import comment_of
 
 pytestmark = [pytest.mark.live, pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")]
 
 
 def submitted(slurm, here, module: str, name: str, *words: str) -> str:
-    command = [sys.executable, "-m", f"assay.node.{module}", str(here.folder.path), here.group, *words]
+    command = [sys.executable, "-m", f"assay.engines.slurm.node.{module}", str(here.folder.path), here.group, *words]
     out = here.folder.path / f"{name}.log"
     return slurm.run("sbatch", "--parsable", f"--output={out}", f"--error={out}", f"--job-name={name}",
                      f"--comment={comment_of('c1', name)}", "--export=ALL,ASSAY_NODE_ADDRESS=127.0.0.1",

@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
+from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.node import published
+from assay.engines.slurm.node.published import await_services, bound_s, publish, publish_failure, read_published
 from assay.errors import MeasureError, Problem
-from assay.node import published
-from assay.node.published import await_services, bound_s, publish, publish_failure, read_published
-from assay.place.engines.slurm.folder import Folder
 from assay.run.services import Running
 from assay.spec.benchmark import Service
 

@@ -17,7 +17,7 @@ from tests.node.conftest import SIM, definition
 from tests.run.services.conftest import LISTEN, await_gone
 from tests.running_server import wait_for
 
-from assay.node.end import ask_to_end
+from assay.engines.slurm.node.end import ask_to_end
 
 pytestmark = [pytest.mark.live, pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")]
 
@@ -82,7 +82,7 @@ def test_everything_it_started_ends_however_it_ends(campaign, tmp_path, how):
     """By the file, by scancel, killed alone, with every process of the job signalled, or by the loss of its parent."""
     here = campaign(family(tmp_path))
     if how == "parent":
-        shell = f"{sys.executable} -m assay.node.service {here.folder.path} {here.group} web & wait"
+        shell = f"{sys.executable} -m assay.engines.slurm.node.service {here.folder.path} {here.group} web & wait"
         process = subprocess.Popen(["/bin/sh", "-c", shell], env=here.environ)
         here.processes.append(process)
     else:

@@ -14,9 +14,9 @@ from tests.running_server import wait_for
 from assay.analyse.merge import Part, PartRun, merge_point
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import from_json
+from assay.engines.slurm.node.end import ask_to_end
+from assay.engines.slurm.node.published import publish_failure
 from assay.errors import Problem
-from assay.node.end import ask_to_end
-from assay.node.published import publish_failure
 from assay.plan.parts import whole
 from assay.run.load.requests import REQUESTS, read_requests
 from assay.store.artefacts import ArtefactFiles

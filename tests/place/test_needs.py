@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
+from assay.engines.local import LocalEngine
 from assay.errors import MeasureError
-from assay.place.engines.local import LocalEngine
 from assay.place.needs import Profile, device_kind, missing, needs_in_words
 from assay.plan.job import Job
 from assay.spec.benchmark import Definition

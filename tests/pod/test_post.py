@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from assay.engines.kubernetes.pod import hand
+from assay.engines.kubernetes.pod.parcels import Receiver, Sender, parcel_of
+from assay.engines.kubernetes.pod.post import TAKEN, hand_over, last_words, send_left, uploader
 from assay.errors import MeasureError
-from assay.pod import hand
-from assay.pod.parcels import Receiver, Sender, parcel_of
-from assay.pod.post import TAKEN, hand_over, last_words, send_left, uploader
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_server_that_takes_nothing_is_asked_once(out, monkeypatch):
             asked.append(digest)
             raise MeasureError("it is away")
 
-    monkeypatch.setattr("assay.place.engines.fleet.client.FleetClient", Client)
+    monkeypatch.setattr("assay.engines.fleet.client.FleetClient", Client)
     upload = uploader("http://server", "secret", told.append)
     path = out / "result.json"
     assert not upload(path, parcel_of(out, path))

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from assay.engines.kubernetes.pod.inside import Inside
+from assay.engines.kubernetes.pod.program import beside, to_start
 from assay.folders import cache_folder
 from assay.plan.job import Job
-from assay.pod.inside import Inside
-from assay.pod.program import beside, to_start
 from assay.run.services.containers import find_runtime
 from assay.run.services.containers.beside import WAITING
 from assay.spec.benchmark import Definition

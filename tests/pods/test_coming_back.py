@@ -7,7 +7,7 @@ import signal
 import pytest
 from tests.pods.conftest import QUICK, WAITS, Site
 
-from assay.cluster.attach import Manner
+from assay.engines.slurm.attach import Manner
 
 pytestmark = pytest.mark.live
 

@@ -6,8 +6,8 @@ import pytest
 from tests.kube_cluster import KubeCluster
 from tests.pods.conftest import QUICK, Followed, Site
 
+from assay.engines.kubernetes.states import troubles
 from assay.errors import MeasureError
-from assay.place.engines.kubernetes import troubles
 
 pytestmark = pytest.mark.live
 EATS = "python3 -c 'x = b\"1\" * 300_000_000; import time; time.sleep(60)'"

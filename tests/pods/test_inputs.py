@@ -2,9 +2,9 @@
 
 import pytest
 
+from assay.engines.kubernetes.inputs import packed
 from assay.errors import UsageError
 from assay.plan.plan import make_plan
-from assay.pods.inputs import packed
 from assay.spec.load import load
 
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assay.place.engines.kubernetes.seen import JobSeen, PodSeen, Seen
-from assay.pods.told import has_ended
+from assay.engines.kubernetes.states.observed import JobSeen, PodSeen, Seen
+from assay.engines.kubernetes.told import has_ended
 
 ASKED = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OVER = ASKED + timedelta(seconds=30)

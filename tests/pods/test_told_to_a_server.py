@@ -6,7 +6,7 @@ import httpx
 import pytest
 from tests.pods.conftest import Site
 
-from assay.pods.folder import folder_of
+from assay.engines.kubernetes.folder import folder_of
 
 pytestmark = pytest.mark.live
 

@@ -7,8 +7,8 @@ from tests.kube_cluster import IMAGE
 from tests.pods.conftest import Site
 from tests.running_server import RunningServer
 
+from assay.engines.kubernetes.checking import check
 from assay.errors import MeasureError
-from assay.pods.checking import check
 from assay.spec.kubernetes import Kubernetes
 
 pytestmark = pytest.mark.live

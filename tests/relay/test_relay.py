@@ -10,11 +10,11 @@ from tests.serve.setups import result_of
 from tests.store.setups import FakeClock
 
 from assay.analyse.records import MultiRunJobResult
-from assay.campaign import plan_of
+from assay.api.campaign import plan_of
 from assay.documents import adapter, from_json, to_json
-from assay.place.engines.fleet.client import FleetClient
-from assay.place.engines.fleet.protocol import Standing
-from assay.relay import Nobody, relaying, remembered_server
+from assay.engines.fleet.client import FleetClient
+from assay.engines.reporting import Nobody, relaying, remembered_server
+from assay.place.protocol import Standing
 from assay.run.records import RunOutcome
 from assay.spec.load import load
 from assay.store.store import Store

@@ -256,7 +256,7 @@ def test_a_run_killed_from_outside_leaves_evidence_and_the_others_go_on(tmp_path
         def phase(self, name):
             if name == "measure" and not killed.is_set():
                 killed.set()
-                (child,) = children("assay.child")
+                (child,) = children("assay.exec.child")
                 child.send_signal(signal.SIGKILL)
 
     measure = {"runs": 3, "until": {"at_least": "300ms", "at_most": "400ms"}}

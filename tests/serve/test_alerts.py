@@ -229,8 +229,8 @@ def test_an_expected_change_moves_the_baseline_of_its_series(server):
     from tests.test_watching import record
 
     from assay.alert.events import of_findings
-    from assay.history import SeriesStore
-    from assay.watching import observe
+    from assay.alert.ingest import observe
+    from assay.series.repository import SeriesStore
 
     store = server.state.kept.store
     server.client.put("/alert-rules/any", json={"rule": "latency_ms worse"})

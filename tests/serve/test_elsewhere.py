@@ -6,9 +6,9 @@ import json
 
 from tests.serve.setups import Agent, is_problem, result_of, samples_file
 
-from assay.campaign import plan_of
+from assay.api.campaign import plan_of
 from assay.documents import to_json
-from assay.place.engines.fleet.protocol import Elsewhere
+from assay.place.protocol import Elsewhere
 from assay.spec.load import load
 
 ID = "c0ffee01"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.campaign import run
+from assay.api.campaign import run
 
 pytestmark = pytest.mark.live
 

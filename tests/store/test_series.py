@@ -11,9 +11,9 @@ from sqlalchemy import text
 from tests.histories import FIRST, NIGHT_S, nights, result
 
 from assay.errors import UsageError
-from assay.looking import LONGEST
 from assay.report.series import findings_table, render_finding
-from assay.store.series import SeriesFilter, SeriesStore
+from assay.series.check import LONGEST
+from assay.series.collect import SeriesFilter, SeriesStore
 from assay.store.series_file import FilePoint
 
 

@@ -23,10 +23,10 @@ from assay.agent.settings import AgentSettings
 from assay.agent.slots import Devices, ServerSource, Slot, Source
 from assay.agent.spool import Entry, Spool
 from assay.clock import SYSTEM_CLOCK, Clock
+from assay.engines.fleet.client import AwayError, FleetClient
+from assay.engines.fleet.transport import back_off_s
 from assay.errors import AssayError
-from assay.place.engines.fleet.client import AwayError, FleetClient
-from assay.place.engines.fleet.protocol import Enrolled, Enrolment, Release
-from assay.place.engines.fleet.transport import back_off_s
+from assay.place.protocol import Enrolled, Enrolment, Release
 from assay.run.allowed import VARIABLE as JOB_ALLOW
 from assay.run.processes import sweep
 from assay.spec.secrets import VARIABLE as JOB_ENV

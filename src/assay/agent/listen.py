@@ -20,9 +20,9 @@ from assay.agent.identity import identity
 from assay.agent.settings import AgentSettings
 from assay.agent.spool import Spool
 from assay.documents import to_plain
+from assay.engines.fleet.transport import is_loopback, server_url
 from assay.errors import AssayError, UsageError
 from assay.files import write_whole
-from assay.place.engines.fleet.transport import is_loopback, server_url
 
 _log = logging.getLogger("assay.agent")
 _MAX_BODY = 64 * 1024

@@ -24,7 +24,7 @@ from assay.store.store import Store
 from assay.store.watched import Watched
 
 if TYPE_CHECKING:
-    from assay.store.series import KnownFinding, SeriesStore
+    from assay.series.collect import KnownFinding, SeriesStore
 
 # For these it may be over: those that stand, and those that somebody expects to stay as they are.
 _NOT_OVER = (*sorted(ACTIVE), "expected")
@@ -343,6 +343,6 @@ def _rebase(store: Store, alert: AlertRecord, clock: Clock) -> tuple[str, ...]:
 
 
 def _store_of(store: Store, clock: Clock) -> SeriesStore:
-    from assay.store.series import SeriesStore
+    from assay.series.collect import SeriesStore
 
     return SeriesStore(store, clock)

@@ -14,8 +14,8 @@ from assay.cli.run import LockOption, NoControlOption
 
 if TYPE_CHECKING:
     from assay.analyse.ab import Told
-    from assay.experiment import Twin
-    from assay.pairing import Compared
+    from assay.experiments import Twin
+    from assay.experiments.ab import Compared
     from assay.spec.load import Loaded
 
 _SCHEMA = "assay.ab/1"
@@ -63,7 +63,7 @@ def ab(
 ) -> None:
     """Measure A and B in turn, in an order drawn by lot, until it can tell which is better or the budget is spent."""
     from assay.analyse.ab import wanted_from
-    from assay.pairing import Budget, Question, compare_in_turn, continued
+    from assay.experiments.ab import Budget, Question, compare_in_turn, continued
     from assay.report.live import view_for
 
     question = Question(wanted_from(metric) if metric else None, share(smallest, "--smallest"))
@@ -123,7 +123,7 @@ def _refuse_files(a: Path | None, *settings: Sequence[str] | None) -> None:
 def _twin(a: Path | None, b: Path | None, of_a: Sequence[str], of_b: Sequence[str], both: Sequence[str]) -> Twin:
     """The two jobs that the command names: two files, one file with settings, or a matrix of two points."""
     from assay.errors import UsageError
-    from assay.experiment import twin_of
+    from assay.experiments import twin_of
     from assay.spec.override import read_with
 
     if a is None:
@@ -138,7 +138,7 @@ def _twin(a: Path | None, b: Path | None, of_a: Sequence[str], of_b: Sequence[st
 
 def _jobs(sides: Sequence[Loaded], *, alike: bool) -> tuple[tuple[int, int], tuple[str, str] | None]:
     """Which job of its file each side is, and what they are called where a matrix names them."""
-    from assay.campaign import plan_of
+    from assay.api.campaign import plan_of
     from assay.errors import UsageError
     from assay.report.wording import job_label
 

@@ -77,7 +77,7 @@ def add(
     """Have the server enrol a device that listens at a URL."""
     import os
 
-    from assay.place.engines.fleet.client import read_token
+    from assay.engines.fleet.client import read_token
 
     secret = os.environ.get(agent_token_env, "") if agent_token_env else ""
     secret = secret or (read_token(agent_token_file) if agent_token_file else "") or ""

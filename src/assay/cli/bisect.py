@@ -15,8 +15,8 @@ from assay.cli.options import BenchmarkFile, SetOption, StoreOption, say, termin
 from assay.cli.run import LockOption, NoControlOption
 
 if TYPE_CHECKING:
-    from assay.bisect_items import Items
-    from assay.bisecting import Bisected, Row
+    from assay.experiments.bisect import Bisected, Row
+    from assay.experiments.bisect_items import Items
     from assay.report.live import View
 
 _SCHEMA = "assay.bisect/1"
@@ -60,8 +60,8 @@ def bisect(
     no_control: NoControlOption = False,
 ) -> None:  # fmt: skip
     """Find the first bad commit or value between a good and a bad one, measuring only where it decides."""
-    from assay import bisecting
     from assay.analyse.ab import wanted_from
+    from assay.experiments import bisect as bisecting
     from assay.report.live import view_for
 
     view = view_for(text=not as_json, quiet=quiet)
@@ -91,10 +91,10 @@ def _items(
     view: View,
 ) -> Iterator[Items]:
     """The list that the command names: commits of the repository of the file, or values of one of its keys."""
-    from assay.bisect_items import Commits, Settings
     from assay.errors import UsageError
+    from assay.experiments.bisect_items import Commits, Settings
+    from assay.experiments.worktrees import Repository, worktrees
     from assay.spec.override import read_with
-    from assay.worktrees import Repository, worktrees
 
     good, bad, build = commits
     if any(setting):

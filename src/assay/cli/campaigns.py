@@ -21,9 +21,9 @@ from assay.cli.server_options import (
 
 if TYPE_CHECKING:
     from assay.analyse.records import CampaignRecord
-    from assay.campaign import CampaignResult
-    from assay.cluster.attach import Manner
-    from assay.place.engines.fleet.client import FleetClient
+    from assay.api.campaign import CampaignResult
+    from assay.engines.fleet.client import FleetClient
+    from assay.engines.slurm.attach import Manner
     from assay.report.live import View
     from assay.store.store import Store
 
@@ -68,7 +68,7 @@ def show(
     ca: CaOption = None,
 ) -> None:
     """Show the results of a campaign, as far as there are any."""
-    from assay.remote import read
+    from assay.engines.fleet.campaign import read
 
     say(rendered(read(connect(server, token_file, ca), campaign).record, form))
 
@@ -94,7 +94,7 @@ def attach(
 
     view = view_for(text=form is Format.text, quiet=quiet)
     if (kept := _on_cluster(campaign, store)) is not None:
-        from assay.cluster.attach import Manner
+        from assay.engines.slurm.attach import Manner
 
         try:
             told = _told(kept, campaign, server, token_file, ca)
@@ -103,7 +103,7 @@ def attach(
         finally:
             kept.close()
         end(_result(kept, record), form, fail_on)
-    from assay.remote import follow
+    from assay.engines.fleet.campaign import follow
 
     end(follow(connect(server, token_file, ca), campaign, view), form, fail_on)
 
@@ -111,12 +111,12 @@ def attach(
 def _followed(kept: Store, campaign: str, view: View, manner: Manner) -> CampaignRecord:
     """Go on with a campaign on whichever cluster it was submitted to."""
     from assay.clock import SYSTEM_CLOCK
-    from assay.pods.folder import is_on_kubernetes
+    from assay.engines.kubernetes.folder import is_on_kubernetes
 
     if is_on_kubernetes(kept.folder, campaign):
-        from assay.pods.attach import attach as follow
+        from assay.engines.kubernetes.attach import attach as follow
     else:
-        from assay.cluster.attach import attach as follow
+        from assay.engines.slurm.attach import attach as follow
     return follow(kept, campaign, view, SYSTEM_CLOCK, manner)
 
 
@@ -162,14 +162,14 @@ def cancel(
 
 def _cancelled_on_cluster(kept: Store, campaign: str, told: FleetClient | None) -> str:
     from assay.clock import SYSTEM_CLOCK
-    from assay.pods.folder import is_on_kubernetes
+    from assay.engines.kubernetes.folder import is_on_kubernetes
     from assay.report.live import PlainView
 
     known = kept.find(campaign)
     if is_on_kubernetes(kept.folder, known):
-        from assay.pods.attach import cancel as end_all
+        from assay.engines.kubernetes.attach import cancel as end_all
     else:
-        from assay.cluster.attach import cancel as end_all
+        from assay.engines.slurm.attach import cancel as end_all
     try:
         return end_all(kept, known, PlainView(), SYSTEM_CLOCK, told).state
     finally:
@@ -180,10 +180,10 @@ def _told(
     kept: Store, campaign: str, server: str | None, token_file: Path | None, ca: Path | None
 ) -> FleetClient | None:
     """The server that is told about a campaign on a cluster: the one that is named, or the one that was told before."""
-    from assay.cluster.document import folder_of
-    from assay.pods.folder import folder_of as pods_folder_of
-    from assay.pods.folder import is_on_kubernetes
-    from assay.relay import remembered_server
+    from assay.engines.kubernetes.folder import folder_of as pods_folder_of
+    from assay.engines.kubernetes.folder import is_on_kubernetes
+    from assay.engines.reporting import remembered_server
+    from assay.engines.slurm.document import folder_of
 
     known = kept.find(campaign)
     there = pods_folder_of if is_on_kubernetes(kept.folder, known) else folder_of
@@ -194,9 +194,9 @@ def _told(
 
 def _on_cluster(campaign: str, store: Path | None) -> Store | None:
     """The store here, where a campaign of it was submitted to a cluster; None where a server must know it."""
-    from assay.cluster.document import is_on_cluster
+    from assay.engines.kubernetes.folder import is_on_kubernetes
+    from assay.engines.slurm.document import is_on_cluster
     from assay.errors import UsageError
-    from assay.pods.folder import is_on_kubernetes
 
     kept = open_store(store)
     try:
@@ -210,7 +210,7 @@ def _on_cluster(campaign: str, store: Path | None) -> Store | None:
 
 
 def _result(kept: Store, record: CampaignRecord) -> CampaignResult:
-    from assay.campaign import kept_result
+    from assay.api.campaign import kept_result
 
     return kept_result(kept.folder, record)
 

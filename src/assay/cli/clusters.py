@@ -11,7 +11,7 @@ from assay.cli.options import SetOption, StoreOption, say
 from assay.cli.server_options import JsonOption, say_json, say_table
 
 if TYPE_CHECKING:
-    from assay.cluster.checking import Checked
+    from assay.engines.slurm.checking import Checked
 
 app = typer.Typer(help="Name Slurm clusters, and check that they answer.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -24,8 +24,8 @@ def add(name: Name, settings: SetOption = None) -> None:
 
     The keys are those of place.slurm; a benchmark file takes them by `place: {slurm: {cluster: NAME}}`.
     """
-    from assay.cluster.registry import add as keep
-    from assay.cluster.registry import registry_file
+    from assay.engines.slurm.registry import add as keep
+    from assay.engines.slurm.registry import registry_file
     from assay.spec.override import settings_of
 
     keep(name, settings_of(settings or ()))
@@ -35,7 +35,7 @@ def add(name: Name, settings: SetOption = None) -> None:
 @app.command("list")
 def list_(json_: JsonOption = False) -> None:
     """List the clusters that are known by name."""
-    from assay.cluster.registry import clusters, registry_file
+    from assay.engines.slurm.registry import clusters, registry_file
 
     known = clusters()
     plain = {name: one.model_dump(mode="json", exclude_unset=True) for name, one in known.items()}
@@ -55,7 +55,7 @@ def list_(json_: JsonOption = False) -> None:
 @app.command("rm")
 def rm(names: Annotated[list[str], typer.Argument(metavar="NAME...")]) -> None:
     """Forget clusters; nothing of theirs is removed."""
-    from assay.cluster.registry import remove
+    from assay.engines.slurm.registry import remove
 
     for name in names:
         remove(name)
@@ -70,8 +70,8 @@ def check(
     store: StoreOption = None,
 ) -> None:
     """Ask Slurm what it is: version, partitions, GPUs, accounting, shared folder, container runtimes."""
-    from assay.cluster.checking import check as look
-    from assay.cluster.registry import cluster
+    from assay.engines.slurm.checking import check as look
+    from assay.engines.slurm.registry import cluster
     from assay.spec.clusters import Slurm
     from assay.store.location import store_folder
 

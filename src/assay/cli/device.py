@@ -43,7 +43,7 @@ def bench(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
     """Measure a device and print one line per test; the result is kept like that of any benchmark."""
-    from assay import campaign
+    from assay.api import campaign
     from assay.report.live import view_for
     from assay.spec.load import load
 

@@ -35,7 +35,7 @@ def exec_(
 
 
 def _shown(job: Path, out: Path, wishes: _Wishes, *, quiet: bool) -> str:
-    from assay.execution import execute_document
+    from assay.exec.document import execute_document
     from assay.report.live import view_for
 
     result = execute_document(job, out, view_for(text=True, quiet=quiet), **wishes)
@@ -45,7 +45,7 @@ def _shown(job: Path, out: Path, wishes: _Wishes, *, quiet: bool) -> str:
 
 def _with_events(job: Path, out: Path, wishes: _Wishes) -> str:
     from assay.errors import AssayError
-    from assay.execution import RESULT, execute_document
+    from assay.exec.document import RESULT, execute_document
     from assay.report.events import EventView
 
     view = EventView(out / RESULT)

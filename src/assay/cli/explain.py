@@ -13,7 +13,7 @@ from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, co
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.history import KnownFinding
+    from assay.series.repository import KnownFinding
 
 
 def explain(
@@ -27,7 +27,7 @@ def explain(
     """Explain a finding: what changed, how sure that is, why, and all that differs."""
     if server:
         from assay.documents import adapter
-        from assay.history import KnownFinding
+        from assay.series.repository import KnownFinding
 
         told = connect(server, token_file, ca).get(f"/findings/{finding}")
         found = adapter(KnownFinding).validate_python(told)
@@ -44,7 +44,7 @@ def explain(
 
 
 def _here(store: Path | None, finding: str) -> KnownFinding:
-    from assay.history import SeriesStore
+    from assay.series.repository import SeriesStore
 
     kept = open_store(store)
     try:

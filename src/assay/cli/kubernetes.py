@@ -12,7 +12,7 @@ from assay.cli.options import SetOption, say
 from assay.cli.server_options import JsonOption, say_json, say_table
 
 if TYPE_CHECKING:
-    from assay.pods.checking import Checked
+    from assay.engines.kubernetes.checking import Checked
     from assay.spec.kubernetes import Kubernetes
 
 app = typer.Typer(help="Check that a Kubernetes cluster can be used.", no_args_is_help=True, rich_markup_mode=None)
@@ -36,8 +36,8 @@ def check(
 
     Without a file `--set namespace=bench --set image=assay:1` give the keys of place.kubernetes.
     """
+    from assay.engines.kubernetes.checking import check as look
     from assay.errors import UsageError
-    from assay.pods.checking import check as look
 
     section = _section(file, settings or [])
     if with_pod and section.image is None:

@@ -14,8 +14,8 @@ from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, co
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.cluster.logs import Log
-    from assay.place.engines.fleet.client import FleetClient
+    from assay.engines.fleet.client import FleetClient
+    from assay.engines.slurm.logs import Log
     from assay.plan.job import Job
     from assay.store.store import Store
 
@@ -71,9 +71,9 @@ def _job(kept: Store, name: str) -> Job:
 
 
 def _from_store(kept: Store, job: Job, *, follow: bool, service: str) -> None:
-    from assay.cluster.document import is_on_cluster
+    from assay.engines.kubernetes.folder import is_on_kubernetes
+    from assay.engines.slurm.document import is_on_cluster
     from assay.errors import UsageError
-    from assay.pods.folder import is_on_kubernetes
 
     pods = is_on_kubernetes(kept.folder, job.campaign)
     if pods or is_on_cluster(kept.folder, job.campaign):
@@ -95,7 +95,7 @@ def _from_store(kept: Store, job: Job, *, follow: bool, service: str) -> None:
 
 def _of_cluster(kept: Store, job: Job, *, follow: bool, service: str) -> bool:
     """Print what lies in the shared folder; False where there is nothing."""
-    from assay.cluster.logs import follow_logs, has_ended, logs_of, read_logs
+    from assay.engines.slurm.logs import follow_logs, has_ended, logs_of, read_logs
 
     lying = logs_of(kept, job, service)
     if follow:
@@ -111,7 +111,7 @@ def _of_cluster(kept: Store, job: Job, *, follow: bool, service: str) -> bool:
 
 def _of_pods(kept: Store, job: Job, *, follow: bool, service: str) -> bool:
     """Print what whoever follows a campaign on Kubernetes keeps of its pods, or what they tell themselves."""
-    from assay.pods.logs import logs as written
+    from assay.engines.kubernetes.logs import logs as written
 
     shown = _show(written(kept, job, service, follow=follow))
     if not shown and not kept.runs(job.id):
@@ -193,7 +193,7 @@ def _jobs_there(client: FleetClient, name: str) -> list[str]:
     """The ids of the jobs that a person means, in their order."""
     if _JOB.match(name):
         return [name]
-    from assay.remote import find
+    from assay.engines.fleet.campaign import find
 
     found = client.pages("/jobs", {"campaign": find(client, name), "limit": 500})
     return [one["id"] for one in sorted(found, key=lambda one: int(one["index"]))]

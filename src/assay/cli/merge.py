@@ -12,7 +12,7 @@ from assay.cli.run import write_reports
 from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, connect
 
 if TYPE_CHECKING:
-    from assay.campaign import CampaignResult
+    from assay.api.campaign import CampaignResult
 
 
 def merge(
@@ -29,11 +29,11 @@ def merge(
     ca: CaOption = None,
 ) -> None:
     """Put the samples of machines that shared a load (load.hosts) together, one result per point."""
+    from assay.engines.shared_load import merge as merge_parts
     from assay.errors import UsageError
-    from assay.merging import merge as merge_parts
 
     if server and not local:
-        from assay.remote import read
+        from assay.engines.fleet.campaign import read
 
         result = read(connect(server, token_file, ca), campaign)
     else:
@@ -50,7 +50,7 @@ def merge(
 
 
 def _from_store(campaign: str, folder: Path | None) -> CampaignResult:
-    from assay.campaign import CampaignResult, read_campaign
+    from assay.api.campaign import CampaignResult, read_campaign
 
     kept = open_store(folder)
     record = read_campaign(kept, kept.find(campaign))

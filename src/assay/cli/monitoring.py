@@ -89,9 +89,9 @@ def _published(folder: Path) -> tuple[str, int, str]:
     """Where the monitor of a campaign said that it is."""
     import json
 
+    from assay.engines.slurm.folder import Folder
+    from assay.engines.slurm.node.monitor import GROUP, NAME
     from assay.errors import UsageError
-    from assay.node.monitor import GROUP, NAME
-    from assay.place.engines.slurm.folder import Folder
 
     path = Folder(folder).service(GROUP, NAME)
     try:

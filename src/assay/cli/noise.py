@@ -16,7 +16,7 @@ from assay.cli.run import LockOption, NoControlOption
 if TYPE_CHECKING:
     from assay.analyse.noise import Noise
     from assay.analyse.records import Comparison, MultiRunJobResult
-    from assay.campaign import CampaignResult
+    from assay.api.campaign import CampaignResult
     from assay.spec.load import Loaded
 
 _SCHEMA = "assay.noise/1"
@@ -38,7 +38,7 @@ def noise(
     no_control: NoControlOption = False,
 ) -> None:
     """Study the noise of this machine (A/A): spread within and between runs, drift, and the smallest visible change."""
-    from assay import campaign
+    from assay.api import campaign
     from assay.report.live import view_for
 
     loaded = _loaded(file, runs, settings or ())

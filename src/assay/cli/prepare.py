@@ -13,7 +13,7 @@ from assay.cli.options import BenchmarkFile, SetOption, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.preparing import Item
+    from assay.run.fetching.ahead import Item
 
 
 class Form(StrEnum):
@@ -43,7 +43,7 @@ def prepare(
     form: Annotated[Form, typer.Option("--format", "-f", help="How to print it.")] = Form.text,
 ) -> None:
     """Fetch the images, models and data of a benchmark ahead, with checksums; exit code 1 when --check misses some."""
-    from assay.preparing import prepare as prepare_all
+    from assay.run.fetching.ahead import prepare as prepare_all
     from assay.spec.override import read_with
 
     items = prepare_all(read_with(file, settings or ()), check=check, runtime=runtime.value, tell=_tell)

@@ -56,7 +56,7 @@ def report(
 
 def _of_store(campaign: str, form: ReportFormat, store: Path | None) -> tuple[str, str]:
     """The id and the report of a campaign in the store here."""
-    from assay.campaign import read_campaign
+    from assay.api.campaign import read_campaign
 
     kept = open_store(store)
     try:
@@ -75,7 +75,7 @@ def _of_server(
     campaign: str, form: ReportFormat, server: str, token_file: Path | None, ca: Path | None
 ) -> tuple[str, str]:
     """The id and the report of a campaign of a server."""
-    from assay.remote import find, read
+    from assay.engines.fleet.campaign import find, read
 
     client = connect(server, token_file, ca)
     result = read(client, find(client, campaign))

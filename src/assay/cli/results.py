@@ -48,11 +48,11 @@ def show(
     store: StoreOption = None,
 ) -> None:
     """Show the results of a campaign, or one of its jobs in full."""
-    from assay.campaign import read_campaign
+    from assay.api.campaign import read_campaign
+    from assay.api.rescore import kept_scores
     from assay.errors import UsageError
     from assay.report.detail import render_job
     from assay.report.scores import render_scores, score_lines
-    from assay.rescoring import kept_scores
 
     kept = open_store(store)
     record = read_campaign(kept, kept.find(campaign))
@@ -83,7 +83,7 @@ def export(
     store: StoreOption = None,
 ) -> None:
     """Write the results of a campaign as JSON and CSV, with every sample as Parquet and every file that runs left."""
-    from assay.campaign import read_campaign
+    from assay.api.campaign import read_campaign
     from assay.store.artefacts import plain_name
     from assay.store.samples import write_whole
 
@@ -107,9 +107,9 @@ def export(
 @app.command("rm")
 def rm(campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")], store: StoreOption = None) -> None:
     """Remove campaigns with their samples; of those on a cluster also the shared folder."""
-    from assay.cluster.removing import refuse_followed, remove_folder
-    from assay.pods.folder import folder_of
-    from assay.pods.folder import remove_folder as remove_pods_folder
+    from assay.engines.kubernetes.folder import folder_of
+    from assay.engines.kubernetes.folder import remove_folder as remove_pods_folder
+    from assay.engines.slurm.removing import refuse_followed, remove_folder
 
     kept = open_store(store)
     for reference in [kept.find(one) for one in campaigns]:

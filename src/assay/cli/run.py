@@ -25,10 +25,10 @@ from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, co
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.campaign import CampaignResult
-    from assay.cluster.attach import Manner
-    from assay.place.engines.fleet.client import FleetClient
-    from assay.remote import Wishes
+    from assay.api.campaign import CampaignResult
+    from assay.engines.fleet.campaign import Wishes
+    from assay.engines.fleet.client import FleetClient
+    from assay.engines.slurm.attach import Manner
     from assay.report.live import View
     from assay.spec.load import Loaded
 
@@ -122,7 +122,7 @@ def run(
         if done is not None:
             end(done, form, fail_on, out)
         return
-    from assay import campaign
+    from assay.api import campaign
 
     mode = lock.value if lock else None
     if clustered:
@@ -140,7 +140,7 @@ def _on_server(
     loaded: Loaded, client: FleetClient, wishes: Wishes, view: View, *, detach: bool
 ) -> CampaignResult | None:
     """Hand a benchmark to a server's fleet; None where nobody waits for the results."""
-    from assay.remote import follow, submit
+    from assay.engines.fleet.campaign import follow, submit
 
     campaign = submit(loaded, client, wishes, view)
     if not detach:
@@ -152,9 +152,9 @@ def _on_server(
 
 def _opened(file: Path, settings: Sequence[str], *, text: bool, quiet: bool) -> tuple[Loaded, View]:
     """The benchmark and who is told how it goes, beginning with how the file was read."""
-    from assay.campaign import plan_of
-    from assay.inputs import refuse_inputs
+    from assay.api.campaign import plan_of
     from assay.report.live import view_for
+    from assay.run.inputs import refuse_inputs
     from assay.spec.override import read_with
 
     loaded = read_with(file, settings)
@@ -166,7 +166,7 @@ def _opened(file: Path, settings: Sequence[str], *, text: bool, quiet: bool) -> 
 
 
 def _manner(client: FleetClient | None, *, detach: bool, cancel: bool) -> Manner:
-    from assay.cluster.attach import Manner
+    from assay.engines.slurm.attach import Manner
 
     return Manner(detach=detach, cancel_on_interrupt=cancel, server=client)
 
@@ -186,8 +186,8 @@ def _refuse_wishes(wishes: Wishes, engine: str) -> None:
 def _wishes(
     priority: int | None, deadline: str, agent: str, spread: Spread | None, unplaceable: Unplaceable | None
 ) -> Wishes:
+    from assay.engines.fleet.campaign import Wishes
     from assay.errors import UsageError
-    from assay.remote import Wishes
     from assay.units import seconds
 
     try:
@@ -204,7 +204,7 @@ def end(result: CampaignResult, form: Format, fail_on: FailOn, out: Path | None 
 
     Loads that several machines shared are put together first; how they did together decides.
     """
-    from assay.merging import merge
+    from assay.engines.shared_load import merge
 
     shared = merge(result)
     judged = result.record if shared is None else shared.alone

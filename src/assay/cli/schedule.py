@@ -45,7 +45,7 @@ def add(
 ) -> None:
     """Hand a benchmark with a schedule to a server; one of the same name is changed."""
     from assay.documents import to_plain
-    from assay.remote import Wishes, submission_of
+    from assay.engines.fleet.campaign import Wishes, submission_of
     from assay.report.live import view_for
     from assay.spec.override import read_with
 

@@ -13,7 +13,7 @@ from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, co
 if TYPE_CHECKING:
     from assay.analyse.records import MultiRunJobResult
     from assay.analyse.scores import ScoreRecord
-    from assay.place.engines.fleet.client import FleetClient
+    from assay.engines.fleet.client import FleetClient
     from assay.store.store import Store
 
     Scores = dict[str, tuple[ScoreRecord, ...]]
@@ -44,7 +44,7 @@ def score(
     ca: CaOption = None,
 ) -> None:
     """Judge the kept answers of a result, and add the scores to it; nothing is measured again."""
-    from assay.rescoring import scores_json
+    from assay.api.rescore import scores_json
 
     wanted = tuple(scorer or ())
     if server:
@@ -66,9 +66,9 @@ def score(
 def _here(
     kept: Store, reference: str, scorers: tuple[str, ...], *, compute: bool
 ) -> tuple[list[MultiRunJobResult], Scores]:
-    from assay.campaign import read_campaign
+    from assay.api.campaign import read_campaign
+    from assay.api.rescore import in_store, keep_scores, kept_scores, rescore, scorers_of
     from assay.clock import SYSTEM_CLOCK
-    from assay.rescoring import in_store, keep_scores, kept_scores, rescore, scorers_of
 
     campaign, mark, _ = reference.rpartition("-job-")
     record = read_campaign(kept, kept.find(campaign if mark else reference))
@@ -84,7 +84,7 @@ def _on_server(
 ) -> tuple[list[MultiRunJobResult], Scores]:
     from assay.analyse.scores import ScoreRecord
     from assay.documents import adapter
-    from assay.remote import read
+    from assay.engines.fleet.campaign import read
 
     campaign, mark, _ = reference.rpartition("-job-")
     results = _chosen(read(client, campaign if mark else reference).jobs, reference if mark else "")
@@ -109,8 +109,8 @@ def _chosen(jobs: tuple[MultiRunJobResult, ...], job: str) -> list[MultiRunJobRe
 
 def _with_answers(results: list[MultiRunJobResult]) -> list[MultiRunJobResult]:
     """Those that can be judged; where none can, the error says why."""
+    from assay.api.rescore import has_outputs
     from assay.errors import UsageError
-    from assay.rescoring import has_outputs
 
     able = [one for one in results if has_outputs(one)]
     if not able:

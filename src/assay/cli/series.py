@@ -12,8 +12,8 @@ from assay.cli.options import StoreOption, open_store, say, terminal_width
 from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, connect, say_json
 
 if TYPE_CHECKING:
-    from assay.history import KnownFinding
-    from assay.place.engines.fleet.client import FleetClient
+    from assay.engines.fleet.client import FleetClient
+    from assay.series.repository import KnownFinding
     from assay.store.series_file import SeriesFile
     from assay.store.series_records import Point, SeriesFilter, SeriesRecord
 
@@ -166,13 +166,13 @@ def findings(
     only = state.value if state else ""
     if server:
         from assay.documents import adapter
-        from assay.history import KnownFinding
+        from assay.series.repository import KnownFinding
 
         asked = {name: value for name, value in (("benchmark", benchmark), ("state", only)) if value}
         told = connect(server, token_file, ca).get("/findings", {**asked, "limit": limit})["items"]
         found = adapter(tuple[KnownFinding, ...]).validate_python(told)
     else:
-        from assay.history import SeriesStore
+        from assay.series.repository import SeriesStore
 
         kept = open_store(store)
         try:
@@ -199,7 +199,7 @@ def expect(
     if server:
         name = str(connect(server, token_file, ca).post(f"/findings/{finding}/expect")["id"])
     else:
-        from assay.watching import expect as expect_finding
+        from assay.alert.ingest import expect as expect_finding
 
         kept = open_store(store)
         try:
@@ -215,7 +215,7 @@ def collect(
     store: StoreOption = None,
 ) -> None:
     """Take all results of the store into their series: those that were measured before there were series, too."""
-    from assay.watching import collect as collect_results
+    from assay.alert.ingest import collect as collect_results
 
     kept = open_store(store)
     try:
@@ -229,7 +229,7 @@ def collect(
 
 
 def _listed_here(store: Path | None, which: SeriesFilter, limit: int) -> tuple[SeriesRecord, ...]:
-    from assay.history import SeriesStore
+    from assay.series.repository import SeriesStore
 
     kept = open_store(store)
     try:
@@ -248,7 +248,7 @@ def _listed_there(client: FleetClient, which: SeriesFilter, limit: int) -> tuple
 
 
 def _shown_here(store: Path | None, series: str) -> tuple[SeriesRecord, tuple[Point, ...], tuple[KnownFinding, ...]]:
-    from assay.history import SeriesStore
+    from assay.series.repository import SeriesStore
 
     kept = open_store(store)
     try:
@@ -261,7 +261,7 @@ def _shown_here(store: Path | None, series: str) -> tuple[SeriesRecord, tuple[Po
 
 def _shown_there(client: FleetClient, series: str) -> tuple[SeriesRecord, tuple[Point, ...], tuple[KnownFinding, ...]]:
     from assay.documents import adapter
-    from assay.history import KnownFinding
+    from assay.series.repository import KnownFinding
     from assay.store.series_records import Point, SeriesRecord
 
     told = client.get(f"/series/{series}")
@@ -280,7 +280,7 @@ def _shown_there(client: FleetClient, series: str) -> tuple[SeriesRecord, tuple[
 
 
 def _taken_here(store: Path | None, read: SeriesFile) -> dict[str, Any]:
-    from assay.watching import take
+    from assay.alert.ingest import take
 
     kept = open_store(store)
     try:

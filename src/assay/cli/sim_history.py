@@ -77,8 +77,8 @@ def _declared(file: object) -> list[dict[str, str]]:
 
 
 def _played(made: History, folder: Path, today: datetime) -> str:
+    from assay.demo.replay import Watch, play
     from assay.sim.history import first_night
-    from assay.simulating import Watch, play
     from assay.store.store import Store
 
     kept = Store(folder)

@@ -26,11 +26,11 @@ from assay.demo.runs.model import model_runs
 from assay.demo.scene import Scene, chance
 from assay.demo.studies import LABELS
 from assay.documents import to_json
-from assay.history import SeriesStore
 from assay.place.leasing import needs_key
 from assay.plan.job import Job
 from assay.plan.plan import Plan, make_plan
 from assay.run.records import RunOutcome, SingleRunResult
+from assay.series.repository import SeriesStore
 from assay.spec.load import load
 from assay.store.database import writing
 from assay.store.series_records import SeriesRecord

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pydantic import JsonValue
 
 from assay import __version__
-from assay.place.engines.fleet.protocol import Enrolment
 from assay.place.needs import Profile
+from assay.place.protocol import Enrolment
 
 GIB = 2**30
 _DEBIAN = "Debian GNU/Linux 12 (bookworm)"

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from assay.alert.ingest import observe_job
 from assay.alert.regular import follow_jobs
 from assay.analyse.judge import judge
 from assay.analyse.records import MultiRunJobResult
@@ -23,7 +24,7 @@ from assay.demo.studies import LABELS, STUDIES, Study
 from assay.demo.watching import deal_with, import_series, tell_channels
 from assay.documents import to_json
 from assay.errors import UsageError
-from assay.place.engines.fleet.protocol import Heartbeat, Held, Progress, Submission
+from assay.place.protocol import Heartbeat, Held, Progress, Submission
 from assay.plan.job import Job
 from assay.plan.plan import Plan, make_plan
 from assay.report.wording import failure_of, failure_sentence, job_label
@@ -39,7 +40,6 @@ from assay.store.prices import Prices
 from assay.store.records import AgentRecord, FleetSettings
 from assay.store.schedules import Schedules
 from assay.store.store import Store
-from assay.watching import observe_job
 
 AWAY = frozenset({"demo-pi-03", "demo-laptop-02"})
 RESTS = "demo-xeon-02"

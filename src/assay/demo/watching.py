@@ -10,7 +10,7 @@ from assay.alert.records import record_of
 from assay.clock import Clock
 from assay.demo.scene import chance
 from assay.errors import UsageError
-from assay.history import SeriesStore
+from assay.series.repository import SeriesStore
 from assay.store.alerts import AlertFilter, Alerts
 from assay.store.notices import Notices
 from assay.store.series_file import FilePoint

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.hardware.address import node_name
 from assay.monitoring.discovery import LIVES, Target, targets, wait_until_seen
-from assay.node.address import node_name
 from assay.run.services import held
 from assay.run.services.announcing import VARIABLE, Announcing
 

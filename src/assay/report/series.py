@@ -11,9 +11,9 @@ from assay.analyse.records import Interval
 from assay.analyse.series import Finding, Report
 from assay.analyse.series.triage import shown
 from assay.analyse.words import count, percent, quantity
-from assay.history import KnownFinding
 from assay.report.grid import Column, lay_out
 from assay.report.wording import job_label, one_line
+from assay.series.repository import KnownFinding
 from assay.store.series_records import Point, SeriesRecord
 
 _BARS = "▁▂▃▄▅▆▇█"

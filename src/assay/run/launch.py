@@ -117,7 +117,7 @@ def _child(order: Order, tag: str) -> Iterator[tuple[subprocess.Popen[bytes], in
         with (scratch / LOG).open("wb") as log:
             options, words = hand_over(events_write, lifeline_read)
             process = subprocess.Popen(
-                [sys.executable, "-m", "assay.child", str(order_path), *words],
+                [sys.executable, "-m", "assay.exec.child", str(order_path), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

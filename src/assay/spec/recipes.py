@@ -36,7 +36,7 @@ class Recipe:
 
 def recipe_names() -> tuple[str, ...]:
     """The recipes that there are."""
-    folder = files("assay.recipes")
+    folder = files("assay.spec.ready_made")
     return tuple(sorted(one.name.removesuffix(_SUFFIX) for one in folder.iterdir() if one.name.endswith(_SUFFIX)))
 
 
@@ -55,7 +55,7 @@ def find_recipe(name: str, at: str = "") -> Recipe:
         near = difflib.get_close_matches(name, known, 1)
         raise UsageError(f"there is no recipe {cut(repr(name), 80)}", code="no-recipe", at=at,
                          try_=f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}")  # fmt: skip
-    text = (files("assay.recipes") / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
+    text = (files("assay.spec.ready_made") / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
     about = next((line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#")), "")
     return Recipe(name, about, text)
 

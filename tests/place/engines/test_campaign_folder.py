@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from assay.engines.kubernetes.folder import PodFolder
+from assay.engines.slurm.folder import Folder
 from assay.errors import StoreError, UsageError
-from assay.place.engines.slurm.folder import Folder
-from assay.pods.folder import PodFolder
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.engines.slurm.plan import group
 from assay.errors import Problem, SpecError
-from assay.place.engines.slurm.plan import group
 from assay.plan.plan import make_plan
 from assay.spec.importers import Imported, own_source
 from assay.spec.importers.team9 import imported, recognises

@@ -52,7 +52,7 @@ def examine() -> HostFacts:
     """Look at this machine from within this process: tries runtimes, and loads them."""
     from assay import __version__
     from assay.hardware.machine import machine
-    from assay.hardware.profile import local_profile
+    from assay.run.capabilities import local_profile
     from assay.spec.devices import compute_unit
 
     profile = local_profile()

@@ -25,9 +25,9 @@ from assay.report.digest.records import (
 from assay.report.html.series import Spot
 from assay.report.reading import read_campaign
 from assay.report.wording import job_label, unmeasured_sentence
+from assay.series.collect import KnownFinding, Point, SeriesFilter, SeriesRecord, SeriesStore
 from assay.store.alerts import AlertFilter, Alerts
 from assay.store.listing import Listing
-from assay.store.series import KnownFinding, Point, SeriesFilter, SeriesRecord, SeriesStore
 from assay.store.store import Store
 
 _PAGE = 500

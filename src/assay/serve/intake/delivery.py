@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
+from assay.alert.ingest import observe_job
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import adapter, to_json
-from assay.place.engines.fleet.protocol import Delivered
+from assay.place.protocol import Delivered
 from assay.plan.job import Job
 from assay.plan.lifecycle import Event
 from assay.report.wording import failure_of, failure_sentence
@@ -19,7 +20,6 @@ from assay.serve.state import Kept, ServerState
 from assay.serve.web.problems import RequestProblem
 from assay.store.artefacts import left_by, note_left
 from assay.store.database import writing
-from assay.watching import observe_job
 
 _LONGEST_REASON = 1000
 _ENDED = ("done", "failed")

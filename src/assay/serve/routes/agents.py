@@ -11,7 +11,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from assay.documents import to_json
 from assay.errors import UsageError
-from assay.place.engines.fleet.protocol import (
+from assay.place.leasing import Lease
+from assay.place.protocol import (
     Claim,
     Enrolled,
     Enrolment,
@@ -20,7 +21,6 @@ from assay.place.engines.fleet.protocol import (
     LeaseGiven,
     LeaseRequest,
 )
-from assay.place.leasing import Lease
 from assay.serve.intake.enlisting import ask_agent, call_agent
 from assay.serve.logs import tell
 from assay.serve.state import ServerState

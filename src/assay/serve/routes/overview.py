@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from assay.alert import desk
 from assay.alert.life import State as AlertState
 from assay.alert.records import AlertRecord, Severity
-from assay.history import KnownFinding, SeriesStore
+from assay.series.repository import KnownFinding, SeriesStore
 from assay.serve.state import ServerState
 from assay.serve.web.access import readers
 from assay.serve.web.parameters import State

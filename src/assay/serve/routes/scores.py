@@ -10,7 +10,7 @@ from anyio.lowlevel import RunVar
 from fastapi import APIRouter
 
 from assay.analyse.scores import ScoreRecord
-from assay.rescoring import in_store, keep_scores, kept_scores, rescore, scorers_of
+from assay.api.rescore import in_store, keep_scores, kept_scores, rescore, scorers_of
 from assay.serve.logs import tell
 from assay.serve.state import ServerState
 from assay.serve.web.access import User, readers, users

@@ -10,8 +10,9 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 from fastapi import APIRouter, Path, Query
 
+from assay.alert.ingest import expect, take
 from assay.errors import UsageError
-from assay.history import KnownFinding, SeriesStore
+from assay.series.repository import KnownFinding, SeriesStore
 from assay.serve.logs import tell
 from assay.serve.state import ServerState
 from assay.serve.web.access import User, readers, users
@@ -20,7 +21,6 @@ from assay.serve.web.problems import RequestProblem
 from assay.serve.web.records import Listed
 from assay.store.series_file import FilePoint, checked_point
 from assay.store.series_records import Point, SeriesFilter, SeriesRecord
-from assay.watching import expect, take
 
 router = APIRouter(prefix="/api/v1/series", tags=["series"])
 findings_router = APIRouter(prefix="/api/v1/findings", tags=["series"])

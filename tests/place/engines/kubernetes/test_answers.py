@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from assay.engines.kubernetes.client import answers
+from assay.engines.kubernetes.client.answers import Answer
+from assay.engines.kubernetes.client.api import Expired, Right, Version, read_version
 from assay.errors import MeasureError
-from assay.place.engines.kubernetes import answers
-from assay.place.engines.kubernetes.answers import Answer
-from assay.place.engines.kubernetes.api import Expired, Right, Version, read_version
 
 
 def status(code, message, reason=""):

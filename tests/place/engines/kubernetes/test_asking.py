@@ -2,8 +2,8 @@
 
 import pytest
 
+from assay.engines.kubernetes.client.access import Asked, asked_for, cpu_words
 from assay.errors import UsageError
-from assay.place.engines.kubernetes.asking import Asked, asked_for, cpu_words
 from assay.spec.benchmark import Needs
 from assay.spec.kubernetes import Pod
 

@@ -7,12 +7,12 @@ import pytest
 from tests.kube_api import KubeApi
 from tests.kube_objects import RefusedError
 
+from assay.engines.kubernetes.client import kubeconfig as reaching
+from assay.engines.kubernetes.client.api import Expired, Right, name_of, uid_of
+from assay.engines.kubernetes.client.kubeconfig import connect
+from assay.engines.kubernetes.client.mirror import Mirror
+from assay.engines.kubernetes.objects.names import Part
 from assay.errors import MeasureError, UsageError
-from assay.place.engines.kubernetes import reaching
-from assay.place.engines.kubernetes.api import Expired, Right, name_of, uid_of
-from assay.place.engines.kubernetes.mirror import Mirror
-from assay.place.engines.kubernetes.names import Part
-from assay.place.engines.kubernetes.reaching import connect
 from assay.spec.kubernetes import Kubernetes
 
 pytest.importorskip("kubernetes", reason="the official client is not installed: pip install 'assay-bench[kubernetes]'")
@@ -73,9 +73,9 @@ def test_objects_are_made_found_changed_and_removed(client, kind):
     made = client.create(thing(kind=kind, spec={"a": 1}))
     assert uid_of(made)
     assert client.get(kind, "x")["metadata"]["uid"] == uid_of(made)
-    (listed,) = client.list(kind, "assay/campaign=c1").items
+    (listed,) = client.list(kind, "assay/api/campaign=c1").items
     assert (listed["kind"], listed["apiVersion"]) == (kind, thing(kind=kind)["apiVersion"])
-    assert client.list(kind, "assay/campaign=c2").items == ()
+    assert client.list(kind, "assay/api/campaign=c2").items == ()
     changed = client.patch(kind, "x", {"metadata": {"labels": {"team": "ml"}}})
     assert changed["metadata"]["labels"]["team"] == "ml"
     assert client.delete(kind, "x") is True
@@ -100,7 +100,7 @@ def test_a_secret_is_made_without_being_read(server, client):
 
 
 def test_a_long_list_comes_whole(client, monkeypatch):
-    monkeypatch.setattr("assay.place.engines.kubernetes.client._PAGE", 7)
+    monkeypatch.setattr("assay.engines.kubernetes.client.client._PAGE", 7)
     for number in range(20):
         client.create(thing(f"x{number}"))
     listed = client.list("ConfigMap")
@@ -114,7 +114,7 @@ def test_a_watch_tells_what_happens_after_a_moment(client):
     client.create(thing("a"))
     client.create(thing("b", campaign="c2"))
     client.delete("ConfigMap", "a")
-    heard = list(client.watch("ConfigMap", "assay/campaign=c1", since=since, within_s=1.0))
+    heard = list(client.watch("ConfigMap", "assay/api/campaign=c1", since=since, within_s=1.0))
     assert [(one.what, name_of(one.item)) for one in heard] == [("ADDED", "a"), ("DELETED", "a")]
 
 

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.documents import from_json
-from assay.errors import UsageError
-from assay.place.engines.kubernetes import manifests
-from assay.place.engines.kubernetes.api import Version
-from assay.place.engines.kubernetes.manifests import (
+from assay.engines.kubernetes.client.api import Version
+from assay.engines.kubernetes.objects import manifests
+from assay.engines.kubernetes.objects.manifests import (
     PART_BYTES,
     Submission,
     document,
@@ -24,9 +23,10 @@ from assay.place.engines.kubernetes.manifests import (
     owned,
     secret,
 )
-from assay.place.engines.kubernetes.plan import group
-from assay.place.engines.kubernetes.pods import Setting, literal, with_secrets
-from assay.place.engines.kubernetes.ranks import meeting_service
+from assay.engines.kubernetes.objects.plan import group
+from assay.engines.kubernetes.objects.pods import Setting, literal, with_secrets
+from assay.engines.kubernetes.objects.ranks import meeting_service
+from assay.errors import UsageError
 from assay.plan.job import Job
 from assay.plan.plan import make_plan
 from assay.spec.load import load
@@ -75,7 +75,7 @@ def test_a_job_is_one_pod_that_is_never_tried_twice():
     assert pod["enableServiceLinks"] is False
     (container,) = pod["containers"]
     assert container["name"] == "job"
-    assert container["command"] == ["python3", "-m", "assay.pod.task"]
+    assert container["command"] == ["python3", "-m", "assay.engines.kubernetes.pod.task"]
     assert container["terminationMessagePolicy"] == "File"
     assert "resources" not in container, "nothing is asked for, so nothing is said"
     assert "activeDeadlineSeconds" not in pod

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.engines.kubernetes.client.api import SILENT, Change, Expired, Listed, name_of
+from assay.engines.kubernetes.client.mirror import Mirror, differences
 from assay.errors import MeasureError
-from assay.place.engines.kubernetes.api import SILENT, Change, Expired, Listed, name_of
-from assay.place.engines.kubernetes.mirror import Mirror, differences
 
 
 class Server:

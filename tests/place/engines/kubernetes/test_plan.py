@@ -3,8 +3,8 @@
 import pytest
 
 from assay.documents import from_json, to_json
+from assay.engines.kubernetes.objects.plan import Group, asked_of, group, job_pod, needed_secrets, shipped
 from assay.errors import UsageError
-from assay.place.engines.kubernetes.plan import Group, asked_of, group, job_pod, needed_secrets, shipped
 from assay.plan.plan import make_plan
 from assay.spec.kubernetes import Kubernetes, Pod
 from assay.spec.load import load

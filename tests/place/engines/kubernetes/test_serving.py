@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from assay.engines.kubernetes.client.api import Version
+from assay.engines.kubernetes.objects.plan import group
+from assay.engines.kubernetes.objects.pods import Setting
+from assay.engines.kubernetes.objects.services import service_objects
 from assay.errors import AssayError
-from assay.place.engines.kubernetes.api import Version
-from assay.place.engines.kubernetes.plan import group
-from assay.place.engines.kubernetes.pods import Setting
-from assay.place.engines.kubernetes.serving import service_objects
 from assay.plan.plan import make_plan
 from assay.spec.load import load
 

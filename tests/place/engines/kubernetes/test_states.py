@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.place.engines.kubernetes.asking import Asked
-from assay.place.engines.kubernetes.seen import moment, read_event, read_job, read_pod, seen
-from assay.place.engines.kubernetes.states import (
+from assay.engines.kubernetes.client.access import Asked
+from assay.engines.kubernetes.states.observed import moment, read_event, read_job, read_pod, seen
+from assay.engines.kubernetes.states.states import (
     digest_of,
     facts_of,
     failure_of,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from assay.engines.slurm.folder import Folder, locate
 from assay.errors import StoreError, UsageError
-from assay.place.engines.slurm.folder import Folder, locate
 from assay.plan.plan import make_plan
 from assay.spec.load import load
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.engines.slurm import parsing
+from assay.engines.slurm.commands import _recorded
+from assay.engines.slurm.states import failure_of, is_final
 from assay.errors import MeasureError
-from assay.place.engines.slurm import parsing
-from assay.place.engines.slurm.commands import _recorded
-from assay.place.engines.slurm.states import failure_of, is_final
 from assay.spec.clusters import Batch
 
 RECORDED = Path(__file__).parent / "recorded"

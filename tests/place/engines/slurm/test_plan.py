@@ -3,8 +3,8 @@
 import pytest
 
 from assay.documents import from_json, to_json
+from assay.engines.slurm.plan import Group, group
 from assay.errors import UsageError
-from assay.place.engines.slurm.plan import Group, group
 from assay.plan.plan import make_plan
 from assay.spec.clusters import Batch
 from assay.spec.load import load

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from assay.engines.slurm.script import Command, Script, Variable
 from assay.errors import UsageError
-from assay.place.engines.slurm.script import Command, Script, Variable
 
 WORDS = st.lists(st.text(st.characters(exclude_categories=("C", "Zl", "Zp")), max_size=20), max_size=5)
 SHOW = (sys.executable, "-c", "import json, sys; print(json.dumps(sys.argv[1:]))")
@@ -28,7 +28,7 @@ def test_a_whole_script_reads_like_one_written_by_hand():
     script = Script(
         "jobs-0",
         ("--partition=gpu", "--gres=gpu:1"),
-        [("/opt/py", "-m", "assay.node.task", "/shared/c 1", "jobs-0", Variable("SLURM_ARRAY_TASK_ID"))],
+        [("/opt/py", "-m", "assay.engines.slurm.node.task", "/shared/c 1", "jobs-0", Variable("SLURM_ARRAY_TASK_ID"))],
         modules=("CUDA/12.4",),
         prologue=("ulimit -l unlimited",),
         array="0-199%20",
@@ -54,7 +54,7 @@ set -e
 module load CUDA/12.4
 ulimit -l unlimited
 export HF_HUB_OFFLINE=1
-exec /opt/py -m assay.node.task '/shared/c 1' jobs-0 "${SLURM_ARRAY_TASK_ID}"
+exec /opt/py -m assay.engines.slurm.node.task '/shared/c 1' jobs-0 "${SLURM_ARRAY_TASK_ID}"
 """
     )
 

@@ -1,0 +1,299 @@
+"""A simulated history played into a store: every night becomes a campaign, as if it had been measured here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from pydantic import JsonValue
+
+from assay import __version__
+from assay.analyse.judge import describe_for
+from assay.analyse.records import Answer, Check, MetricStatistics, MultiRunJobResult
+from assay.analyse.summary import summarise
+from assay.clock import iso
+from assay.documents import to_json
+from assay.plan.job import Job
+from assay.plan.lifecycle import Event, campaign_state
+from assay.plan.plan import Plan, make_plan
+from assay.run.records import Failure, SingleRunResult
+from assay.sim.history import Found, History, Result, first_night, nights, series_name
+from assay.sim.history.nights import Surroundings
+from assay.spec.benchmark import Definition
+from assay.spec.load import Loaded, load
+from assay.spec.matrix import apply
+from assay.spec.target import ModelTarget
+from assay.store.store import Store
+
+if TYPE_CHECKING:
+    from assay.series.repository import KnownFinding
+
+# A run of a simulated night takes this long.
+_RUN_S = 60.0
+# So long after a night begins, all of its results are there.
+_MORNING_S = 4 * 3600.0
+_OS = "Debian GNU/Linux 12 (bookworm)"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A clock that stands still at a moment of the history."""
+
+    at: datetime
+
+    def monotonic_s(self) -> float:
+        """Seconds, as the calendar counts them."""
+        return self.at.timestamp()
+
+    def utc(self) -> datetime:
+        """The moment."""
+        return self.at
+
+
+class Observer(Protocol):
+    """Is told of everything while a history is played."""
+
+    def campaign(self, store: Store, campaign: str, at: datetime) -> None:
+        """A campaign has ended."""
+        ...
+
+    def morning(self, store: Store, at: datetime) -> None:
+        """A night is over, also one without any result."""
+        ...
+
+
+def play(history: History, store: Store, observer: Observer, today: datetime) -> int:
+    """Play a history into a store; return how many jobs there were.
+
+    Args:
+        history: The settings.
+        store: Where the results go.
+        observer: Is told of each campaign that ended, and of each morning.
+        today: The last night, where the settings do not say when the first one is.
+    """
+    files = {bench.name: bench.file for bench in history.benchmarks}
+    plans: dict[str, tuple[Loaded, Plan]] = {}
+    jobs = 0
+    first = first_night(history, today)
+    for number, results in enumerate(nights(history, today)):
+        for name, group in groupby(results, key=lambda one: one.benchmark):
+            found = list(group)
+            key = json.dumps([name, dict(found[0].file), found[0].around.model])
+            if key not in plans:
+                plans[key] = _planned(files[name], found[0])
+            observer.campaign(store, *_campaign(store, *plans[key], found))
+            jobs += len(found)
+        observer.morning(store, first + timedelta(days=number, seconds=_MORNING_S))
+    return jobs
+
+
+def _planned(document: Mapping[str, JsonValue], first: Result) -> tuple[Loaded, Plan]:
+    """The plan of a benchmark as its file is in a night."""
+    changed = {**apply(document, first.file), **({"matrix": document["matrix"]} if "matrix" in document else {})}
+    loaded = load(changed)
+
+    def contents(definition: Definition) -> Mapping[str, str]:
+        target = definition.target
+        return {target.model: first.around.model} if isinstance(target, ModelTarget) else {}
+
+    return loaded, make_plan(loaded, contents)
+
+
+def _campaign(store: Store, loaded: Loaded, plan: Plan, results: Iterable[Result]) -> tuple[str, datetime]:
+    """One campaign of the past: its id, and when it ended."""
+    found = {one.job: one for one in results}
+    begin = min(one.at for one in found.values())
+    labels = loaded.benchmark.labels
+    submitted = store.create_campaign(plan, loaded.source.document, labels, "simulated", Standing(begin))
+    end = begin
+    for job in submitted.jobs:
+        one = result_of(job, found[job.index])
+        store.move_job(job.id, "start")
+        event: Event = "finish" if one.state == "done" else "fail"
+        seconds = _RUN_S * max(one.total_runs, 1)
+        store.end_job(job.id, event, verdict=one.verdict, result=to_json(one), seconds=seconds)
+        end = max(end, found[job.index].at + timedelta(seconds=seconds))
+    campaign = submitted.jobs[0].campaign
+    states = Counter("failed" if one.failure else "done" for one in found.values())
+    store.end_campaign(campaign, campaign_state(states), Standing(end))
+    return campaign, end
+
+
+def result_of(job: Job, drawn: Result) -> MultiRunJobResult:
+    """The result of a job, as if its runs had given the numbers that were drawn."""
+    runs = _runs(job, drawn)
+    failure = runs[0].error if drawn.failure else None
+    hot = drawn.around.throttled
+    told = "the kernel counted thermal throttle events" if hot else "no thermal throttling"
+    checks = () if failure else (Check("clocks not throttled", not hot, told),)
+    return MultiRunJobResult(
+        job=job.id,
+        digest=job.digest,
+        index=job.index,
+        point=dict(job.point),
+        state="failed" if failure else "done",
+        verdict="invalid" if failure else "suspect" if hot else "valid",
+        checks=checks,
+        gates=(),
+        metrics={name: _statistics(job, name, values) for name, values in drawn.values.items()},
+        runs=runs,
+        total_runs=len(runs),
+        successful_runs=0 if failure else len(runs),
+        failed_runs=len(runs) if failure else 0,
+        cold_start={} if failure else dict(runs[0].metrics),
+        environment=_environment(drawn.around),
+        definition=job.definition.model_dump(mode="json", exclude_defaults=True),
+        started_at=runs[0].started_at,
+        completed_at=runs[-1].completed_at,
+        error=failure,
+    )
+
+
+def _statistics(job: Job, name: str, values: tuple[float, ...]) -> MetricStatistics:
+    known = describe_for(job, name)
+    return summarise(name, known.unit, known.better, {run: np.array([value]) for run, value in enumerate(values)})
+
+
+def _runs(job: Job, drawn: Result) -> tuple[SingleRunResult, ...]:
+    count = 1 if drawn.failure else len(next(iter(drawn.values.values())))
+    code, _, message = drawn.failure.partition(": ")
+    target = job.definition.target
+    facts: dict[str, JsonValue] = {}
+    if isinstance(target, ModelTarget):
+        facts["model"] = {"file": target.model, "sha256": drawn.around.model}
+    return tuple(
+        SingleRunResult(
+            run_id=run,
+            is_cold_start=run == 0,
+            started_at=iso(drawn.at + timedelta(seconds=_RUN_S * run)),
+            completed_at=iso(drawn.at + timedelta(seconds=_RUN_S * (run + 1))),
+            duration_seconds=_RUN_S,
+            metrics={name: values[run] for name, values in drawn.values.items()},
+            facts=facts,
+            error=Failure(code.replace(" ", "-"), message or drawn.failure, phase="load") if drawn.failure else None,
+        )
+        for run in range(count)
+    )
+
+
+def _environment(around: Surroundings) -> dict[str, JsonValue]:
+    """What was around a result, in the words of a real environment record."""
+    host = around.machine
+    machine: dict[str, JsonValue | None] = {
+        "id": hashlib.sha256(around.host.encode()).hexdigest()[:16],
+        "name": around.host,
+        "soc": host.cpu,
+        "cpu": host.cpu,
+        "architecture": "x86_64",
+        "cores": host.cores,
+        "memory_bytes": host.memory,
+        "os": "Linux",
+        "os_version": _OS,
+        "kernel": host.kernel,
+        "gpu": host.gpu,
+        "gpus": 1 if host.gpu else None,
+        "driver": host.driver,
+    }
+    control: dict[str, JsonValue] = {
+        "control": {"version": 1, "integer_ms": round(around.integer_ms, 4), "memory_ms": round(around.memory_ms, 4)}
+    }
+    return {
+        "machine": {name: value for name, value in machine.items() if value is not None},
+        "packages": {**host.packages, "assay": __version__},
+        "git": {"commit": around.commit, "changed": False},
+        "before": {"fitness": control},
+        "after": {"fitness": control},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What was told of a finding in a night."""
+
+    night: int
+    state: str
+    answer: Answer
+    cause: str
+
+
+class Watch:
+    """Looks at a store as a server does while results come in, and keeps a diary of what was told when.
+
+    Args:
+        first: The first night.
+    """
+
+    def __init__(self, first: datetime) -> None:
+        self._first = first
+        self.diary: dict[str, list[Telling]] = {}
+        """Finding → what was told of it, in order of time."""
+
+    def campaign(self, store: Store, campaign: str, at: datetime) -> None:
+        """Take the results of a campaign into their series: points, findings, alerts."""
+        from assay.alert.ingest import observe
+        from assay.report.reading import read_campaign
+
+        night = _night(at.timestamp(), self._first)
+        for one in observe(store, read_campaign(store, campaign), Standing(at)):
+            self.diary.setdefault(one.id, []).append(Telling(night, one.state, one.finding.answer, one.triage.cause))
+
+    def morning(self, store: Store, at: datetime) -> None:
+        """See whether a benchmark gives no results any more."""
+        from assay.alert.regular import check_silence
+        from assay.alert.rules import rules_of
+        from assay.store.alert_rules import AlertRules
+
+        check_silence(store, rules_of(AlertRules(store.engine).list()), Standing(at))
+
+    def found(self, store: Store) -> tuple[Found, ...]:
+        """What was told of the series of the store, with nights instead of points; also what was taken back.
+
+        What was never told as better or worse is left out: nobody was told that something changed.
+        """
+        from assay.series.repository import SeriesStore
+
+        known = SeriesStore(store)
+        out: list[Found] = []
+        for record in known.list():
+            nights_of = [_night(one.at, self._first) for one in known.points(record.id)]
+            out += [
+                made
+                for one in known.findings(series=record.id)
+                if (made := _found(one, nights_of, self._first, self.diary.get(one.id, [])))
+            ]
+        return tuple(sorted(out, key=lambda one: (one.series, one.night)))
+
+
+def _found(one: KnownFinding, nights_of: Sequence[int], first: datetime, told: Sequence[Telling]) -> Found | None:
+    finding = one.finding
+    claims = [each for each in told if each.answer != "cannot tell" and each.state != "gone"]
+    if finding.change is None or finding.interval is None or not claims:
+        return None
+    doubted = finding.answer == "cannot tell"
+    job = int((one.first_bad.job or "").rpartition("-job-")[2] or 0)
+    return Found(
+        series=series_name(one.series.benchmark, job, one.series.metric),
+        night=_night(one.first_bad.at, first),
+        range=(nights_of[finding.range[0]], nights_of[finding.range[1]]),
+        kind=finding.kind,
+        size=finding.change,
+        low=finding.interval.low,
+        high=finding.interval.high,
+        cause=one.triage.cause,
+        probability=finding.probability,
+        told=claims[0].night,
+        first_cause=claims[0].cause,
+        withdrawn=told[-1].night if one.state == "gone" or doubted else None,
+    )
+
+
+def _night(at: float, first: datetime) -> int:
+    """The number of a night; the first one is 1."""
+    return int((at - first.timestamp()) // 86_400) + 1

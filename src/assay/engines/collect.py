@@ -1,0 +1,260 @@
+"""What the nodes left in the folder of a campaign, taken into the store: runs, samples, files, logs, the judged result.
+
+A job without a result is one too: what was measured of it stays, and how Slurm or Kubernetes says that it ended is its
+failure.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, Protocol
+
+from pydantic import JsonValue
+
+from assay.analyse.records import MultiRunJobResult
+from assay.clock import iso
+from assay.documents import from_json, to_json
+from assay.engines import Told
+from assay.errors import AssayError, StoreError
+from assay.exec.document import RESULT
+from assay.plan.job import Job
+from assay.plan.lifecycle import FINAL
+from assay.run.kept import FOLDER, gather
+from assay.run.records import Failure, RunOutcome, SampleSet, SingleRunResult
+from assay.run.scratch import scratch_folder
+from assay.spec.secrets import references
+from assay.store.artefacts import ArtefactFiles
+from assay.store.samples import SampleFiles
+from assay.store.store import Store
+
+_TAIL_LINES = 20
+_TAIL_BYTES = 16_384
+_GONE = "its file is damaged, or did not come from where it was measured"
+
+
+class Outs(Protocol):
+    """Where the nodes left what they measured."""
+
+    def out(self, index: int) -> Path:
+        """The folder of one job."""
+        ...
+
+
+class Lasted(Protocol):
+    """What whoever ran a job tells about its time; None stands for "not told"."""
+
+    @property
+    def started_at(self) -> datetime | None: ...  # noqa: D102
+
+    @property
+    def ended_at(self) -> datetime | None: ...  # noqa: D102
+
+    @property
+    def exit_code(self) -> int | None: ...  # noqa: D102
+
+    @property
+    def signal(self) -> int | None: ...  # noqa: D102
+
+    @property
+    def elapsed_s(self) -> float | None: ...  # noqa: D102
+
+    @property
+    def memory_max_bytes(self) -> int | None: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the batch job or the pod of a job ended."""
+
+    state: Lasted | None
+    """What Slurm or Kubernetes tells; None where it does not remember."""
+    told: Told | None
+    """Why there is no result; None where nothing went wrong."""
+    logs: Mapping[str, Path]
+    """What the job wrote around its runs: `slurm.out` and `slurm.err`, or `pod.log` → the file."""
+    environment: Mapping[str, JsonValue]
+    """What is told about the job and the services that it used."""
+    by_us: bool = False
+    """The campaign was cancelled on purpose."""
+    final: bool = False
+    """Nothing more can come from where it was measured: samples that are missing are told, and not waited for."""
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    """File below the folder of the job → why it did not come, where that is known."""
+
+
+def has_result(folder: Outs, job: Job) -> bool:
+    """Whether the job left a result."""
+    return (folder.out(job.index) / RESULT).is_file()
+
+
+def read_result(folder: Outs, job: Job) -> MultiRunJobResult | None:
+    """The result that a job left; None where there is none, or only that of another job."""
+    path = folder.out(job.index) / RESULT
+    try:
+        found = from_json(MultiRunJobResult, path.read_bytes(), source=str(path))
+    except (OSError, AssayError):
+        return None
+    return found if found.job == job.id and found.digest == job.digest else None
+
+
+def collect(store: Store, folder: Outs, job: Job, ended: Ended, now: datetime) -> MultiRunJobResult:
+    """Take what a job left into the store, and end it there.
+
+    Raises:
+        StoreError: if it cannot be kept; nothing is lost, since the folder still has it.
+    """
+    found = read_result(folder, job)
+    runs = found.runs if found is not None else _runs_left(folder, job)
+    with scratch_folder() as scratch:
+        files, absent = _logs(job, ended.logs, scratch)
+        outcomes = _outcomes(folder.out(job.index), runs, files, absent, ended)
+        if found is None:
+            outcomes = [*outcomes, RunOutcome(_lost(outcomes, ended, now), files=files)]
+        kept = tuple(store.keep_run(job.id, one) for one in outcomes)
+    result = _result(job, found, outcomes, kept, ended)
+    _end(store, job, result, ended)
+    return result
+
+
+def _runs_left(folder: Outs, job: Job) -> tuple[SingleRunResult, ...]:
+    """The runs that a job finished before it was ended."""
+    found = []
+    for run_id in range(job.definition.measure.runs):
+        path = folder.out(job.index) / "runs" / f"{run_id}.json"
+        try:
+            found.append(from_json(SingleRunResult, path.read_bytes(), source=str(path)))
+        except (OSError, AssayError):
+            continue
+    return tuple(found)
+
+
+def _outcomes(
+    out: Path,
+    runs: tuple[SingleRunResult, ...],
+    logs: Mapping[str, Path],
+    absent: Mapping[str, str],
+    ended: Ended,
+) -> list[RunOutcome]:
+    files, samples = ArtefactFiles(out / "files"), SampleFiles(out / "samples")
+    outcomes = []
+    for place, run in enumerate(runs):
+        there = {name: files.path(digest) for name, digest in run.files.items() if files.is_whole(digest)}
+        gone = {
+            name: ended.lacking.get(files.path(digest).relative_to(out).as_posix(), _GONE)
+            for name, digest in run.files.items()
+            if name not in there
+        }
+        own = {**dict(run.absent), **gone, **(absent if place == 0 else {})}
+        # What was written around the runs belongs to all of them alike; it is kept with the first.
+        more = dict(logs) if place == 0 else {}
+        kept, why = _samples(samples, run, out, ended)
+        own |= {"samples": why} if why else {}
+        outcomes.append(RunOutcome(replace(run, absent=own), kept, {**more, **there}))
+    return outcomes
+
+
+def _samples(files: SampleFiles, run: SingleRunResult, out: Path, ended: Ended) -> tuple[tuple[SampleSet, ...], str]:
+    """The samples of a run, or why they are not here; its figures stand without them."""
+    if not run.samples:
+        return (), ""
+    try:
+        return files.read(run.samples), ""
+    except StoreError as problem:
+        if not ended.final:
+            raise
+        known = ended.lacking.get(files.path(run.samples).relative_to(out).as_posix())
+        return (), known or f"they did not come from where they were measured: {problem.problem.message}"
+
+
+def _lost(outcomes: list[RunOutcome], ended: Ended, now: datetime) -> SingleRunResult:
+    """The run that was going on, or never began, when the batch job ended."""
+    told = ended.told or Told("slurm-failed", "the batch job ended and left no result", "look into its log: assay logs")
+    state = ended.state
+    known = {one.result.run_id for one in outcomes}
+    run_id = next(number for number in range(len(known) + 1) if number not in known)
+    begun = (state.started_at if state else None) or now
+    done = (state.ended_at if state else None) or now
+    failure = Failure(
+        told.code,
+        told.message,
+        phase="",
+        exit_code=(state.exit_code or None) if state and not state.signal else None,
+        signal=str(state.signal) if state and state.signal else None,
+        memory_mb=state.memory_max_bytes / 2**20 if state and state.memory_max_bytes else None,
+        log_tail=_tail(ended.logs),
+        try_=told.try_,
+    )
+    lasted_s = max(0.0, (done - begun).total_seconds())
+    return SingleRunResult(run_id, run_id == 0, iso(begun), iso(max(done, begun)), lasted_s, error=failure)
+
+
+def _result(
+    job: Job, found: MultiRunJobResult | None, outcomes: list[RunOutcome], kept: tuple[SingleRunResult, ...],
+    ended: Ended,
+) -> MultiRunJobResult:  # fmt: skip
+    own = {**ended.environment}
+    if found is not None:
+        # The runs of a refused job were never kept as such: they stand in its result alone.
+        return replace(found, runs=kept, environment={**found.environment, **own})
+    from assay.analyse.judge import judge  # it brings numpy, which following a campaign does not need
+
+    whole = [replace(one, result=run) for one, run in zip(outcomes, kept, strict=True)]
+    result = judge(job, whole, own, planned_runs=job.definition.measure.runs)
+    cancelled = ended.by_us and result.state == "failed"
+    return replace(result, state="cancelled") if cancelled else result
+
+
+def _end(store: Store, job: Job, result: MultiRunJobResult, ended: Ended) -> None:
+    state = store.job(job.id).state
+    if state in FINAL:
+        store.replace_result(job.id, verdict=result.verdict, result=to_json(result))
+        return
+    if state == "pending":
+        store.move_job(job.id, "start")
+    event: Literal["finish", "fail", "cancel"] = (
+        "finish" if result.state == "done" else "cancel" if result.state == "cancelled" else "fail"
+    )
+    elapsed = ended.state.elapsed_s if ended.state else None
+    seconds = elapsed or sum(run.duration_seconds for run in result.runs)
+    store.end_job(job.id, event, verdict=result.verdict, result=to_json(result), seconds=seconds)
+
+
+def _logs(job: Job, logs: Mapping[str, Path], scratch: Path) -> tuple[dict[str, Path], dict[str, str]]:
+    """What the job wrote around its runs, without secrets and not without bound."""
+    (scratch / FOLDER).mkdir()
+    missing: dict[str, str] = {}
+    for name, path in logs.items():
+        try:
+            shutil.copyfile(path, scratch / FOLDER / name)
+        except FileNotFoundError:
+            missing[name] = "there is no such file"
+        except OSError as problem:
+            missing[name] = f"it cannot be read: {problem.strerror}"
+    files, absent = gather(scratch, {}, tuple(references(job.definition.model_dump())))
+    # The folder is gone when the store reads again; it reads at once.
+    return files, {**missing, **absent}
+
+
+def _tail(logs: Mapping[str, Path]) -> tuple[str, ...]:
+    """The last lines that the job wrote, errors first of all; those of its services are another story."""
+    own = [name for name in logs if not name.startswith("service-")]
+    for name in sorted(own, key=lambda one: not one.endswith(".err")):
+        text = tail_of(logs[name])
+        if text.strip():
+            return tuple(text.splitlines()[-_TAIL_LINES:])
+    return ()
+
+
+def tail_of(path: Path) -> str:
+    """The end of a log; empty where there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,188 @@
+"""Whether a Kubernetes cluster can be used from here: it answers, lets this account in, and runs a small pod."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from assay.engines.kubernetes.client.access import asked_for
+from assay.engines.kubernetes.client.api import Api, Document, Version, name_of
+from assay.engines.kubernetes.client.kubeconfig import connect
+from assay.engines.kubernetes.client.rights import NEEDED, WANTED
+from assay.engines.kubernetes.objects.names import Part, job_name
+from assay.engines.kubernetes.objects.pods import CONTAINER, QUEUE, container, own_mounts, pod_metadata, pod_spec
+from assay.engines.kubernetes.reading import lines_of
+from assay.engines.kubernetes.states.observed import Seen, seen
+from assay.engines.kubernetes.states.states import failure_of, phase_of, waiting_words
+from assay.engines.kubernetes.teardown import take_out
+from assay.errors import AssayError, MeasureError
+from assay.spec.benchmark import Needs
+from assay.spec.kubernetes import Kubernetes
+
+_POD_S, _LOOK_S = 300.0, 0.5
+_ANSWER = "@check "
+# Asked of the Python in the image: what it is, and whether it has what pods run.
+_ASK = """\
+import json, os, platform, sys
+found = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
+try:
+    import assay
+    found["assay"] = assay.__version__
+except Exception as problem:
+    found["assay"] = "missing: " + str(problem)
+print("@check " + json.dumps(found), flush=True)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What a node offers; the empty text stands for "not told"."""
+
+    name: str
+    ready: bool
+    cpus: str
+    memory: str
+    devices: Mapping[str, str]
+    """Further resources, such as GPUs → how many."""
+    taints: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found out about a cluster."""
+
+    version: str
+    address: str
+    namespace: str
+    nodes: tuple[NodeFacts, ...] | None
+    """None where this account may not see them, which nothing needs."""
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    """Right that this account does not have → what cannot be done without it."""
+    pod: Mapping[str, str] = field(default_factory=dict)
+    """What a small pod told; empty where none was run."""
+    problems: tuple[str, ...] = ()
+
+
+def check(section: Kubernetes, *, with_pod: bool = False) -> Checked:
+    """Look whether a cluster can be used.
+
+    Args:
+        section: `place.kubernetes`.
+        with_pod: also run a small pod with its image and options.
+
+    Raises:
+        UsageError: if nothing says where the cluster is.
+        MeasureError: if it does not answer or does not let this account in.
+    """
+    api = connect(section)
+    version = api.version()
+    held = api.may((*NEEDED, *WANTED))
+    forbidden = [f"{one.verb} {one.resource}" for one in NEEDED if not held[one]]
+    lacking = {f"{one.verb} {one.resource}": use for one, use in WANTED.items() if not held[one]}
+    problems = []
+    if forbidden:
+        problems.append(f"this account may not {', '.join(forbidden)} in the namespace {api.namespace}; "
+                        "deploy/kubernetes/role.yaml is the Role that it needs")  # fmt: skip
+    pod: dict[str, str] = {}
+    if with_pod and not problems:
+        try:
+            pod = _asked_pod(section, api, version)
+        except AssayError as problem:
+            problems.append(f"{problem.problem.message}; {problem.problem.try_}".rstrip("; "))
+        problems += [f"assay in the image is {pod['assay']}"] if "missing" in pod.get("assay", "") else []
+    return Checked(str(version), api.address, api.namespace, _nodes(api), lacking, pod, tuple(problems))
+
+
+def _nodes(api: Api) -> tuple[NodeFacts, ...] | None:
+    try:
+        return tuple(map(_node, api.list("Node").items))
+    except MeasureError:  # they belong to the whole cluster, which most accounts do not see
+        return None
+
+
+def _node(document: Document) -> NodeFacts:
+    status: Mapping[str, Any] = document.get("status") or {}
+    room: Mapping[str, str] = status.get("allocatable") or {}
+    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or ())
+    taints = [f"{one.get('key')}{'=' + one['value'] if one.get('value') else ''}:{one.get('effect')}"
+              for one in (document.get("spec") or {}).get("taints") or ()]  # fmt: skip
+    devices = {name: str(count) for name, count in room.items() if "/" in name}
+    return NodeFacts(name_of(document), ready, room.get("cpu", ""), room.get("memory", ""), devices, tuple(taints))
+
+
+def _asked_pod(section: Kubernetes, api: Api, version: Version) -> dict[str, str]:
+    """What a pod says that is made like those of jobs, and runs a few lines of Python.
+
+    Raises:
+        MeasureError: if it does not run, with what Kubernetes says about it.
+        UsageError: if no image is named.
+    """
+    campaign = f"check-{time.time_ns():x}"
+    made = trial(section, campaign, version)
+    api.create(made)
+    try:
+        name = _awaited(api, campaign, section)
+        for line in lines_of(api.logs(name, CONTAINER)):
+            if line.startswith(_ANSWER):
+                return {key: str(told) for key, told in json.loads(line.removeprefix(_ANSWER)).items()}
+        raise MeasureError(
+            f"the pod {name} ended and did not answer",
+            code="kubernetes-failed",
+            try_=f"does the image have {section.python}? place.kubernetes.python names another",
+        )
+    finally:
+        take_out(api, campaign)
+
+
+def trial(section: Kubernetes, campaign: str, version: Version) -> dict[str, Any]:
+    """The Job of a small pod with the image and the options of a section."""
+    part = Part(campaign, "job", "check", 0, 1)
+    asked = asked_for(section, Needs())
+    mounts = own_mounts(section)
+    box = container(
+        CONTAINER, section.image or "", section, words=(section.python, "-c", _ASK), asked=asked, mounts=mounts
+    )
+    spec = {**pod_spec(section, asked, [box], mounts, version, apart=False), "restartPolicy": "Never"}
+    queue = {QUEUE: section.queue} if section.queue else {}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": job_name(campaign, 0), "labels": {**part.labels(), **queue}},
+        "spec": {
+            "backoffLimit": 0,
+            "template": {"metadata": pod_metadata(section, part.labels(), measures=False), "spec": spec},
+        },
+    }
+
+
+def _awaited(api: Api, campaign: str, section: Kubernetes) -> str:
+    """Wait until the pod has ended, and return its name.
+
+    Raises:
+        MeasureError: if it failed, or does not begin in time.
+    """
+    until_s = time.monotonic() + _POD_S
+    while True:
+        found = _seen(api, campaign, section)
+        told = failure_of(found, datetime.now(UTC), free_since=datetime.min.replace(tzinfo=UTC), patience_s=_POD_S / 10)
+        if told is not None:
+            raise MeasureError(told.message, code=told.code, try_=told.try_)
+        if phase_of(found) == "ended" and found.pods:
+            return found.pods[0].name
+        if time.monotonic() > until_s:
+            raise MeasureError(f"the pod did not end within {_POD_S:g} s: {waiting_words(found)}",
+                               code="kubernetes-waiting", try_="look at it with kubectl describe pod")  # fmt: skip
+        time.sleep(_LOOK_S)
+
+
+def _seen(api: Api, campaign: str, section: Kubernetes) -> Seen:
+    name = job_name(campaign, 0)
+    pods = api.list("Pod", Part(campaign, "job", "check", 0, 1).selector()).items
+    job = api.get("Job", name)
+    about = [one["metadata"]["uid"] for one in (*pods, *([job] if job else []))]
+    events = [event for uid in about for event in api.list("Event", fields=f"involvedObject.uid={uid}").items]
+    return seen(name, job, pods, events, asked_for(section, Needs()))

@@ -1,0 +1,335 @@
+"""Kubernetes through its official client: that finds and enters the cluster and keeps the connections.
+
+Objects stay JSON on the way there and back: the client's own models know the fields of one version alone, and loading
+them takes longer than most requests.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from assay.engines.kubernetes.client import answers
+from assay.engines.kubernetes.client.api import (
+    FORBIDDEN,
+    NOT_FOUND,
+    REFUSED,
+    SILENT,
+    TOKEN,
+    Change,
+    Document,
+    Kind,
+    Listed,
+    Right,
+    Version,
+    name_of,
+    read_version,
+)
+from assay.engines.kubernetes.objects.names import refuse_foreign
+from assay.errors import MeasureError
+
+if TYPE_CHECKING:
+    import urllib3
+
+# Kind → where its objects are.
+_PATHS: dict[str, tuple[str, str]] = {
+    "Job": ("/apis/batch/v1", "jobs"),
+    "Deployment": ("/apis/apps/v1", "deployments"),
+    "Pod": ("/api/v1", "pods"),
+    "Service": ("/api/v1", "services"),
+    "ConfigMap": ("/api/v1", "configmaps"),
+    "Secret": ("/api/v1", "secrets"),
+    "Event": ("/api/v1", "events"),
+    "Node": ("/api/v1", "nodes"),
+}
+_WHOLE_CLUSTER = ("Node",)
+_PAGE = 500
+_CONNECT_S, PATIENCE_S = 10.0, 60.0
+# A server that starts or has too much to do says so, and means that nothing was done.
+_BUSY, _TRIES, _LONGEST_S = (429, 503), 6, 10.0
+# Right after its start a server knows nobody's rights for a moment, also of those who could enter a moment before.
+_UNKNOWN, _FEW_TRIES = (401, 403), 3
+# How long after a silence that may be.
+_LEARNING_S = 60.0
+_STDOUT, _STDERR, _STATUS = 1, 2, 3
+Pieces = Generator[bytes, None, None]
+# What the handshake of a command in a pod was answered.
+_SIGNS = {" 404": NOT_FOUND, " 403": FORBIDDEN, " 401": TOKEN, " 400": REFUSED}
+
+
+@dataclass(slots=True)
+class Client:
+    """Reaches the objects of one namespace."""
+
+    api_client: Any
+    """The official client, already configured: `kubernetes.client.ApiClient`."""
+    namespace: str
+    patience_s: float = PATIENCE_S
+    sleep: Callable[[float], None] = time.sleep
+    _entered: bool = field(default=False, repr=False)
+    """Whether the server has answered before."""
+    _silent_s: float = field(default=float("-inf"), repr=False)
+    """When it was silent last."""
+
+    @property
+    def address(self) -> str:
+        """Where the server is, for messages."""
+        return str(self.api_client.configuration.host)
+
+    def version(self) -> Version:
+        """The version of the server."""
+        return read_version(self._ask("GET", "/version"))
+
+    def create(self, document: Document) -> Document:
+        """Make an object, or find the one that was made before."""
+        kind: Any = document["kind"]
+        answer = self._asked("POST", self._path(kind), body=document)
+        if answer.status == answers.CONFLICT and "AlreadyExists" in answers.reason(answer.content):
+            if kind == "Secret":  # whoever may make Secrets need not be allowed to read them; its name says whose it is
+                return document
+            found = self.get(kind, name_of(document))
+            if found is not None:
+                refuse_foreign(found, document)
+                return found
+        return answers.document(answer, self.address, f"{kind} {name_of(document)}")
+
+    def get(self, kind: Kind, name: str) -> Document | None:
+        """An object by its name; None where there is none."""
+        answer = self._asked("GET", self._path(kind, name))
+        return None if answer.status == answers.MISSING else answers.document(answer, self.address, f"{kind} {name}")
+
+    def list(self, kind: Kind, selector: str = "", *, fields: str = "") -> Listed:
+        """All objects of a kind whose labels (and fields) match."""
+        items: list[Document] = []
+        going = ""
+        while True:
+            query = {"labelSelector": selector, "fieldSelector": fields, "limit": str(_PAGE), "continue": going}
+            answer = self._asked("GET", self._path(kind), query)
+            if answer.status == answers.GONE and going:  # the first pages are too old: all of it anew, at once
+                answer = self._asked("GET", self._path(kind), {"labelSelector": selector, "fieldSelector": fields})
+                items = []
+            page = answers.document(answer, self.address, f"{kind} list")
+            # The items of a list do not say what they are.
+            version = _PATHS[kind][0].partition("/")[2].partition("/")[2]
+            items += [{"kind": kind, "apiVersion": version, **one} for one in page.get("items") or ()]
+            about = page.get("metadata") or {}
+            going = str(about.get("continue") or "")
+            if not going:
+                return Listed(tuple(items), str(about.get("resourceVersion") or ""))
+
+    def watch(
+        self, kind: Kind, selector: str = "", *, fields: str = "", since: str, within_s: float
+    ) -> Iterator[Change]:
+        """What happens to objects after a moment, for a while."""
+        query = {
+            "watch": "true",
+            "labelSelector": selector,
+            "fieldSelector": fields,
+            "resourceVersion": since,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(max(1, round(within_s))),
+        }
+        with closing(self._lines(self._path(kind), query, within_s + self.patience_s)) as lines:
+            for line in lines:
+                yield answers.change(line, self.address)
+
+    def patch(self, kind: Kind, name: str, change: Document) -> Document | None:
+        """Merge a part into an object."""
+        answer = self._asked("PATCH", self._path(kind, name), body=change, content="application/merge-patch+json")
+        return None if answer.status == answers.MISSING else answers.document(answer, self.address, f"{kind} {name}")
+
+    def delete(self, kind: Kind, name: str, *, uid: str = "", grace_s: float | None = None) -> bool:
+        """Have an object removed, together with everything that it owns; return whether it was there."""
+        options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+        options |= {"preconditions": {"uid": uid}} if uid else {}
+        options |= {"gracePeriodSeconds": max(0, round(grace_s))} if grace_s is not None else {}
+        answer = self._asked("DELETE", self._path(kind, name), body=options)
+        if answer.status == answers.MISSING or (uid and answer.status == answers.CONFLICT):
+            return False
+        answers.document(answer, self.address, f"{kind} {name}")
+        return True
+
+    def logs(
+        self,
+        pod: str,
+        container: str,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        since_s: float | None = None,
+        timestamps: bool = False,
+        within_s: float | None = None,
+    ) -> Iterator[bytes]:
+        """What a container of a pod wrote, in pieces as they come."""
+        query = {
+            "container": container,
+            "follow": "true" if follow else "",
+            "tailLines": "" if tail is None else str(tail),
+            "sinceSeconds": "" if since_s is None else str(max(1, round(since_s))),
+            "timestamps": "true" if timestamps else "",
+        }
+        path = f"{self._path('Pod', pod)}/log"
+        with closing(self._pieces(path, query, within_s or self.patience_s, ends=follow)) as pieces:
+            yield from pieces
+
+    def execute(self, pod: str, container: str, words: Sequence[str], *, within_s: float) -> Iterator[bytes]:
+        """Run a command in a container; its stdout in pieces."""
+        query = [("container", container), ("stdout", "true"), ("stderr", "true")]
+        url = self._url(f"{self._path('Pod', pod)}/exec", [*query, *(("command", word) for word in words)])
+        until_s, errors, status = time.monotonic() + within_s, b"", b""
+        with closing(self._socket(url)) as socket:
+            while socket.is_open():
+                if (left_s := until_s - time.monotonic()) <= 0:
+                    raise MeasureError(f"{words[0]!r} did not end in the pod {pod} within {within_s:g} s",
+                                       code="kubernetes-exec", at=self.address)  # fmt: skip
+                socket.update(timeout=min(1.0, left_s))
+                if piece := socket.read_channel(_STDOUT):
+                    yield bytes(piece)
+                errors += bytes(socket.read_channel(_STDERR))
+                status += bytes(socket.read_channel(_STATUS))
+            if piece := socket.read_channel(_STDOUT):
+                yield bytes(piece)
+            errors += bytes(socket.read_channel(_STDERR))
+            status += bytes(socket.read_channel(_STATUS))
+        answers.refuse_failed(words[0], pod, status, errors, self.address)
+
+    def may(self, rights: Sequence[Right]) -> Mapping[Right, bool]:
+        """Which of these things this account may do in the namespace."""
+        return {right: self._may(right) for right in rights}
+
+    def _may(self, right: Right) -> bool:
+        resource, _, part = right.resource.partition("/")
+        plain, _, group = resource.partition(".")
+        asked = {"namespace": self.namespace, "verb": right.verb, "group": group, "resource": plain,
+                 "subresource": part}  # fmt: skip
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {name: text for name, text in asked.items() if text}},
+        }
+        told = self._ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=review)
+        return bool((told.get("status") or {}).get("allowed"))
+
+    # Requests
+
+    def _path(self, kind: Kind, name: str = "") -> str:
+        prefix, plural = _PATHS[kind]
+        inside = "" if kind in _WHOLE_CLUSTER else f"/namespaces/{quote(self.namespace, safe='')}"
+        return f"{prefix}{inside}/{plural}" + (f"/{quote(name, safe='')}" if name else "")
+
+    def _url(self, path: str, query: Sequence[tuple[str, str]] | Mapping[str, str] = ()) -> str:
+        pairs = query.items() if isinstance(query, Mapping) else query
+        given = urlencode([(name, text) for name, text in pairs if text])
+        return f"{self.address}{path}" + (f"?{given}" if given else "")
+
+    def _headers(self, content: str) -> dict[str, str]:
+        """How this account enters, fresh each time: tokens of clouds last for minutes."""
+        known = self.api_client.configuration.auth_settings().values()
+        entry = {str(one["key"]): str(one["value"]) for one in known if one.get("in") == "header" and one.get("value")}
+        return {"Accept": "application/json", "User-Agent": "assay", "Content-Type": content, **entry}
+
+    def _ask(self, method: str, path: str, *, body: Document | None = None) -> Mapping[str, Any]:
+        return answers.document(self._asked(method, path, body=body), self.address, path)
+
+    def _asked(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        body: Document | None = None,
+        content: str = "application/json",
+    ) -> answers.Answer:
+        """One question and its answer, asked again while the server says that it has done nothing."""
+        tries = 0
+        while True:
+            tries += 1
+            response = self._send(method, self._url(path, query or {}), body, content, self.patience_s)
+            answer = answers.Answer(response.status, answers.content_of(response, self.address))
+            self._refuse_learning(answer)
+            passing = answer.status in _BUSY or (answer.status in _UNKNOWN and self._entered)
+            if not passing or tries >= (_TRIES if answer.status in _BUSY else _FEW_TRIES):
+                self._entered = self._entered or answer.status < answers.BAD
+                return answer
+            self.sleep(min(_LONGEST_S, answers.retry_after(response.headers, 0.25 * 2**tries)))
+
+    def _send(
+        self, method: str, url: str, body: Document | None, content: str, read_s: float
+    ) -> urllib3.BaseHTTPResponse:
+        import urllib3
+
+        timeout = urllib3.Timeout(connect=_CONNECT_S, read=read_s)
+        # A connection that was cut while it lay idle is made anew; what may have arrived is not sent twice.
+        retries = urllib3.Retry(total=2, connect=2, read=0, redirect=0, status=0, other=0)
+        try:
+            pool: urllib3.PoolManager = self.api_client.rest_client.pool_manager
+            return pool.request(method, url, body=None if body is None else json.dumps(body), timeout=timeout,
+                                headers=self._headers(content), preload_content=False, retries=retries)  # fmt: skip
+        except urllib3.exceptions.HTTPError as problem:
+            raise self._silence(problem) from None
+
+    def _silence(self, problem: Exception) -> MeasureError:
+        self._silent_s = time.monotonic()
+        return answers.silent(problem, self.address)
+
+    def _refuse_learning(self, answer: answers.Answer) -> None:
+        """Count a refusal as silence where the server has only just come back.
+
+        Raises:
+            MeasureError: if it is one.
+        """
+        if answer.status >= answers.BROKEN:
+            self._silent_s = time.monotonic()
+        if self._entered and answer.status in _UNKNOWN and time.monotonic() - self._silent_s < _LEARNING_S:
+            raise answers.learning(answer, self.address)
+
+    def _pieces(self, path: str, query: Mapping[str, str], read_s: float, *, ends: bool) -> Pieces:
+        """What comes, as it comes; `ends` where silence is the end, and no failure."""
+        import urllib3
+
+        response = self._send("GET", self._url(path, query), None, "application/json", read_s)
+        try:
+            if response.status >= answers.BAD:
+                answer = answers.Answer(response.status, answers.content_of(response, self.address))
+                self._refuse_learning(answer)
+                if not answers.is_not_begun(answer.status, answer.content):
+                    answers.document(answer, self.address, path)
+                return
+            self._entered = True
+            yield from response.stream(None, decode_content=True)
+        except urllib3.exceptions.ReadTimeoutError as problem:
+            if not ends:
+                raise self._silence(problem) from None
+        except urllib3.exceptions.HTTPError as problem:
+            raise self._silence(problem) from None
+        finally:
+            response.close()
+
+    def _lines(self, path: str, query: Mapping[str, str], read_s: float) -> Pieces:
+        left = b""
+        with closing(self._pieces(path, query, read_s, ends=True)) as pieces:
+            for piece in pieces:
+                *whole, left = (left + piece).split(b"\n")
+                yield from (line for line in whole if line.strip())
+
+    def _socket(self, url: str) -> Any:  # noqa: ANN401  (the official client has no types for it)
+        from kubernetes.client.exceptions import ApiException
+        from kubernetes.stream import ws_client
+
+        try:
+            return ws_client.websocket_call(self.api_client.configuration, "GET", url, headers=self._headers(""),
+                                            _preload_content=False, binary=True)  # fmt: skip
+        except ApiException as problem:
+            said = str(problem.reason)
+            code = next((code for sign, code in _SIGNS.items() if sign in said), SILENT)
+            raise MeasureError(
+                f"no command can be run in the pod: {said}",
+                code=code,
+                at=self.address,
+                try_="is the pod still there, and may this account `create pods/exec`?",
+            ) from None

@@ -1,0 +1,101 @@
+"""The folder of a campaign on Kubernetes: what it is, what was submitted, and what came out of its pods.
+
+It lies in the store, on this machine alone: pods never see it. Nobody else writes such a path by hand.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from assay.engines.folder import CampaignFolder
+from assay.errors import StoreError
+
+_FOLDER = "pods"
+_CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class PodFolder(CampaignFolder):
+    """The folder of one campaign."""
+
+    NAMED_BY: ClassVar[str] = "give the store that it was submitted with, by --store or ASSAY_STORE"
+
+    def file(self, digest: str) -> Path:
+        """A file that jobs need, by its content."""
+        return self.path / "files" / digest
+
+    def rank_out(self, index: int, rank: int) -> Path:
+        """What another pod of the same job left; the first one's is the job's."""
+        return self.out(index) if rank == 0 else self.path / "ranks" / f"{index:04}" / str(rank)
+
+    def log(self, index: int, rank: int = 0) -> Path:
+        """What a pod of a job wrote, without the parts of its result."""
+        return self.path / "logs" / (f"{index:04}.log" if rank == 0 else f"{index:04}-{rank}.log")
+
+    def service_log(self, group: str, service: str) -> Path:
+        """What a service wrote."""
+        return self.path / "logs" / group / f"{service}.log"
+
+    # Writing and reading
+
+    def keep_file(self, digest: str, content: bytes) -> None:
+        """Keep a file that jobs need: a later process may have to send it again."""
+        self._write(self.file(digest), content)
+
+    def read_file(self, digest: str) -> bytes:
+        """A file that jobs need.
+
+        Raises:
+            StoreError: if it is gone.
+        """
+        try:
+            return self.file(digest).read_bytes()
+        except OSError as problem:
+            raise self.unusable(self.file(digest), problem) from None
+
+    def cancel(self) -> None:
+        """Write down that somebody wants the end of the campaign: nothing more is submitted from now on."""
+        self._write(self.path / _CANCELLED, b"")
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether somebody wants the end of the campaign."""
+        return (self.path / _CANCELLED).exists()
+
+    def forget_results(self) -> None:
+        """Remove what the store has taken in, and the files that were sent; documents and logs stay."""
+        for one in ("out", "ranks", "files"):
+            shutil.rmtree(self.path / one, ignore_errors=True)
+
+    @staticmethod
+    def unusable(path: Path, problem: OSError) -> StoreError:
+        """What to say where the disk refuses something."""
+        return StoreError(f"cannot use the folder of the campaign: {problem.strerror or problem}", code="disk",
+                          at=str(path), try_="free some space, or give another store with --store")  # fmt: skip
+
+
+def folder_of(store: Path, campaign: str) -> PodFolder:
+    """The folder of a campaign in a store; it need not be there."""
+    return PodFolder(store / _FOLDER / campaign)
+
+
+def is_on_kubernetes(store: Path, campaign: str) -> bool:
+    """Whether a campaign of a store was submitted to Kubernetes."""
+    return folder_of(store, campaign).campaign.is_file()
+
+
+def remove_folder(store: Path, campaign: str) -> None:
+    """Remove what a store has of a campaign beside its results.
+
+    Raises:
+        StoreError: if it cannot be removed.
+    """
+    folder = folder_of(store, campaign)
+    try:
+        if folder.path.is_dir():
+            shutil.rmtree(folder.path)
+    except OSError as problem:
+        raise folder.unusable(folder.path, problem) from problem

@@ -1,0 +1,134 @@
+"""What the pods and services of a campaign wrote: kept here by whoever follows it, else asked of Kubernetes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assay.engines.kubernetes.client.api import FORBIDDEN, SILENT, Api, Document, name_of, uid_of
+from assay.engines.kubernetes.client.kubeconfig import connect
+from assay.engines.kubernetes.document import PodCampaign, known_folder, read_document
+from assay.engines.kubernetes.folder import PodFolder
+from assay.engines.kubernetes.objects.names import Part
+from assay.engines.kubernetes.objects.plan import Group
+from assay.engines.kubernetes.objects.pods import CONTAINER, SERVICE
+from assay.engines.kubernetes.pod.parcels import is_ours
+from assay.engines.kubernetes.reading import PodLog
+from assay.engines.kubernetes.states.observed import read_pod
+from assay.engines.slurm.logs import Log, follow_logs, read_logs
+from assay.errors import MeasureError, UsageError
+from assay.plan.job import Job
+from assay.plan.lifecycle import FINAL
+from assay.run.scratch import is_held, scratch_folder
+from assay.store.store import Store
+
+_ASK_EVERY_S = 1.0
+
+
+def logs(store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[tuple[Log, str]]:
+    """What a job on Kubernetes or one of its services wrote, text by text.
+
+    Args:
+        store: that it was submitted from.
+        job: the job.
+        service: name of a service; the job itself when empty.
+        follow: whether to go on until the job has ended.
+
+    Raises:
+        UsageError: if it has no such service.
+        MeasureError: if Kubernetes must be asked and does not answer.
+    """
+    folder = known_folder(store, job.campaign)
+    document = read_document(folder)
+    group = _group(document, job, service)
+    if _is_ended(store, job) or is_held(folder.path):
+        kept = kept_logs(folder, group, job, service)
+        yield from follow_logs(lambda: kept, lambda: _is_ended(store, job)) if follow else read_logs(kept)
+        return
+    with scratch_folder() as scratch:
+        api = connect(document.section.model_copy(update={"namespace": document.namespace}))
+        live = _Live(api, document, group, job, service, scratch)
+        if not follow:
+            yield from read_logs(live.logs())
+            return
+        yield from follow_logs(live.logs, lambda: live.is_over or _is_ended(store, job))
+
+
+def kept_logs(folder: PodFolder, group: Group, job: Job, service: str = "") -> tuple[Log, ...]:
+    """The files into which whoever follows a campaign writes what its pods say."""
+    if service:
+        return (Log(service, folder.service_log(group.name, service)),)
+    ranks = range(group.pods if group.kind == "ranks" else 1)
+    return tuple(Log(f"pod {rank}" if len(ranks) > 1 else "pod", folder.log(job.index, rank)) for rank in ranks)
+
+
+@dataclass(slots=True)
+class _Live:
+    """Pods whose campaign nobody follows: their logs are read into a folder that goes afterwards."""
+
+    api: Api
+    document: PodCampaign
+    group: Group
+    job: Job
+    service: str
+    scratch: Path
+    is_over: bool = False
+    """Whether the job has ended, for all that Kubernetes tells."""
+    _logs: dict[str, tuple[Log, PodLog]] = field(default_factory=dict)
+    _asked_s: float = float("-inf")
+
+    def logs(self) -> tuple[Log, ...]:
+        """The files with what was written until now, asked for no more than once a second."""
+        if time.monotonic() - self._asked_s >= _ASK_EVERY_S:
+            self._asked_s = time.monotonic()
+            pods = self.api.list("Pod", self._part().selector()).items
+            for pod in pods:
+                self._read(pod)
+            self.is_over = self._is_over(pods)
+        return tuple(log for log, _ in self._logs.values())
+
+    def _part(self) -> Part:
+        campaign = self.document.campaign
+        if self.service:
+            return Part(campaign, "service", self.group.name, service=self.service)
+        return Part(campaign, "job", self.group.name, self.job.index)
+
+    def _is_over(self, pods: tuple[Document, ...]) -> bool:
+        if self.service:
+            pods = self.api.list(
+                "Pod", Part(self.document.campaign, "job", self.group.name, self.job.index).selector()
+            ).items
+        return bool(pods) and all(read_pod(pod).is_over for pod in pods)
+
+    def _read(self, pod: Document) -> None:
+        uid, name = uid_of(pod), name_of(pod)
+        if uid not in self._logs:
+            path = self.scratch / f"{uid}.log"
+            log = PodLog(self.api, name, SERVICE if self.service else CONTAINER, path, lambda line: not is_ours(line))
+            self._logs[uid] = (Log(name, path), log)
+        try:
+            self._logs[uid][1].read()
+        except MeasureError as problem:
+            if problem.problem.code in (SILENT, FORBIDDEN):
+                raise  # else it has not begun, or is gone
+
+
+def _group(document: PodCampaign, job: Job, service: str) -> Group:
+    group = document.group_of(job.index)
+    known = [one.name for one in group.services]
+    if service and service not in known:
+        own = list(job.definition.services)
+        why = (
+            "it runs in the job's pod, and its log is kept with the runs"
+            if service in own
+            else "it has no such service"
+        )
+        raise UsageError(f"job {job.id} has no log of {service!r} here: {why}", code="no-service",
+                         try_=f"there is {', '.join(known) or 'none'}")  # fmt: skip
+    return group
+
+
+def _is_ended(store: Store, job: Job) -> bool:
+    return store.job(job.id).state in FINAL

@@ -1,0 +1,1 @@
+"""The objects of Kubernetes that a campaign is made of."""

@@ -1,0 +1,277 @@
+"""The objects of a campaign as Kubernetes takes them: Jobs and what their pods mount. Pure.
+
+Fields that came later than 1.20 are written only for servers that know them: an older one would drop them silently.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.documents import to_json
+from assay.engines.kubernetes.client.api import Document, metadata, name_of, uid_of
+from assay.engines.kubernetes.objects import names
+from assay.engines.kubernetes.objects.names import Part
+from assay.engines.kubernetes.objects.plan import Group, asked_of, shipped
+from assay.engines.kubernetes.objects.pods import (
+    CONTAINER,
+    DOCUMENT,
+    FILES,
+    PROGRAM,
+    QUEUE,
+    WORK,
+    Mounted,
+    Object,
+    Setting,
+    container,
+    field_variable,
+    own_mounts,
+    plain_variables,
+    pod_metadata,
+    pod_spec,
+    secret_variables,
+    whole_seconds,
+)
+from assay.engines.kubernetes.objects.ranks import INDEXED_SINCE, Member, members_of, rank_variables, ranks_document
+from assay.errors import UsageError
+from assay.plan.job import Job
+from assay.spec.target import CommandTarget
+from assay.units import show_bytes
+
+TASK = "assay.engines.kubernetes.pod.task"
+# For people who look at a Job, and to be sure that it is the one that was meant.
+DIGEST, BENCHMARK = "assay/digest", "assay/benchmark"
+# A ConfigMap may hold 1 MiB in all; a file is cut into parts of this size.
+PART_BYTES = 700_000
+# More than this does not belong into the database of a cluster.
+MOST_BYTES = 32 * 2**20
+# The minor version since which the server itself knows a field, without a switch.
+TTL, FAILURE_POLICY, REPLACEMENT = 21, 26, 29
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One attempt at a job."""
+
+    group: Group
+    job: Job
+    attempt: int = 1
+    files: tuple[str, ...] = ()
+    """Names of the ConfigMaps with its files."""
+
+    @property
+    def part(self) -> Part:
+        """What its objects are a part of."""
+        return Part(self.job.campaign, "job", self.group.name, self.job.index, self.attempt)
+
+
+def job_objects(setting: Setting, one: Submission) -> tuple[Object, ...]:
+    """The Job of one attempt; several where its pods go together and the server knows no Indexed Jobs."""
+    members = members_of(setting, one.group, one.job, one.attempt)
+    if one.group.kind != "ranks":
+        (member,) = (each for each in members if each.index == one.job.index)
+        return (_job(setting, one, member),)
+    if setting.version.has(INDEXED_SINCE):
+        return (_job(setting, one, members[0], completions=len(members)),)
+    return tuple(_job(setting, one, member) for member in members)
+
+
+def job_names(setting: Setting, one: Submission) -> tuple[str, ...]:
+    """The names of an attempt's Jobs, as `job_objects` gives them."""
+    return tuple(name_of(made) for made in job_objects(setting, one))
+
+
+def document(
+    setting: Setting,
+    one: Submission,
+    hosts: Mapping[str, Mapping[str, Any]] | None = None,
+    also: Mapping[str, str] | None = None,
+) -> Object:
+    """The ConfigMap with what a job's pods read: its document, its services, and with whom it goes together.
+
+    Args:
+        setting: of the campaign.
+        one: the attempt.
+        hosts: service → host and port, where they are not reached by the names of their Services.
+        also: further files, by name.
+
+    Raises:
+        UsageError: if it is larger than Kubernetes takes.
+    """
+    held = {
+        "job.json": to_json(shipped(one.job), indent=2),
+        "services.json": json.dumps(hosts if hosts is not None else addresses(setting, one.group), indent=2),
+        **(also or {}),
+    }
+    if one.group.meets:
+        held |= ranks_document(setting, one.group, one.job, one.attempt)
+    size = sum(len(text.encode()) for text in held.values())
+    if size > PART_BYTES:
+        raise UsageError(f"the document of job {one.job.index} has {show_bytes(size)}, more than Kubernetes takes",
+                         code="kubernetes-document", try_="put long texts into files")  # fmt: skip
+    part = Part(one.job.campaign, "files", one.group.name, one.job.index, one.attempt)
+    return _object("v1", "ConfigMap", names.document_name(one.job.campaign, one.job.index, one.attempt), part.labels(),
+                   data=held)  # fmt: skip
+
+
+def file_objects(setting: Setting, contents: Mapping[str, bytes]) -> dict[str, tuple[Object, ...]]:
+    """The ConfigMaps with the files of a campaign, by the SHA-256 of each; jobs share them.
+
+    A part of a file is called `SHA256.NUMBER`, numbers from 0 on; all parts together are the file.
+
+    Raises:
+        UsageError: if all of them together are more than belongs into the database of a cluster.
+    """
+    size = sum(len(content) for content in contents.values())
+    if size > MOST_BYTES:
+        raise UsageError(
+            f"the files of the benchmark have {show_bytes(size)}; Kubernetes carries at most {show_bytes(MOST_BYTES)}",
+            code="kubernetes-files",
+            try_="put them into the image, name a volume under place.kubernetes.volumes, or name URLs",
+        )
+    return {digest: tuple(_file(setting, digest, content)) for digest, content in contents.items()}
+
+
+def _file(setting: Setting, digest: str, content: bytes) -> list[Object]:
+    labels = Part(setting.campaign, "files").labels()
+    cuts = range(0, max(1, len(content)), PART_BYTES)
+    return [
+        _object("v1", "ConfigMap", names.file_name(setting.campaign, digest, number), labels,
+                binaryData={f"{digest}.{number}": base64.b64encode(content[begin : begin + PART_BYTES]).decode()})
+        for number, begin in enumerate(cuts)
+    ]  # fmt: skip
+
+
+def secret(setting: Setting, values: Mapping[str, str]) -> Object:
+    """The Secret with what a campaign brings along from the environment of whoever submits it.
+
+    Args:
+        setting: of the campaign.
+        values: variable there → its value; never shown, logged or kept anywhere else.
+    """
+    labels = Part(setting.campaign, "secrets").labels()
+    held = {name: base64.b64encode(text.encode()).decode() for name, text in values.items()}
+    return _object("v1", "Secret", names.secrets_name(setting.campaign), labels, type="Opaque", data=held)
+
+
+def addresses(setting: Setting, group: Group) -> dict[str, dict[str, Any]]:
+    """Where the services of a group are reached, by their names."""
+    return {one.name: {"host": setting.host(group, one.name), "port": one.port} for one in group.services}
+
+
+def owned(made: Document, owner: Document) -> Object:
+    """An object that goes when another goes.
+
+    Args:
+        made: the object.
+        owner: the other, as the server keeps it.
+    """
+    return {**made, "metadata": {**metadata(made), "ownerReferences": [owner_reference(owner)]}}
+
+
+def owner_reference(owner: Document) -> Object:
+    """How an object names its owner; `kubectl delete` of the owner does not wait for it."""
+    return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name_of(owner), "uid": uid_of(owner)}
+
+
+def _job(setting: Setting, one: Submission, member: Member, completions: int = 0) -> Object:
+    """A Job: one pod, or as many as must be there together; never a second try at one of them."""
+    indexed = completions > 0
+    rank = member.rank if one.group.kind == "ranks" and not indexed else None
+    part = Part(one.job.campaign, "job", one.group.name, one.job.index, one.attempt, rank=rank)
+    count = completions or 1
+    spec: Object = {
+        "backoffLimit": 0,
+        "completions": count,
+        "parallelism": count,
+        "template": {
+            "metadata": pod_metadata(one.group.pod, part.labels(), measures=True),
+            "spec": _pod(setting, one, member, indexed=indexed),
+        },
+    }
+    spec |= {"completionMode": "Indexed"} if indexed else {}
+    spec |= _by_version(setting)
+    queue = {QUEUE: setting.section.queue} if setting.section.queue else {}
+    name = names.job_name(one.job.campaign, one.job.index, one.attempt, rank)
+    made = _object("batch/v1", "Job", name, {**part.labels(), **queue}, spec=spec)
+    made["metadata"]["annotations"] = {DIGEST: one.job.digest, BENCHMARK: one.job.benchmark}
+    return made
+
+
+def _by_version(setting: Setting) -> Object:
+    version = setting.version
+    spec: Object = {}
+    if version.has(TTL):
+        spec["ttlSecondsAfterFinished"] = whole_seconds(setting.section.keep)
+    if version.has(FAILURE_POLICY):
+        # backoffLimit ends the attempt with the first exit code that is not 0; this also where Kubernetes ends a pod.
+        disrupted = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+        spec["podFailurePolicy"] = {"rules": [disrupted]}
+    if version.has(REPLACEMENT):
+        spec["podReplacementPolicy"] = "Failed"
+    return spec
+
+
+def _pod(setting: Setting, one: Submission, member: Member, *, indexed: bool) -> Object:
+    pod, asked = one.group.pod, asked_of(one.job, one.group)
+    mounts = [*_mounts(one), *own_mounts(pod)]
+    image = pod.image or setting.section.image or ""
+    program = _program(one.job)
+    env = [*secret_variables(pod.secrets, setting.campaign), *_variables(setting, one, member, indexed=indexed)]
+    made = container(CONTAINER, image, pod, words=(setting.section.python, "-m", TASK), env=env,
+                     asked=None if program else asked, mounts=mounts)  # fmt: skip
+    made["terminationMessagePolicy"] = "File"
+    containers = [made]
+    if program:
+        beside = container(PROGRAM, program, pod, words=("/bin/sh", f"{DOCUMENT}/program.sh"), env=env, asked=asked,
+                           mounts=mounts)  # fmt: skip
+        containers.append(beside)
+    spec = pod_spec(pod, asked, containers, mounts, setting.version, apart=pod.one_per_node is not False)
+    spec |= {"restartPolicy": "Never", **({"shareProcessNamespace": True} if program else {})}
+    spec |= {"activeDeadlineSeconds": whole_seconds(asked.deadline_s)} if asked.deadline_s is not None else {}
+    spec |= member.names(indexed=indexed)
+    return spec
+
+
+def _program(job: Job) -> str:
+    """The image in which the measured program runs beside us; empty where it runs in ours."""
+    target = job.definition.target
+    boxed = isinstance(target, CommandTarget) and target.is_boxed
+    return (target.image or "").removeprefix("docker://") if boxed and isinstance(target, CommandTarget) else ""
+
+
+def _mounts(one: Submission) -> list[Mounted]:
+    held = names.document_name(one.job.campaign, one.job.index, one.attempt)
+    found = [
+        Mounted("job", DOCUMENT, {"configMap": {"name": held}}, read_only=True),
+        Mounted("work", WORK, {"emptyDir": {}}),
+    ]
+    if one.files:
+        sources = [{"configMap": {"name": name}} for name in one.files]
+        found.append(Mounted("files", FILES, {"projected": {"sources": sources}}, read_only=True))
+    return found
+
+
+def _variables(setting: Setting, one: Submission, member: Member, *, indexed: bool) -> list[Object]:
+    own = {"ASSAY_POD_JOB": DOCUMENT, "ASSAY_POD_WORK": WORK, "PYTHONUNBUFFERED": "1"}
+    own |= {"ASSAY_POD_FILES": FILES} if one.files else {}
+    told = [
+        field_variable("ASSAY_POD_NAME", "metadata.name"),
+        field_variable("ASSAY_POD_UID", "metadata.uid"),
+        field_variable("ASSAY_POD_NODE", "spec.nodeName"),
+        field_variable("ASSAY_POD_IP", "status.podIP"),
+    ]
+    together = rank_variables(setting, one.group, member, indexed=indexed) if one.group.meets else []
+    return [*told, *together, *plain_variables({**one.group.pod.env, **setting.env, **own})]
+
+
+def _object(version: str, kind: str, name: str, labels: Mapping[str, str], **more: Any) -> Object:  # noqa: ANN401
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": dict(labels)}, **more}
+
+
+def file_names(made: Sequence[Document]) -> tuple[str, ...]:
+    """The names of ConfigMaps, as a submission wants them."""
+    return tuple(name_of(one) for one in made)

@@ -1,0 +1,219 @@
+"""The part that all pods share, whoever makes them: where they may run, what they mount, what they are told. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.engines.kubernetes.client.access import Asked
+from assay.engines.kubernetes.client.api import Version
+from assay.engines.kubernetes.objects.names import MEASURES, host_of, secrets_name, service_name
+from assay.engines.kubernetes.objects.plan import Group
+from assay.spec.kubernetes import OWN_FOLDER, Kubernetes, Pod, Toleration, taint_of
+from assay.spec.secrets import REFERENCE
+
+Object = dict[str, Any]
+# Containers of a measuring pod: the one that measures, and the one whose image holds the program that is measured.
+CONTAINER, PROGRAM = "job", "program"
+SERVICE = "service"
+# Where a measuring pod finds its document and its files, and where it may write.
+DOCUMENT, FILES, WORK = f"{OWN_FOLDER}/job", f"{OWN_FOLDER}/files", f"{OWN_FOLDER}/work"
+# The label by which Kueue knows in which queue something waits.
+QUEUE = "kueue.x-k8s.io/queue-name"
+_NODE = "kubernetes.io/hostname"
+_PULL = {"always": "Always", "missing": "IfNotPresent", "never": "Never"}
+# Since this minor version pods can keep apart across namespaces.
+_ACROSS = 22
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all objects of a campaign share."""
+
+    campaign: str
+    section: Kubernetes
+    version: Version
+    namespace: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What every pod of a job must know of how `assay run` was called."""
+
+    def host(self, group: Group, service: str) -> str:
+        """The name at which a service of a group is reached."""
+        return host_of(service_name(self.campaign, group.name, service), self.namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class Mounted:
+    """A volume, and where it is seen."""
+
+    name: str
+    folder: str
+    source: Mapping[str, Any]
+    read_only: bool = False
+
+    def volume(self) -> Object:
+        """The volume."""
+        return {"name": self.name, **self.source}
+
+    def mount(self) -> Object:
+        """Where a container sees it."""
+        return {"name": self.name, "mountPath": self.folder, **({"readOnly": True} if self.read_only else {})}
+
+
+def literal(text: str) -> str:
+    """A text that reaches the process as it is: Kubernetes would put variables in place of `$(NAME)`."""
+    return text.replace("$", "$$")
+
+
+def with_secrets(text: str, called: Mapping[str, str]) -> str:
+    """The same, but with Kubernetes' own sign for each `${env:NAME}`.
+
+    Args:
+        text: as the file has it.
+        called: NAME → the variable of the container that holds it, where it is another.
+    """
+    pieces, last = [], 0
+    for match in REFERENCE.finditer(text):
+        pieces += [literal(text[last : match.start()]), f"$({called.get(match[1], match[1])})"]
+        last = match.end()
+    return "".join((*pieces, literal(text[last:])))
+
+
+def plain_variables(values: Mapping[str, str]) -> list[Object]:
+    """Environment variables with texts as they are."""
+    return [{"name": name, "value": literal(text)} for name, text in values.items()]
+
+
+def secret_variables(secrets: Mapping[str, str], campaign: str) -> list[Object]:
+    """Environment variables from Secrets: those that the file names, and the campaign's own."""
+    found = []
+    for name, reference in secrets.items():
+        secret, _, key = reference.partition("/")
+        if copied := REFERENCE.fullmatch(reference):
+            secret, key = secrets_name(campaign), copied[1]
+        found.append({"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
+    return found
+
+
+def field_variable(name: str, path: str) -> Object:
+    """An environment variable with something that only the node knows of the pod."""
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def own_mounts(pod: Pod) -> list[Mounted]:
+    """The volumes that a section asks for: shared memory and claims."""
+    found = []
+    if pod.shm is not None:
+        size = {} if pod.shm == "unlimited" else {"sizeLimit": str(pod.shm)}
+        found.append(Mounted("shm", "/dev/shm", {"emptyDir": {"medium": "Memory", **size}}))  # noqa: S108
+    for number, (claim, folder) in enumerate(pod.volumes.items()):
+        found.append(Mounted(f"claim-{number}", folder, {"persistentVolumeClaim": {"claimName": claim}}))
+    return found
+
+
+def container(
+    name: str,
+    image: str,
+    pod: Pod,
+    *,
+    words: Sequence[str] = (),
+    env: Sequence[Mapping[str, Any]] = (),
+    asked: Asked | None = None,
+    mounts: Sequence[Mounted] = (),
+) -> Object:
+    """One container.
+
+    Args:
+        name: its name in the pod.
+        image: what it runs.
+        pod: the options that the file gives.
+        words: its command, in place of the image's own; texts as they are.
+        env: its environment variables.
+        asked: how much of the node it gets; nothing is said of it when left out.
+        mounts: what it sees.
+    """
+    security = _container_security(pod)
+    resources = {} if asked is None else asked.resources()
+    made: Object = {"name": name, "image": image}
+    made |= {"imagePullPolicy": _PULL[pod.pull]} if pod.pull else {}
+    made |= {"command": [literal(word) for word in words]} if words else {}
+    made |= {"env": [dict(one) for one in env]} if env else {}
+    made |= {"resources": resources} if resources else {}
+    made |= {"volumeMounts": [one.mount() for one in mounts]} if mounts else {}
+    made |= {"securityContext": security} if security else {}
+    return made
+
+
+def pod_spec(
+    pod: Pod, asked: Asked, containers: Sequence[Object], mounts: Sequence[Mounted], version: Version, *, apart: bool
+) -> Object:
+    """The spec of a pod, without what only jobs or only services have.
+
+    Args:
+        pod: the options that the file gives.
+        asked: what it asks for.
+        containers: what runs in it.
+        mounts: what they see.
+        version: of the server.
+        apart: whether no other measuring pod may share its node.
+    """
+    spec: Object = {
+        "containers": list(containers),
+        # Neither the addresses of every other Service nor a token of the cluster belong in a measured environment.
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": pod.service_account is not None,
+    }
+    optional: Object = {
+        "volumes": [one.volume() for one in mounts],
+        "nodeSelector": dict(asked.nodes),
+        "tolerations": [_toleration(one) for one in pod.tolerations],
+        "affinity": _keep_apart(pod, version) if apart else None,
+        "imagePullSecrets": [{"name": name} for name in pod.pull_secrets],
+        "priorityClassName": pod.priority_class,
+        "runtimeClassName": pod.runtime_class,
+        "schedulerName": pod.scheduler,
+        "serviceAccountName": pod.service_account,
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        if pod.restricted
+        else None,
+    }
+    return {**spec, **{name: value for name, value in optional.items() if value}}
+
+
+def pod_metadata(pod: Pod, labels: Mapping[str, str], *, measures: bool) -> Object:
+    """Labels and annotations of a pod."""
+    whole = {**pod.labels, **labels, **({MEASURES: "yes"} if measures else {})}
+    return {"labels": whole, **({"annotations": dict(pod.annotations)} if pod.annotations else {})}
+
+
+def whole_seconds(duration_s: float) -> int:
+    """A duration as Kubernetes takes it: seconds without parts, never less than was asked for."""
+    return max(1, math.ceil(duration_s))
+
+
+def _container_security(pod: Pod) -> Object:
+    if pod.privileged:
+        return {"privileged": True}
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}} if pod.restricted else {}
+
+
+def _keep_apart(pod: Pod, version: Version) -> Object:
+    """No two measuring pods on one node, of whichever campaign: they would disturb each other."""
+    term: Object = {"labelSelector": {"matchLabels": {MEASURES: "yes"}}, "topologyKey": _NODE}
+    if version.has(_ACROSS) and pod.one_per_node != "namespace":
+        term["namespaceSelector"] = {}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def _toleration(given: Toleration | str) -> Object:
+    one = taint_of(given) if isinstance(given, str) else given
+    told: Object = {
+        "key": one.key,
+        "operator": "Exists" if one.value is None else "Equal",
+        "value": one.value,
+        "effect": one.effect,
+        "tolerationSeconds": None if one.within is None else whole_seconds(one.within),
+    }
+    return {name: value for name, value in told.items() if value is not None}

@@ -1,0 +1,169 @@
+"""Services of a benchmark as Deployments and Services, which count as ready once and are then left alone. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from assay.engines.kubernetes.objects import names
+from assay.engines.kubernetes.objects.fetch import fetched_mounts, fetched_volume, fetcher
+from assay.engines.kubernetes.objects.names import Part
+from assay.engines.kubernetes.objects.plan import Group, GroupService
+from assay.engines.kubernetes.objects.pods import (
+    QUEUE,
+    SERVICE,
+    Object,
+    Setting,
+    container,
+    own_mounts,
+    plain_variables,
+    pod_metadata,
+    pod_spec,
+    secret_variables,
+    whole_seconds,
+    with_secrets,
+)
+from assay.errors import UsageError
+from assay.spec.addresses import Ports
+from assay.spec.benchmark import Ready, Service
+from assay.spec.paths import words
+from assay.spec.secrets import REFERENCE
+
+# Every address of the pod: the clients are elsewhere.
+LISTEN = "0.0.0.0"  # noqa: S104
+_LOOK_S, _ANSWER_S = 1, 5
+# Fetching an image and warming a model may take as long again as getting ready.
+_SLACK_S = 600
+# How long a service may take to end when it is asked to.
+_GRACE_S = 10
+# Once ready, a service that is slow under load stays where its clients find it.
+_NEVER = 100_000
+
+
+def service_objects(setting: Setting, group: Group, sections: Mapping[str, Service]) -> tuple[Object, ...]:
+    """The Deployment and the Service of every service of a group.
+
+    Args:
+        setting: of the campaign.
+        group: whose services they are.
+        sections: the services as the file has them, by name.
+
+    Raises:
+        UsageError: for a command that cannot be split or holds a secret.
+        MeasureError: for a text that names a service that is not there.
+    """
+    made: list[Object] = []
+    for one in group.services:
+        ports = _ports(setting, group, one)
+        made += [_service(setting, group, one), _deployment(setting, group, one, sections[one.name], ports)]
+    return tuple(made)
+
+
+def _ports(setting: Setting, group: Group, own: GroupService) -> Ports:
+    others = [one for one in group.services if one.name != own.name]
+    return Ports(own.port, {one.name: one.port for one in others}, f"services.{own.name}", LISTEN,
+                 {one.name: setting.host(group, one.name) for one in others})  # fmt: skip
+
+
+def _part(setting: Setting, group: Group, one: GroupService) -> Part:
+    return Part(setting.campaign, "service", group.name, service=one.name)
+
+
+def _service(setting: Setting, group: Group, one: GroupService) -> Object:
+    part = _part(setting, group, one)
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": names.service_name(setting.campaign, group.name, one.name), "labels": part.labels()},
+        "spec": {
+            "type": "ClusterIP",
+            "selector": part.labels(),
+            "ports": [{"name": SERVICE, "port": one.port, "targetPort": one.port}],
+        },
+    }
+
+
+def _deployment(setting: Setting, group: Group, one: GroupService, section: Service, ports: Ports) -> Object:
+    part = _part(setting, group, one)
+    within_s = whole_seconds(section.ready.within)
+    queue = {QUEUE: setting.section.queue} if setting.section.queue else {}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": names.service_name(setting.campaign, group.name, one.name),
+            "labels": {**part.labels(), **queue},
+        },
+        "spec": {
+            "replicas": 1,
+            "strategy": {"type": "Recreate"},
+            "revisionHistoryLimit": 0,
+            "progressDeadlineSeconds": 2 * within_s + _SLACK_S,
+            "selector": {"matchLabels": part.labels()},
+            "template": {
+                "metadata": pod_metadata(one.pod, part.labels(), measures=bool(one.pod.one_per_node)),
+                "spec": _pod(setting, one, section, ports),
+            },
+        },
+    }
+
+
+def _pod(setting: Setting, one: GroupService, section: Service, ports: Ports) -> Object:
+    mounts, wanted = own_mounts(one.pod), section.fetch
+    made = container(SERVICE, one.image, one.pod, words=_words(section, ports),
+                     env=_variables(setting, one, section, ports), asked=one.asked, mounts=mounts)  # fmt: skip
+    made |= {"ports": [{"name": SERVICE, "containerPort": one.port}], **_probes(section.ready, one, ports)}
+    made |= {"workingDir": section.cwd} if section.cwd else {}
+    made["terminationMessagePolicy"] = "FallbackToLogsOnError"
+    spec = pod_spec(one.pod, one.asked, [made], mounts, setting.version, apart=bool(one.pod.one_per_node))
+    if wanted:
+        made["volumeMounts"] = [*made.get("volumeMounts", ()), *fetched_mounts(wanted)]
+        spec["initContainers"] = [fetcher(setting, one, wanted)]
+        spec["volumes"] = [*spec.get("volumes", ()), fetched_volume()]
+    return {**spec, "terminationGracePeriodSeconds": _GRACE_S}
+
+
+def _variables(setting: Setting, one: GroupService, section: Service, ports: Ports) -> list[Object]:
+    """Secrets first, since Kubernetes puts into a text only what stands above it; the file's own variables last."""
+    port = str(one.port)
+    own = {"PORT": port, "ASSAY_PORT": port, "HOST": LISTEN, "ASSAY_HOST": LISTEN, **one.pod.env}
+    # A variable whose text refers to a secret of its own name: the secret needs another one.
+    called = {name: f"ASSAY_SECRET_{name}" if name in section.env else name for name in one.pod.secrets}
+    secrets = secret_variables({called[name]: text for name, text in one.pod.secrets.items()}, setting.campaign)
+    given = [{"name": name, "value": with_secrets(ports.fill(text), called)} for name, text in section.env.items()]
+    return [*secrets, *plain_variables({name: text for name, text in own.items() if name not in section.env}), *given]
+
+
+def _words(section: Service, ports: Ports) -> tuple[str, ...]:
+    if section.command is None:
+        return ()
+    return tuple(ports.fill(word) for word in _split(section.command))
+
+
+def _split(command: str | tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        split = words(command)
+    except ValueError as broken:
+        raise UsageError(f"the command {command!r} cannot be split into words: {broken}", code="service-command",
+                         at="services", try_="close its quotes, or write it as a list") from None  # fmt: skip
+    if any(REFERENCE.search(word) for word in split):
+        raise UsageError("a command cannot hold ${env:…}: everybody on its node could read it", code="secret",
+                         at="services", try_="put it under `env`; the service finds it in its environment")  # fmt: skip
+    return split
+
+
+def _probes(ready: Ready, one: GroupService, ports: Ports) -> Object:
+    """How Kubernetes knows that a service is ready: asked until it once is, and then left alone under the load."""
+    asked: list[Object] = []
+    if ready.http is not None:
+        path = ports.fill(ready.http)
+        asked.append({"httpGet": {"path": path if path.startswith("/") else f"/{path}", "port": one.port}})
+    if ready.command is not None:
+        asked.append({"exec": {"command": [ports.fill(word) for word in _split(ready.command)]}})
+    if (ready.tcp and ready.http is None) or not asked:
+        asked.insert(0, {"tcpSocket": {"port": one.port}})
+    tries = max(1, whole_seconds(ready.within) // _LOOK_S)
+    first = {**asked[0], "periodSeconds": _LOOK_S, "timeoutSeconds": _ANSWER_S, "failureThreshold": tries}
+    if len(asked) == 1:
+        return {"startupProbe": first}
+    also = {**asked[1], "periodSeconds": 2, "timeoutSeconds": 30, "failureThreshold": _NEVER}
+    return {"startupProbe": first, "readinessProbe": also}

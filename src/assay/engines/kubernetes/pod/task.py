@@ -1,0 +1,190 @@
+"""One job in a pod: `python -m assay.engines.kubernetes.pod.task`, told by its environment where its documents are.
+
+It waits for the services of its job and for the pods that go with it, measures the job document, and hands the result
+out through its log. A job that cannot be begun leaves a result that says why.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from assay.analyse.records import MultiRunJobResult
+from assay.documents import to_json
+from assay.engines.kubernetes.pod.inside import SERVER, Inside, read_inside
+from assay.engines.kubernetes.pod.meeting import Line, Together, together
+from assay.engines.kubernetes.pod.parcels import Sender
+from assay.engines.kubernetes.pod.post import (
+    HOLD_S,
+    LOG_BYTES,
+    PodView,
+    hand_over,
+    last_words,
+    say,
+    send_left,
+    uploader,
+    words_of,
+)
+from assay.engines.kubernetes.pod.program import beside, to_start
+from assay.engines.kubernetes.pod.ranks import before_run, stand_by
+from assay.engines.kubernetes.pod.services import await_services
+from assay.engines.slurm.node.asked import AskedToEnd, Watchman
+from assay.engines.slurm.node.barrier import begin_together, give_up_all
+from assay.engines.slurm.node.task import CONTROL, ENDED_BY_SIGNAL, NOT_MEASURED
+from assay.errors import AssayError
+from assay.exec.document import execute_document, refuse_document
+from assay.files import write_whole
+from assay.plan.job import Job
+from assay.plan.parts import is_part
+from assay.run.files import materialise
+from assay.run.load.barrier import Meeting
+from assay.run.services import Running
+
+TOKEN = "ASSAY_TOKEN"  # noqa: S105  (the name of a variable)
+# Set to keep less in the log than a node allows, and to wait longer or shorter with what does not fit.
+LOG, HOLD = "ASSAY_POD_LOG_BYTES", "ASSAY_POD_HOLD_S"
+# A pod that is not the first of its job hands out its documents; the measurement is the first one's.
+_OTHERS_BYTES = 2**20
+# Results cannot be kept, so that a record of it could not be kept either.
+_NOT_KEPT = ("store", "samples", "disk")
+
+
+def main() -> int:
+    """Measure the job of this pod."""
+    watchman = Watchman()
+    watchman.listen()
+    # A job could ask for the token by its name, and send it anywhere.
+    token = os.environ.pop(TOKEN, None)
+    try:
+        return Task(read_inside(), watchman, token).run()
+    except AskedToEnd as why:
+        sys.stderr.write(f"ended: {why}\n")
+        last_words(os.environ, "ended", "ended", str(why))
+        return ENDED_BY_SIGNAL
+    except AssayError as error:
+        sys.stderr.write(f"{error}\n")
+        last_words(os.environ, "failed", error.problem.code, error.problem.message)
+        return error.exit_code
+
+
+@dataclass(slots=True)
+class Task:
+    """One pod and its job."""
+
+    inside: Inside
+    watchman: Watchman
+    token: str | None = None
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    def run(self) -> int:
+        """Measure, hand the result out, and return the exit code."""
+        sender = self._sender()
+        try:
+            with beside(self.inside):
+                result = self._measured(sender)
+        except AskedToEnd:
+            send_left(sender)  # runs that were finished are not lost with the pod
+            raise
+        if result is None:
+            last_words(self.environ, "done")
+            return 0
+        last_words(self.environ, *words_of(result))
+        with suppress(AskedToEnd):  # all that fits is out already; nobody comes for the rest any more
+            hand_over(sender, float(self.environ.get(HOLD, HOLD_S)), self.watchman.look)
+        return 0 if result.state == "done" else NOT_MEASURED
+
+    @property
+    def _first(self) -> bool:
+        """Whether the result of this pod is that of its job."""
+        return self.inside.ranks is None or self.inside.ranks.rank == 0 or is_part(self.inside.job.definition)
+
+    def _sender(self) -> Sender:
+        budget = float(self.environ.get(LOG, LOG_BYTES)) if self._first else float(_OTHERS_BYTES)
+        server = self.environ.get(SERVER)
+        upload = None if not server else uploader(server, self.token, lambda text: say(f"note      {text}"))
+        return Sender(self.inside.out, say, budget, upload)
+
+    def _measured(self, sender: Sender) -> MultiRunJobResult | None:
+        """The result of this pod; None for one that only stood by."""
+        inside, job = self.inside, self.inside.job
+        path = inside.work / "job.json"
+        view = PodView(sender)
+        why = "its pod was ended"
+        with ExitStack() as stack:
+            meeting: Meeting | None = None
+            try:
+                job = self._unpacked(path)
+                line = stack.enter_context(self._line(job, view.note))
+                meeting = line.meeting if line is not None else None
+                if line is not None and self._stands_by():
+                    self._stand_by(line, job, view.note)
+                    return None
+                services = await_services(inside, tell=view.note, unless=self.watchman.look)
+                result = self._executed(path, job, sender, line, services)
+                why = result.error.message if result.error is not None else "it has ended"
+            except AssayError as problem:
+                if problem.problem.code in _NOT_KEPT:
+                    raise
+                why = problem.problem.message
+                result = refuse_document(path, inside.out, PodView(sender), problem)
+            finally:
+                if meeting is not None:
+                    give_up_all(meeting, job.definition.measure.runs, why)
+        return result
+
+    def _unpacked(self, path: Path) -> Job:
+        """The job with its files where it looks for them, written down for whoever measures it."""
+        inside, job = self.inside, self.inside.job
+        inside.base.mkdir(parents=True, exist_ok=True)
+        write_whole(path, to_json(replace(job, base=str(inside.base)), indent=2).encode())
+        job = materialise(job, inside.base, inside.fetch) if job.files else replace(job, base=str(inside.base))
+        write_whole(path, to_json(job, indent=2).encode())
+        return job
+
+    def _executed(
+        self, path: Path, job: Job, sender: Sender, line: Together | None, services: Mapping[str, Running]
+    ) -> MultiRunJobResult:
+        meeting = None if line is None else line.meeting
+        patience_s = job.definition.measure.timeout * job.definition.measure.runs
+        hook: Callable[[int], None] | None = None
+        if meeting is not None:
+            say(f"note      pod {meeting.who} of {meeting.of} waits for the others")
+            begin_together(meeting, patience_s)
+            if not is_part(job.definition) and self.inside.ranks is not None and self.inside.ranks.launch == "each":
+                # A command does not meet others by itself, so that they meet before it is started.
+                hook = before_run(meeting, patience_s, lambda text: say(f"note      {text}"))
+        control = self.environ.get(CONTROL) != "off"
+        return execute_document(path, self.inside.out, PodView(sender, hook), services=services, control=control,
+                                meeting=meeting if is_part(job.definition) else None)  # fmt: skip
+
+    @contextmanager
+    def _line(self, job: Job, tell: Callable[[str], None]) -> Iterator[Together | None]:
+        """The line to the pods that go with this one; None where it goes alone."""
+        ranks = self.inside.ranks
+        if ranks is None:
+            yield None
+            return
+        meeting = Meeting(str(self.inside.work / "meeting"), ranks.rank, len(ranks.peers))
+        line = Line(ranks.peers[0], ranks.port, self.inside.secret, self.inside.address)
+        with together(meeting, line, job.definition.measure.runs, tell) as found:
+            yield found
+
+    def _stands_by(self) -> bool:
+        ranks = self.inside.ranks
+        return ranks is not None and ranks.launch == "first" and ranks.rank > 0
+
+    def _stand_by(self, line: Together, job: Job, tell: Callable[[str], None]) -> None:
+        ranks = self.inside.ranks
+        if ranks is None:
+            raise AssertionError("only one of several pods stands by")
+        patience_s = job.definition.measure.timeout * job.definition.measure.runs
+        stand_by(ranks, line, patience_s, tell, self.watchman.look, to_start(ranks.others, self.inside))
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    sys.exit(main())

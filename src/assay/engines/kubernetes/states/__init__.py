@@ -1,0 +1,1 @@
+"""What the cluster says about pods and jobs, and what it means."""

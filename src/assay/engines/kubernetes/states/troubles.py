@@ -1,0 +1,268 @@
+"""What can befall a pod, told apart: image, memory, eviction, a lost node, a deadline, a deletion, a failure. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from assay.engines import Told
+from assay.engines.kubernetes.client.access import Asked
+from assay.engines.kubernetes.states.observed import ContainerSeen, EventSeen, PodSeen, Seen
+from assay.units import show_bytes, show_seconds
+
+IMAGE, UNSCHEDULABLE, NOT_CREATED = "kubernetes-image-pull", "kubernetes-unschedulable", "kubernetes-not-created"
+EVICTED, PREEMPTED, NODE_LOST = "kubernetes-evicted", "kubernetes-preempted", "kubernetes-node-lost"
+OOM, DEADLINE, DELETED = "kubernetes-oom", "kubernetes-deadline", "kubernetes-deleted"
+START, VOLUME, FAILED = "kubernetes-start", "kubernetes-volume", "kubernetes-failed"
+LATE = "service-not-ready"
+# A pull that fails for one of these reasons fails for ever; others may pass, and get some time for it.
+_LASTING_PULL = re.compile(
+    r"not found|notfound|manifest unknown|repository does not exist|name unknown|denied|unauthori[sz]ed|authentication"
+    r"|forbidden|not present with pull policy|invalid reference|couldn't parse image|no match for platform"
+    r"|no such image",
+    re.IGNORECASE,
+)
+_PULLING = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
+            "RegistryUnavailable", "SignatureValidationFailed")  # fmt: skip
+_AT_ONCE = ("ErrImageNeverPull", "InvalidImageName", "SignatureValidationFailed")
+_CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreStartHookError",
+           "PreCreateHookError")  # fmt: skip
+_CANNOT_START = ("StartError", "ContainerCannotRun")
+_NODE_REASONS = ("NodeLost", "NodeShutdown", "Shutdown", "Terminated")
+_BY_NODE = ("DeletionByTaintManager", "DeletionByPodGC", "TerminationByKubelet")
+# Passing troubles of the network, and of objects that are a moment late.
+_PULL_PATIENCE_S, _CONFIG_PATIENCE_S, _MOUNT_PATIENCE_S = 120.0, 30.0, 300.0
+# A node that cannot mount something says so again and again, at least every two minutes; one that went silent could.
+_MOUNT_AGAIN_S = 150.0
+# How often a first container may fail before its pod is given up.
+_FETCH_TRIES = 3
+_AGAIN = "run it again: what was measured before is kept"
+
+
+def of_ended(pod: PodSeen, seen: Seen) -> Told | None:
+    """Why a pod ended without having done its part; None for one that has not ended, or ended well."""
+    if pod.phase == "Succeeded":
+        return None
+    if pod.reason == "Evicted":
+        return _evicted(pod)
+    if pod.reason == "DeadlineExceeded":
+        return deadline(pod.name, pod.node, seen.asked)
+    if _by_node(pod, seen):
+        return _node_lost(pod)
+    if told := _disrupted(pod, seen):
+        return told
+    if told := _ended_badly(pod, seen.asked, deleted=pod.deleted_at is not None):
+        return told
+    if pod.deleted_at is not None:
+        return _deleted(pod)
+    if pod.phase != "Failed":
+        return None
+    if pod.reason == "NodeAffinity" or pod.reason.startswith(("OutOf", "Outof")) or "Admission" in pod.reason:
+        return _not_admitted(pod)
+    said = ": ".join(part for part in (pod.reason, pod.message) if part) or "it does not tell why"
+    return Told(FAILED, f"the pod {pod.name} failed{_where(pod)} ({said})", "look into its log with `assay logs`")
+
+
+def of_waiting(pod: PodSeen, seen: Seen, now: datetime) -> Told | None:
+    """Why a pod that has a node cannot start; None while it may."""
+    # A pod may have waited long for its node, which says a moment late that it took it.
+    since = pod.started_at or pod.placed_at or pod.created_at
+    waited_s = 0.0 if since is None else (now - since).total_seconds()
+    if told := _not_fetched(pod, seen):
+        return told
+    for one in (*pod.before, *pod.containers):
+        if one.state != "waiting":
+            continue
+        if one.reason in _PULLING and (told := _image(pod, one, seen, waited_s)) is not None:
+            return told
+        if one.reason in _CONFIG and waited_s >= _CONFIG_PATIENCE_S:
+            return Told(START, f"the pod {pod.name} cannot start{_where(pod)} ({one.reason}: {one.message})",
+                        "see that the Secrets of place.kubernetes.secrets and the keys in them exist")  # fmt: skip
+    if waited_s >= _MOUNT_PATIENCE_S and (mount := _unmounted(pod, seen, now)) is not None:
+        return Told(
+            VOLUME,
+            f"a volume of the pod {pod.name} cannot be mounted{_where(pod)}: {mount.message}",
+            "see that the claims of place.kubernetes.volumes exist and fit the node: kubectl get pvc",
+        )
+    return None
+
+
+def _unmounted(pod: PodSeen, seen: Seen, now: datetime) -> EventSeen | None:
+    """The trouble with a volume that keeps a pod from starting; None where there is none, or there was one before."""
+    found = newest(seen, pod.uid, "FailedMount", "FailedAttachVolume")
+    if found is None or any(one.state == "running" for one in pod.containers):
+        return None
+    lasts = found.at is None or (now - found.at).total_seconds() <= _MOUNT_AGAIN_S
+    return found if lasts else None
+
+
+def _not_fetched(pod: PodSeen, seen: Seen) -> Told | None:
+    """A first container that failed again and again; Kubernetes starts it anew, since networks fail now and then."""
+    for one in pod.before:
+        last = one if one.state == "ended" else one.before
+        if last is None or not last.exit_code or (one.restarts or 0) < _FETCH_TRIES - 1:
+            continue
+        told = _ended_container(pod, last, seen.asked, f"; it was tried {(one.restarts or 0) + 1} times")
+        return Told(told.code, told.message, "see that the files of `fetch` can be reached from the cluster")
+    return None
+
+
+def of_restarted(pod: PodSeen, seen: Seen) -> Told | None:
+    """How a container ended that Kubernetes started again; None where none was."""
+    for one in pod.containers:
+        if one.before is not None and one.restarts:
+            again = f"; Kubernetes started it again ({one.restarts} times)"
+            return _ended_container(pod, one.before, seen.asked, again)
+    return None
+
+
+def of_late(pod: PodSeen, seen: Seen) -> Told | None:
+    """A service that Kubernetes ended because it was not ready in time; None where it was not so."""
+    killed = [one for one in seen.events_of(pod.uid, "Killing") if "startup probe" in one.message]
+    if not killed:
+        return None
+    asked = newest(seen, pod.uid, "Unhealthy")
+    said = f"; last it answered: {asked.message}" if asked is not None else ""
+    return Told(LATE, f"the pod {pod.name} was not ready in time{_where(pod)}{said}",
+                "look into its log with `assay logs`, or raise ready.within")  # fmt: skip
+
+
+def newest(seen: Seen, uid: str, *reasons: str) -> EventSeen | None:
+    """The newest event of an object with one of these reasons."""
+    return next(iter(seen.events_of(uid, *reasons)), None)
+
+
+def deadline(pod: str, node: str, asked: Asked, said: str = "") -> Told:
+    """A pod that was ended at its time limit."""
+    limit = "its time limit" if asked.deadline_s is None else f"its time limit of {show_seconds(asked.deadline_s)}"
+    where = f" on {node}" if node else ""
+    return Told(DEADLINE, f"the pod {pod} was ended{where} at {limit}{said}",
+                "raise place.kubernetes.deadline, or lower measure.runs or measure.timeout")  # fmt: skip
+
+
+def lost_node(seen: Seen) -> Told | None:
+    """The first pod whose node was lost; None where none was."""
+    return next((_node_lost(pod) for pod in seen.pods if _by_node(pod, seen)), None)
+
+
+def _by_node(pod: PodSeen, seen: Seen) -> bool:
+    if pod.reason in _NODE_REASONS or (pod.disruption in _BY_NODE and pod.reason != "Preempting"):
+        return True
+    if pod.deleted_at is None:  # a node that is away may come back, and its pods with it
+        return False
+    return newest(seen, pod.uid, "TaintManagerEviction", "NodeNotReady") is not None or pod.unready_reason == "NodeLost"
+
+
+def _node_lost(pod: PodSeen) -> Told:
+    node = pod.node or "its node"
+    said = pod.message or pod.disruption_message
+    return Told(
+        NODE_LOST,
+        f"the pod {pod.name} was lost because {node} failed or was shut down{f' ({said})' if said else ''}",
+        f"{_AGAIN}; if {node} fails again, keep pods away from it: kubectl cordon {pod.node or 'NODE'}",
+    )
+
+
+def _evicted(pod: PodSeen) -> Told:
+    return Told(
+        EVICTED,
+        f"the pod {pod.name} was evicted{_where(pod)}: {pod.message or 'the node does not tell why'}",
+        "ask for the memory and the disk that it uses (place.kubernetes.memory, storage), so that its node keeps them "
+        "free",
+    )
+
+
+def _disrupted(pod: PodSeen, seen: Seen) -> Told | None:
+    said = f" ({pod.disruption_message})" if pod.disruption_message else ""
+    preempted = newest(seen, pod.uid, "Preempted")
+    if pod.disruption.startswith("PreemptionBy") or pod.reason == "Preempting" or preempted is not None:
+        said = said or (f" ({preempted.message})" if preempted is not None else "")
+        return Told(
+            PREEMPTED,
+            f"the pod {pod.name} had to give way{_where(pod)} to one with precedence{said}",
+            f"{_AGAIN}, or use a place.kubernetes.priority_class that is not preempted",
+        )
+    if pod.disruption == "EvictionByEvictionAPI":
+        return Told(
+            EVICTED,
+            f"the pod {pod.name} was evicted{_where(pod)} because somebody empties the node{said}",
+            f"{_AGAIN}, when the node is back",
+        )
+    return None
+
+
+def _ended_badly(pod: PodSeen, asked: Asked, *, deleted: bool) -> Told | None:
+    """The container that failed first; one that ended because the pod was deleted did not fail by itself."""
+    ended = [one for one in pod.containers if one.state == "ended" and (one.exit_code or one.reason in _CANNOT_START)]
+    for one in sorted(ended, key=lambda each: each.ended_at.timestamp() if each.ended_at else 0.0):
+        by_itself = one.reason == "OOMKilled" or not deleted or (one.ended_at and pod.deleted_at and
+                                                                 one.ended_at < pod.deleted_at)  # fmt: skip
+        if by_itself:
+            return _ended_container(pod, one, asked)
+    return None
+
+
+def _ended_container(pod: PodSeen, one: ContainerSeen, asked: Asked, more: str = "") -> Told:
+    if one.reason == "OOMKilled":
+        return _out_of_memory(pod, asked, more)
+    if one.reason in _CANNOT_START:
+        return Told(
+            START,
+            f"the container {one.name} of the pod {pod.name} could not be started{_where(pod)}: "
+            f"{one.message or one.reason}{more}",
+            "see that the image holds what is started: place.kubernetes.python for jobs, the command for a service",
+        )
+    how = f"signal {one.signal}" if one.signal else f"exit code {one.exit_code}"
+    said = f" ({one.message.strip()})" if one.message.strip() else ""
+    return Told(FAILED, f"the container {one.name} of the pod {pod.name} ended{_where(pod)} with {how}{said}{more}",
+                "look into its log with `assay logs`")  # fmt: skip
+
+
+def _out_of_memory(pod: PodSeen, asked: Asked, more: str) -> Told:
+    limit = "nothing was asked for" if asked.memory is None else f"{show_bytes(asked.memory)} was asked for"
+    return Told(
+        OOM,
+        f"the pod {pod.name} was ended{_where(pod)} because its memory ran out: {limit}{more}",
+        "raise place.kubernetes.memory (or needs.memory; shared memory counts too), or measure something smaller",
+    )
+
+
+def _deleted(pod: PodSeen) -> Told:
+    return Told(
+        DELETED,
+        f"the pod {pod.name} was deleted{_where(pod)} before it had ended, by a person or by a program",
+        _AGAIN,
+    )
+
+
+def _not_admitted(pod: PodSeen) -> Told:
+    return Told(
+        FAILED,
+        f"the node {pod.node or ''} did not take the pod {pod.name} ({pod.reason}: {pod.message})",
+        f"{_AGAIN}; what was free when it was planned was taken when it came",
+    )
+
+
+def _image(pod: PodSeen, one: ContainerSeen, seen: Seen, waited_s: float) -> Told | None:
+    events = [event.message for event in seen.events_of(pod.uid, "Failed", "FailedToPull", "InspectFailed")
+              if "image" in event.message.lower()]  # fmt: skip
+    # `Back-off pulling image` says nothing; the reason was told before, and newer versions repeat it.
+    said = next((text for text in (one.message, *events) if text and not _is_back_off(text)), one.message)
+    lasting = one.reason in _AT_ONCE or _LASTING_PULL.search(" ".join((one.message, *events)))
+    if not lasting and waited_s < _PULL_PATIENCE_S:
+        return None
+    return Told(
+        IMAGE,
+        f"the image {one.image or 'of the container ' + one.name} cannot be fetched{_where(pod)} "
+        f"({one.reason}{f': {said}' if said else ''})",
+        "see that its name and tag are right and that the nodes may fetch it (place.kubernetes.pull_secret); an image "
+        "that only the nodes have wants place.kubernetes.pull: never",
+    )
+
+
+def _is_back_off(text: str) -> bool:
+    return text.startswith("Back-off pulling image") and ": " not in text.partition('"')[2].partition('"')[2]
+
+
+def _where(pod: PodSeen) -> str:
+    return f" on {pod.node}" if pod.node else ""

@@ -1,0 +1,198 @@
+"""Handing a campaign to Kubernetes: crash-safe, so that a later process goes on where this one ended.
+
+Objects have names that say what they are, and making one again gives the one that is there. What was made is also
+written down: a Job that was made and is not there any more was deleted by somebody, and is not made a second time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pydantic import JsonValue
+
+from assay.engines.kubernetes.client.api import Api, Document, Kind, name_of, uid_of
+from assay.engines.kubernetes.document import PodCampaign
+from assay.engines.kubernetes.folder import PodFolder
+from assay.engines.kubernetes.inputs import digests_of
+from assay.engines.kubernetes.objects import names
+from assay.engines.kubernetes.objects.manifests import (
+    Submission,
+    document,
+    file_names,
+    file_objects,
+    job_objects,
+    owner_reference,
+    secret,
+)
+from assay.engines.kubernetes.objects.names import part_of
+from assay.engines.kubernetes.objects.plan import Group
+from assay.engines.kubernetes.objects.ranks import meeting_service
+from assay.engines.kubernetes.objects.services import service_objects
+from assay.engines.kubernetes.program import program_files
+from assay.errors import MeasureError
+from assay.plan.job import Job
+from assay.spec.kubernetes import Kubernetes, Pod
+from assay.spec.secrets import REFERENCE, resolve_secrets
+
+_FILES, _SERVICES = "files", "services"
+
+
+@dataclass(slots=True)
+class Noted:
+    """What is written down of a campaign's submission."""
+
+    jobs: dict[int, dict[str, str]] = field(default_factory=dict)
+    """Index of a job → its Jobs: name → uid."""
+    groups: set[str] = field(default_factory=set)
+    """Groups whose services were made."""
+    files: bool = False
+    """Whether the files and secrets of the campaign were made."""
+
+
+def read_noted(folder: PodFolder) -> Noted:
+    """What the lines of a campaign say about its submission."""
+    found = Noted()
+    for line in folder.noted():
+        event, index = line.get("event"), line.get("job")
+        if event == _FILES:
+            found.files = True
+        elif event == _SERVICES:
+            found.groups.add(str(line.get("group", "")))
+        elif isinstance(index, int) and line.get("name"):
+            found.jobs.setdefault(index, {})[str(line["name"])] = str(line.get("uid", ""))
+    return found
+
+
+class Submitter:
+    """Makes the objects of one campaign, as they are wanted."""
+
+    def __init__(self, folder: PodFolder, campaign: PodCampaign, api: Api, jobs: Mapping[int, Job]) -> None:
+        """What to submit and where.
+
+        Args:
+            folder: of the campaign.
+            campaign: what it is.
+            api: the way to Kubernetes.
+            jobs: index → the job as its pods get it.
+        """
+        self.folder, self.campaign, self.api, self.jobs = folder, campaign, api, jobs
+        self.noted = read_noted(folder)
+        self._setting = campaign.setting()
+
+    @cached_property
+    def _files(self) -> dict[str, tuple[Document, ...]]:
+        """The maps with the files of the campaign, by the content of each."""
+        wanted = dict.fromkeys(digest for job in self.jobs.values() for digest in digests_of(job))
+        return dict(file_objects(self._setting, {digest: self.folder.read_file(digest) for digest in wanted}))
+
+    def begin(self) -> None:
+        """Make what all jobs share: files, and the secrets that go along.
+
+        Raises:
+            MeasureError: if Kubernetes refuses or does not answer, or a variable with a secret is not set here.
+        """
+        if self.noted.files:
+            return
+        if wanted := secrets_of(self.campaign.section):
+            self._make_secret(wanted)
+        for several in self._files.values():
+            for one in several:
+                self.api.create(one)
+        self._note({"event": _FILES})
+        self.noted.files = True
+
+    def adopt(self, there: Iterable[Document]) -> None:
+        """Write down Jobs that were made, and whose maker was lost before it could do so."""
+        for one in there:
+            part = part_of(one)
+            if part is None or part.job is None or part.role != "job":
+                continue
+            if name_of(one) not in self.noted.jobs.get(part.job, {}):
+                self._note_job(part.job, one)
+
+    def is_begun(self, index: int) -> bool:
+        """Whether a job was handed to Kubernetes."""
+        return bool(self.noted.jobs.get(index))
+
+    def submit(self, group: Group, indexes: Iterable[int]) -> None:
+        """Hand jobs of a group to Kubernetes, with the services that they share.
+
+        Raises:
+            MeasureError: if Kubernetes refuses or does not answer, or the campaign was cancelled.
+        """
+        # Services come first: where room is scarce, clients would take it and wait for them in vain.
+        shared = self._shared(group) if group.name not in self.noted.groups else []
+        for one in shared:
+            self.api.create(one)
+        made: list[Document] = []
+        for index in indexes:
+            if self.folder.is_cancelled:
+                raise MeasureError(f"campaign {self.campaign.campaign} was cancelled while it was submitted",
+                                   code="cancelled", try_="run it again")  # fmt: skip
+            made += self._submit(group, self.jobs[index])
+        for one in shared:
+            self._own(one, made)
+        if group.name not in self.noted.groups:
+            self._note({"event": _SERVICES, "group": group.name})
+            self.noted.groups.add(group.name)
+
+    def _submit(self, group: Group, job: Job) -> list[Document]:
+        submission = self._submission(group, job)
+        held = self._document(submission)
+        self.api.create(held)
+        made = []
+        for one in job_objects(self._setting, submission):
+            there = self.api.create(one)
+            self._note_job(job.index, there)
+            made.append(there)
+        self._own(held, made)
+        return made
+
+    def _submission(self, group: Group, job: Job) -> Submission:
+        files = [name for digest in digests_of(job) for name in file_names(self._files[digest])]
+        return Submission(group, job, files=tuple(dict.fromkeys(files)))
+
+    def _document(self, submission: Submission) -> Document:
+        return document(self._setting, submission, also=program_files(submission.job))
+
+    def _shared(self, group: Group) -> list[Document]:
+        """What the jobs of a group share: the name under which they meet, and their services."""
+        meeting = meeting_service(self._setting, group)
+        sections = self.jobs[group.jobs[0]].definition.services
+        return [*([] if meeting is None else [meeting]), *service_objects(self._setting, group, sections)]
+
+    def _own(self, one: Document, owners: list[Document]) -> None:
+        """Let an object go with those that use it: what nobody collects then goes by itself."""
+        if owners:
+            references = [owner_reference(owner) for owner in owners]
+            self.api.patch(_kind(one), name_of(one), {"metadata": {"ownerReferences": references}})
+
+    def _make_secret(self, wanted: Iterable[str]) -> None:
+        values = {name: resolve_secrets(f"${{env:{name}}}", os.environ) for name in wanted}
+        # One that a lost process made is made anew: nobody needs the right to read it.
+        self.api.delete("Secret", names.secrets_name(self.campaign.campaign))
+        self.api.create(secret(self._setting, values))
+
+    def _note_job(self, index: int, one: Document) -> None:
+        self._note({"job": index, "name": name_of(one), "uid": uid_of(one)})
+        self.noted.jobs.setdefault(index, {})[name_of(one)] = uid_of(one)
+
+    def _note(self, line: dict[str, JsonValue]) -> None:
+        self.folder.note({**line, "at": time.time()})
+
+
+def secrets_of(section: Kubernetes) -> tuple[str, ...]:
+    """The variables here whose values go along as a Secret of the campaign."""
+    pods: list[Pod] = [section, *section.each.values()]
+    pods += [section.clients] if isinstance(section.clients, Pod) else []
+    found = [match[1] for pod in pods for text in pod.secrets.values() if (match := REFERENCE.fullmatch(text))]
+    return tuple(dict.fromkeys(found))
+
+
+def _kind(one: Document) -> Kind:
+    kind: Kind = one["kind"]
+    return kind

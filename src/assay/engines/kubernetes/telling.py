@@ -1,0 +1,30 @@
+"""How the jobs of a campaign stand on Kubernetes, as a server is told: what they wait for, where they run, how far."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from assay.engines.kubernetes.states.observed import Seen
+from assay.engines.kubernetes.states.states import phase_of, waiting_words
+from assay.engines.slurm.node.progress import Progress
+from assay.place.protocol import Standing
+from assay.plan.job import Job
+
+
+def standing(job: Job, found: Seen, far: Progress | None, now: datetime) -> Standing:
+    """How a job that was submitted and has not ended stands.
+
+    Args:
+        job: the job.
+        found: what Kubernetes tells of it.
+        far: how far its first pod is, where it has said so.
+        now: for how long it has waited.
+    """
+    runs = job.definition.measure.runs
+    if phase_of(found) == "waiting":
+        return Standing(job.index, "waiting", f"{waiting_words(found, now)} (Job {found.name})", runs=runs)
+    nodes = sorted({pod.node for pod in found.pods if pod.node})
+    where = f"on {', '.join(nodes)} (Job {found.name})" if nodes else f"Job {found.name}"
+    if far is None:
+        return Standing(job.index, "running", where, runs=runs)
+    return Standing(job.index, "running", where, max(0, far.run - 1), far.of, far.phase, far.share)

@@ -1,0 +1,223 @@
+"""What Kubernetes tells about the jobs and services of a campaign: how each stands, since when, and why it failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pydantic import JsonValue
+
+from assay.engines import Told
+from assay.engines.kubernetes.client.api import Api, Document, name_of, uid_of
+from assay.engines.kubernetes.document import PodCampaign
+from assay.engines.kubernetes.objects import names
+from assay.engines.kubernetes.objects.names import Part, part_of
+from assay.engines.kubernetes.objects.plan import Group, asked_of
+from assay.engines.kubernetes.objects.pods import CONTAINER, PROGRAM
+from assay.engines.kubernetes.states.observed import PodSeen, Seen, seen
+from assay.engines.kubernetes.states.states import digest_of, facts_of, failure_of, phase_of, service_failure_of
+from assay.engines.kubernetes.states.troubles import lost_node
+from assay.engines.kubernetes.watching import Watching
+from assay.errors import MeasureError
+from assay.plan.job import Job
+
+# Events are asked for by pod, and not more often than this: a whole cluster shares them.
+_EVENTS_EVERY_S = 5.0
+# Of a campaign with hundreds of waiting jobs, so many are asked about in one look.
+_EVENTS_AT_ONCE = 20
+# A pod that should have ended by then has nobody left who would say so: its node is lost.
+_LATE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class PodLasted:
+    """When a pod ran and how its container ended; None stands for "not told"."""
+
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    memory_max_bytes: int | None = None
+
+    @property
+    def elapsed_s(self) -> float | None:
+        """How long its container ran."""
+        if self.started_at is None or self.ended_at is None:
+            return None
+        return (self.ended_at - self.started_at).total_seconds()
+
+
+@dataclass(slots=True)
+class Looker:
+    """Puts together what is known of the jobs and services of a campaign, one look after another."""
+
+    api: Api
+    campaign: PodCampaign
+    watching: Watching
+    _jobs: dict[str, Document] = field(default_factory=dict)
+    _of_jobs: dict[int, list[Document]] = field(default_factory=dict)
+    """Index → the pods of a job, those that are gone first."""
+    _of_services: dict[tuple[str, str], list[Document]] = field(default_factory=dict)
+    _gone: frozenset[str] = frozenset()
+    _holding: list[tuple[str, str]] = field(default_factory=list)
+    """Uid and group of each pod that has a node."""
+    _events: dict[str, tuple[float, tuple[Document, ...]]] = field(default_factory=dict)
+    """Uid → when its events were asked for, and what they are."""
+    _asks: int = _EVENTS_AT_ONCE
+    """How many questions about events are left in this look."""
+    _free: dict[str, datetime] = field(default_factory=dict)
+    """Job or service → since when no other pod of the campaign could be in its way."""
+
+    def look(self) -> None:
+        """Take what is known now: everything after this speaks of the same moment."""
+        self._asks = _EVENTS_AT_ONCE
+        self._jobs = {name_of(one): one for one in self.watching.objects("Job")}
+        gone, there = self.watching.gone("Pod"), self.watching.objects("Pod")
+        self._gone = frozenset(map(uid_of, gone))
+        self._of_jobs, self._of_services, self._holding = {}, {}, []
+        for one in (*gone, *there):
+            part = part_of(one)
+            if part is None:
+                continue
+            if part.role == "job" and part.job is not None:
+                self._of_jobs.setdefault(part.job, []).append(one)
+            elif part.role == "service":
+                self._of_services.setdefault((part.group, part.service), []).append(one)
+            if _holds_room(one) and uid_of(one) not in self._gone:
+                self._holding.append((uid_of(one), part.group))
+
+    @property
+    def gone(self) -> frozenset[str]:
+        """The uids of pods that were there and are not any more."""
+        return self._gone
+
+    def documents(self, index: int) -> tuple[Document, ...]:
+        """The pods of a job as the server tells them."""
+        return tuple(self._of_jobs.get(index, ()))
+
+    def job(self, group: Group, job: Job, own: Mapping[str, str], *, events: bool = False, sure: bool = False) -> Seen:
+        """One job.
+
+        Args:
+            group: to which it belongs.
+            job: the job.
+            own: its Jobs: name → uid.
+            events: whether to ask what happened to it, which tells why it waits or failed.
+            sure: whether to ask for its pods where none is known: a watch may be a moment late.
+
+        Raises:
+            MeasureError: if the server does not answer.
+        """
+        jobs = [one for name in own if (one := self._job(name)) is not None]
+        pods = self._of_jobs.get(job.index, [])
+        if sure and not pods:
+            part = Part(self.campaign.campaign, "job", group.name, job.index)
+            pods = self._of_jobs[job.index] = list(self.api.list("Pod", part.selector()).items)
+        told = [event for one in (*jobs, *pods) for event in self._events_of(uid_of(one), fresh=events, sure=sure)]
+        # Where one Job of several is gone, the attempt is.
+        there = None if len(jobs) < len(own) else next(iter(jobs), None)
+        return seen(next(iter(own), ""), there, pods, told, asked_of(job, group))
+
+    def service(self, group: Group, service: str, *, events: bool = False) -> Seen:
+        """One service of a group."""
+        pods = self._of_services.get((names.value(group.name), names.value(service)), [])
+        told = [event for one in pods for event in self._events_of(uid_of(one), fresh=events)]
+        asked = next(one.asked for one in group.services if one.name == service)
+        return seen(names.service_name(self.campaign.campaign, group.name, service), None, pods, told, asked)
+
+    def told_of(self, found: Seen, group: Group, now: datetime) -> Told | None:
+        """Why a job gives no result; None while it may."""
+        free = self._free_since(found, group, now)
+        return failure_of(found, now, free_since=free, patience_s=self.campaign.section.unschedulable)
+
+    def told_of_service(self, name: str, found: Seen, group: Group, now: datetime) -> Told | None:
+        """Why a service cannot be used; None while it may."""
+        free = self._free_since(found, group, now)
+        patience_s = self.campaign.section.unschedulable
+        return service_failure_of(name, found, now, free_since=free, patience_s=patience_s)
+
+    def _job(self, name: str) -> Document | None:
+        """A Job; one that is not told of is asked for, since a watch may be a moment late."""
+        return self._jobs.get(name) or self.api.get("Job", name)
+
+    def _free_since(self, found: Seen, group: Group, now: datetime) -> datetime | None:
+        """Since when only pods that go with it hold room: those never make place for it."""
+        own = {one.uid for one in found.pods}
+        beside = names.value(group.name) if group.kind != "jobs" else None
+        if any(uid not in own and other != beside for uid, other in self._holding):
+            self._free.pop(found.name, None)
+            return None
+        return self._free.setdefault(found.name, now)
+
+    def _events_of(self, uid: str, *, fresh: bool, sure: bool = False) -> tuple[Document, ...]:
+        at_s, known = self._events.get(uid, (float("-inf"), ()))
+        if not fresh or time.monotonic() - at_s < _EVENTS_EVERY_S or (self._asks <= 0 and not sure):
+            return known
+        self._asks -= 1
+        try:
+            known = self.api.list("Event", fields=f"involvedObject.uid={uid}").items
+        except MeasureError:  # events only explain; without them less is told
+            return known
+        self._events[uid] = (time.monotonic(), known)
+        return known
+
+
+def environment_of(
+    found: Seen, group: Group, campaign: PodCampaign, services: Mapping[str, Seen]
+) -> dict[str, JsonValue]:
+    """What is kept with a result about where it was measured; what Kubernetes does not tell is left out."""
+    told: dict[str, JsonValue] = {**facts_of(found), "group": group.name, "namespace": campaign.namespace,
+                                  "version": str(campaign.version)}  # fmt: skip
+    program = next((box for pod in found.pods for box in pod.containers if box.name == PROGRAM), None)
+    if program is not None:
+        told["program"] = {"image": program.image, "image_digest": digest_of(program) or "not told"}
+    if services:
+        told["services"] = {name: {**facts_of(one)} for name, one in services.items()}
+    return {"kubernetes": told}
+
+
+def lasted(pod: PodSeen | None) -> PodLasted | None:
+    """When the measuring container of a pod ran; None where nothing is told of it."""
+    main = None if pod is None else pod.container(CONTAINER)
+    if main is None:
+        return None
+    return PodLasted(main.started_at, main.ended_at, main.exit_code, main.signal)
+
+
+def has_ended(found: Seen, now: datetime, gone: Collection[str]) -> bool:
+    """Whether nothing more is measured: the attempt ended, the container that measures did, or its pod is gone.
+
+    A pod that is asked to end may still hand something out, until it is gone or the time that it was given has passed.
+
+    Args:
+        found: what is known of it.
+        now: the present.
+        gone: the uids of pods that are not there any more.
+    """
+    if phase_of(found) == "ended":
+        return True
+    lost = lost_node(found) is not None  # nobody will hand anything out there
+    for pod in found.pods:
+        over = pod.deleted_at if lost else pod.over_at
+        if pod.uid in gone or (over is not None and (now - over).total_seconds() > _LATE_S):
+            return True
+    mains = [box for pod in found.pods if (box := pod.container(CONTAINER)) is not None]
+    return bool(mains) and len(mains) == len(found.pods) and all(box.state == "ended" for box in mains)
+
+
+def pods_by_rank(pods: Iterable[PodSeen], documents: Iterable[Document]) -> dict[int, PodSeen]:
+    """The first pod of each rank: another that took its place is another attempt, which nobody asked for."""
+    labels = {uid_of(one): part_of(one) for one in documents}
+    found: dict[int, PodSeen] = {}
+    for pod in pods:
+        part = labels.get(pod.uid)
+        rank = pod.rank if pod.rank is not None else (part.rank if part is not None else None)
+        found.setdefault(rank or 0, pod)
+    return found
+
+
+def _holds_room(pod: Document) -> bool:
+    placed = bool(pod.get("spec", {}).get("nodeName"))
+    return placed and pod.get("status", {}).get("phase") in ("Pending", "Running")

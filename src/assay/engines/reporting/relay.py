@@ -1,0 +1,300 @@
+"""Tells a server how a campaign goes, from a thread of its own: a server that is slow or away holds nobody up.
+
+What is told comes from the store and from whoever follows the campaign; the newest counts, and what was told twice
+counts once. So nothing has to be kept for a server that is away: it is told when it is back, or by the next process.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, Protocol, cast
+
+from assay.engines.fleet.client import AwayError, FleetClient, RefusedError
+from assay.engines.fleet.transport import back_off_s
+from assay.engines.reporting.record import read_record
+from assay.engines.reporting.results import digest_of, refused_in_words, result_of, send_result
+from assay.errors import AssayError
+from assay.place.protocol import Elsewhere, Standing, Standings
+from assay.plan.lifecycle import FINAL
+from assay.store.listing import Listing
+from assay.store.store import Store
+
+# The server hears of changes at most so often.
+_BETWEEN_S = 1.0
+# How long whoever leaves waits for what is still to be told: at the end of a campaign, and in a hurry.
+LAST_S, HURRY_S = 60.0, 2.0
+_LONGEST_WAIT_S = 10.0
+_SAVE_S = 5.0
+_NOT_NOW = (401, 403)
+Stands = Literal["waiting", "running"]
+
+
+class Telling(Protocol):
+    """Who is told how the jobs of a campaign stand and end. Nothing of it waits for anybody."""
+
+    def stands(self, standings: Iterable[Standing]) -> None:
+        """How jobs stand now; those that are left out stand as before."""
+        ...
+
+    def ended(self, index: int) -> None:
+        """The store has the result of a job."""
+        ...
+
+    def all_ended(self) -> None:
+        """Every result is final: those that have changed since they were told are told again."""
+        ...
+
+    def left(self, words: str) -> None:
+        """Nobody will tell more for now, and why."""
+        ...
+
+
+class Nobody:
+    """No server was named."""
+
+    def stands(self, standings: Iterable[Standing]) -> None:
+        """Nobody hears it."""
+
+    def ended(self, index: int) -> None:
+        """Nobody hears it."""
+
+    def all_ended(self) -> None:
+        """Nobody hears it."""
+
+    def left(self, words: str) -> None:
+        """Nobody hears it."""
+
+
+@contextmanager
+def relaying(
+    client: FleetClient | None, store: Store, campaign: str, folder: Path, tell: Callable[[str], None]
+) -> Iterator[Telling]:
+    """Tell a server about a campaign for as long as it is followed.
+
+    Args:
+        client: the server; None for no server.
+        store: has the campaign and its results.
+        campaign: its id.
+        folder: where to note what the server knows.
+        tell: is told what a person should know; only by the thread that calls this.
+    """
+    if client is None:
+        yield Nobody()
+        return
+    relay = Relay(client, store, campaign, folder, tell)
+    relay.start()
+    try:
+        yield relay
+    except BaseException:
+        relay.close(HURRY_S)
+        raise
+    relay.close(LAST_S)
+
+
+class Relay:
+    """One campaign and one server."""
+
+    def __init__(
+        self, client: FleetClient, store: Store, campaign: str, folder: Path, tell: Callable[[str], None]
+    ) -> None:
+        self._client, self._store, self._campaign, self._tell = client, store, campaign, tell
+        self._record = read_record(folder, client.url)
+        self._lock = threading.Condition()
+        self._standings: dict[int, Standing] = {}
+        self._sent: dict[int, Standing] = {}
+        self._ended: dict[int, None] = {}
+        """Jobs whose result is to be told, in order."""
+        self._taken: int | None = None
+        """The job whose result is being told."""
+        self._known = self._closing = self._hurries = self._given_up = False
+        self._failures = 0
+        self._saved_s = self._told_s = 0.0
+        self._notes: deque[str] = deque()
+        self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
+
+    # By whoever follows the campaign
+
+    def start(self) -> None:
+        """Begin telling, with what the store has already."""
+        self._record.save()
+        self.all_ended()
+        self._thread.start()
+
+    def stands(self, standings: Iterable[Standing]) -> None:
+        """How jobs stand now; returns at once."""
+        found = {one.index: one for one in standings}
+        with self._lock:
+            self._standings |= found
+            self._lock.notify_all()
+        self._say()
+
+    def ended(self, index: int) -> None:
+        """The store has the result of a job; returns at once."""
+        with self._lock:
+            self._ended[index] = None
+            self._standings.pop(index, None)
+            self._lock.notify_all()
+        self._say()
+
+    def all_ended(self) -> None:
+        """Look once more whether the server has every result as the store has it."""
+        _, stored = self._store.campaign(self._campaign)
+        with self._lock:
+            self._ended |= dict.fromkeys(one.job.index for one in stored if one.state in FINAL)
+            self._lock.notify_all()
+
+    def left(self, words: str) -> None:
+        """Say about every job that has not ended that nobody follows it for now."""
+        _, stored = self._store.campaign(self._campaign)
+        with self._lock:
+            for one in stored:
+                if one.state not in FINAL:
+                    index, state = one.job.index, "running" if one.state == "running" else "waiting"
+                    known = self._standings.get(index) or Standing(index, cast("Stands", state))
+                    note = "; ".join(text for text in (known.note, words) if text)
+                    self._standings[index] = replace(known, note=note)
+            self._lock.notify_all()
+
+    def close(self, within_s: float) -> None:
+        """Wait a while until everything is told, and say what is not; a server that is away is tried once more."""
+        with self._lock:
+            self._failures, self._hurries = 0, True
+            self._lock.notify_all()
+            self._lock.wait_for(lambda: self._is_done() or self._failures > 0, within_s)
+            whole, left = self._is_done(), len({*self._ended, self._taken} - {None})
+            self._closing = True
+            self._lock.notify_all()
+        self._thread.join(HURRY_S)
+        self._record.save()
+        self._say()
+        if not whole:
+            what = f"{left} result{'' if left == 1 else 's'}" if left else "how this campaign stands"
+            self._tell(f"the server {self._client.url} was not told {what}; "
+                       f"`assay campaigns attach {self._campaign}` tells it later")  # fmt: skip
+
+    def _say(self) -> None:
+        while self._notes:
+            self._tell(self._notes.popleft())
+
+    # By the thread
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._lock.wait_for(lambda: self._closing or not self._is_done())
+                if self._closing:
+                    return
+            try:
+                self._step()
+            except RefusedError as problem:
+                self._refuse(problem)
+            except AwayError as problem:
+                self._failed(f"{problem.problem.message}; the campaign goes on, and the server is told later")
+            except Exception as problem:  # the store is busy, a file cannot be read: the campaign has its own words
+                said = problem.problem.message if isinstance(problem, AssayError) else str(problem)
+                self._failed(f"the server cannot be told for now: {said}")
+            else:
+                self._worked()
+            with self._lock:
+                if self._failures and self._taken is not None:
+                    self._ended.setdefault(self._taken)
+                self._taken = None
+                self._lock.notify_all()
+                wait_s = back_off_s(self._failures, _LONGEST_WAIT_S) if self._failures else 0.0
+                self._lock.wait_for(lambda: self._closing or self._hurries, wait_s)
+                self._hurries = False
+
+    def _step(self) -> None:
+        """Tell one thing: the campaign, how its jobs stand, or one result."""
+        if not self._known:
+            self._know()
+            return
+        with self._lock:
+            changed = self._changed()
+        if changed and time.monotonic() - self._told_s >= _BETWEEN_S:
+            self._stand(changed)
+        elif (index := self._next()) is not None:
+            self._result(index)
+        else:
+            with self._lock:
+                self._lock.wait_for(lambda: self._closing or bool(self._ended), _BETWEEN_S)
+
+    def _know(self) -> None:
+        summary, stored = self._store.campaign(self._campaign)
+        document = Listing(self._store.engine).campaign_document(self._campaign)
+        jobs = tuple(one.job for one in stored)
+        there = Elsewhere(summary.engine, summary.benchmark, summary.created_at, document, jobs, summary.labels)
+        if self._client.know(self._campaign, there).new:
+            self._record.told.clear()  # it may have known the campaign, and lost it
+        self._known = True
+
+    def _stand(self, changed: dict[int, Standing]) -> None:
+        self._client.stand(self._campaign, Standings(tuple(changed.values())))
+        self._told_s = time.monotonic()
+        with self._lock:
+            self._sent |= changed
+
+    def _next(self) -> int | None:
+        """Take a job whose result is to be told; its result may change again while it is."""
+        with self._lock:
+            self._taken = next(iter(self._ended), None)
+            if self._taken is not None:
+                del self._ended[self._taken]
+            return self._taken
+
+    def _result(self, index: int) -> None:
+        result = result_of(self._store, f"{self._campaign}-job-{index}")
+        digest = digest_of(result)
+        if self._record.told.get(index) != digest:
+            try:
+                send_result(self._client, self._store, self._campaign, result)
+            except RefusedError as problem:
+                if _may_change(problem) or problem.status == 404:
+                    raise
+                self._notes.append(refused_in_words(index, problem))
+            else:
+                self._record.told[index] = digest
+        if time.monotonic() - self._saved_s > _SAVE_S:
+            self._saved_s = time.monotonic()
+            self._record.save()
+
+    def _changed(self) -> dict[int, Standing]:
+        return {index: one for index, one in self._standings.items() if self._sent.get(index) != one}
+
+    def _is_done(self) -> bool:
+        return self._given_up or (self._known and self._taken is None and not self._ended and not self._changed())
+
+    def _worked(self) -> None:
+        with self._lock:
+            if self._failures:
+                self._notes.append(f"the server {self._client.url} is back, and is told what it missed")
+            self._failures = 0
+
+    def _failed(self, note: str) -> None:
+        with self._lock:
+            if not self._failures:
+                self._notes.append(note)
+            self._failures += 1
+
+    def _refuse(self, problem: RefusedError) -> None:
+        """A token may be mended while the campaign goes on; what else a server refuses, it refuses for good."""
+        if _may_change(problem):
+            self._failed(f"the server is not told: {problem.problem.message}; {problem.problem.try_}")
+            return
+        with self._lock:
+            self._given_up = True
+            said = problem.problem
+            self._notes.append(
+                f"the server is not told any more: {said.message}{f'; {said.try_}' if said.try_ else ''}"
+            )
+
+
+def _may_change(problem: RefusedError) -> bool:
+    """Whether a refusal may end: a token may be mended, and what is not the server's own word stands in between."""
+    return problem.status in _NOT_NOW or problem.problem.code == f"http-{problem.status}"

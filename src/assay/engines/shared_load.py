@@ -1,0 +1,119 @@
+"""A campaign whose loads were shared by several machines: its parts read back and put together, point by point."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from assay.analyse.merge import Part, PartRun, merge_point
+from assay.analyse.records import CampaignRecord, MultiRunJobResult
+from assay.api.campaign import CampaignResult
+from assay.plan.digest import content_hash
+from assay.plan.job import Job
+from assay.plan.parts import point_key, whole
+from assay.run.load.requests import REQUESTS, read_requests
+from assay.run.records import RunOutcome, SampleSet
+from assay.spec.benchmark import Definition
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A campaign with the results of its shared loads."""
+
+    beside_parts: CampaignResult
+    """Every job; before the parts of a load, what they are together."""
+    alone: CampaignRecord
+    """The same without the parts: what the campaign says about its points."""
+
+
+def merge(result: CampaignResult) -> Merged | None:
+    """Put the parts of each shared load together; None where no load was shared.
+
+    Raises:
+        MeasureError: if the requests that a run left cannot be read.
+    """
+    groups = _shared(result)
+    if not groups:
+        return None
+    rows: list[MultiRunJobResult] = []
+    points: list[MultiRunJobResult] = []
+    outcomes: dict[str, tuple[RunOutcome, ...]] = {}
+    parts = {part.job for group in groups.values() for part, _ in group}
+    for one in result.jobs:
+        if one.job in groups:
+            found, outcomes_of = _merged(result, groups[one.job], len(result.jobs) + len(outcomes))
+            outcomes[found.job] = outcomes_of
+            rows += [found, *(part for part, _ in groups[one.job])]
+            points.append(found)
+        elif one.job not in parts:
+            rows.append(one)
+            points.append(one)
+    return Merged(_view(result, tuple(rows), outcomes), replace(result.record, jobs=tuple(points)))
+
+
+def beside_parts(result: CampaignResult) -> CampaignResult:
+    """The campaign, with what the parts of its shared loads are together; unchanged where there are none."""
+    found = merge(result)
+    return result if found is None else found.beside_parts
+
+
+def _shared(result: CampaignResult) -> dict[str, list[tuple[MultiRunJobResult, Job]]]:
+    """The first part of each shared load → all its parts; a part that was asked for by itself is no such load."""
+    groups: dict[str, list[tuple[MultiRunJobResult, Job]]] = {}
+    for one in result.jobs:
+        if _is_part(one):
+            job = _job(result.record, one)
+            groups.setdefault(point_key(job), []).append((one, job))
+    return {parts[0][0].job: parts for parts in groups.values() if _is_whole([job for _, job in parts])}
+
+
+def _is_whole(parts: list[Job]) -> bool:
+    return {job.definition.load.host for job in parts} == set(range(parts[0].definition.load.hosts))
+
+
+def _merged(
+    result: CampaignResult, parts: list[tuple[MultiRunJobResult, Job]], index: int
+) -> tuple[MultiRunJobResult, tuple[RunOutcome, ...]]:
+    digest = content_hash([one.digest for one, _ in parts])
+    point = replace(whole(parts[0][1]), digest=digest, index=index)
+    return merge_point(point, [_part(result, job, one) for one, job in parts])
+
+
+def _is_part(result: MultiRunJobResult) -> bool:
+    load = result.definition.get("load")
+    return isinstance(load, dict) and load.get("hosts", 1) != 1 and load.get("host") is not None
+
+
+def _job(record: CampaignRecord, result: MultiRunJobResult) -> Job:
+    definition = Definition.model_validate_json(json.dumps(result.definition))
+    return Job(
+        benchmark=record.benchmark,
+        digest=result.digest,
+        index=result.index,
+        definition=definition,
+        point=result.point,
+        campaign=record.campaign,
+    )
+
+
+def _part(campaign: CampaignResult, job: Job, result: MultiRunJobResult) -> Part:
+    host = job.definition.load.host or 0
+    runs = []
+    for run in result.runs:
+        content = campaign.file(result.job, run.run_id, REQUESTS) if REQUESTS in run.files else None
+        requests = None if content is None else read_requests(content)
+        samples = campaign.samples(result.job, run.run_id) if run.error is None else ()
+        runs.append(PartRun(host, run, samples, requests))
+    return Part(host, result, tuple(runs))
+
+
+def _view(
+    result: CampaignResult, rows: tuple[MultiRunJobResult, ...], outcomes: Mapping[str, tuple[RunOutcome, ...]]
+) -> CampaignResult:
+    def samples(job: str, run: int) -> tuple[SampleSet, ...]:
+        if job not in outcomes:
+            return result.samples(job, run)
+        return next((one.samples for one in outcomes[job] if one.result.run_id == run), ())
+
+    return replace(result, record=replace(result.record, jobs=rows), read_samples=samples)

@@ -1,0 +1,178 @@
+"""What a service on another node says about itself, and how others wait for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from assay.documents import from_json, to_json
+from assay.engines.slurm.folder import Folder
+from assay.errors import MeasureError, Problem, UsageError
+from assay.files import write_whole
+from assay.run.services import Running
+from assay.run.services.running import How
+from assay.spec.benchmark import Service
+
+_LOOK_S = 0.1
+_TELL_EVERY_S = 10.0
+_MODE = 0o644
+# Fetching its image, getting ready and warming its model may each take as long as `ready.within`; then it says that it
+# failed. Only if it was killed together with whoever would say so does anybody wait longer.
+_STEPS = 3
+_SLACK_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A service that is ready, as its file tells it."""
+
+    name: str
+    host: str
+    port: int
+    base_url: str
+    how: str
+    node: str
+    slurm_job: str
+    start_to_ready_s: float
+    started_ns: int
+    ready_ns: int
+    stdout: str
+    stderr: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
+    metrics: str | None = None
+    """URL of its own metrics, where the file says that it has some."""
+
+    def running(self) -> Running:
+        """The service as whoever measures it wants it; its process is none of this machine's."""
+        return Running(
+            name=self.name,
+            host=self.host,
+            port=self.port,
+            base_url=self.base_url,
+            started_ns=self.started_ns,
+            ready_ns=self.ready_ns,
+            pid=None,
+            how=cast("How", self.how),
+            stdout=Path(self.stdout),
+            stderr=Path(self.stderr),
+            facts={**self.facts, "node": self.node, "start_to_ready_s": f"{self.start_to_ready_s:.3f}"},
+            secrets=self.secrets,
+        )
+
+
+def publish(folder: Folder, group: str, running: Running, *, node: str, slurm_job: str, metrics: str | None) -> None:
+    """Say that a service is ready."""
+    told = Published(
+        name=running.name,
+        host=running.host,
+        port=running.port,
+        base_url=running.base_url,
+        how=running.how,
+        node=node,
+        slurm_job=slurm_job,
+        start_to_ready_s=running.start_to_ready_s,
+        started_ns=running.started_ns,
+        ready_ns=running.ready_ns,
+        stdout=str(running.stdout),
+        stderr=str(running.stderr),
+        facts=dict(running.facts),
+        secrets=running.secrets,
+        metrics=metrics,
+    )
+    write_whole(folder.service(group, running.name), to_json(told, indent=2).encode(), mode=_MODE)
+
+
+def publish_failure(folder: Folder, group: str, name: str, problem: Problem) -> None:
+    """Say that a service failed, so that nobody waits for it."""
+    write_whole(folder.failed_service(group, name), to_json(problem, indent=2).encode(), mode=_MODE)
+
+
+def read_published(folder: Folder, group: str, name: str) -> Published | None:
+    """What a service says about itself; None while it is not ready.
+
+    Raises:
+        MeasureError: if it failed.
+    """
+    failed = folder.failed_service(group, name)
+    try:
+        problem = from_json(Problem, failed.read_bytes(), source=str(failed))
+    except FileNotFoundError:
+        problem = None
+    if problem is not None:
+        raise MeasureError(problem.message, code=problem.code, at=problem.at or f"services.{name}", try_=problem.try_)
+    path = folder.service(group, name)
+    try:
+        return from_json(Published, path.read_bytes(), source=str(path))
+    except FileNotFoundError:
+        return None
+
+
+def await_services(
+    folder: Folder,
+    group: str,
+    services: Mapping[str, Service],
+    *,
+    tell: Callable[[str], None],
+    unless: Callable[[], None] = lambda: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, Running]:
+    """Wait until services on other nodes are ready.
+
+    Args:
+        folder: the campaign's.
+        group: whose services they are.
+        services: their sections, by name.
+        tell: is told now and then what is waited for.
+        unless: asked at every look; raises to end the waiting.
+        sleep: waits between two looks.
+
+    Raises:
+        MeasureError: if one failed, or said nothing in time.
+    """
+    found: dict[str, Running] = {}
+    begun_s = told_s = time.monotonic()
+    while len(found) < len(services):
+        unless()
+        for name in services:
+            if name not in found and (one := _look(folder, group, name)) is not None:
+                found[name] = one.running()
+        waiting = [name for name in services if name not in found]
+        now_s = time.monotonic()
+        if late := [name for name in waiting if now_s - begun_s > bound_s(services[name])]:
+            raise _silent(late[0], bound_s(services[late[0]]))
+        if waiting and now_s - told_s >= _TELL_EVERY_S:
+            told_s = now_s
+            tell(f"waiting for {_list(waiting)} since {now_s - begun_s:.0f} s")
+        if waiting:
+            sleep(_LOOK_S)
+    return {name: found[name] for name in services}
+
+
+def bound_s(service: Service) -> float:
+    """How long others wait for a service: longer than it can take to get ready or to say that it failed."""
+    return _STEPS * service.ready.within + _SLACK_S
+
+
+def _look(folder: Folder, group: str, name: str) -> Published | None:
+    try:
+        return read_published(folder, group, name)
+    except UsageError as wrong:
+        raise MeasureError(f"what the service {name} published cannot be read: {wrong.problem.message}",
+                           code="service", at=wrong.problem.at) from None  # fmt: skip
+
+
+def _silent(name: str, bound: float) -> MeasureError:
+    return MeasureError(
+        f"the service {name} was neither ready nor failed within {bound:g} s",
+        code="service-not-ready",
+        at=f"services.{name}",
+        try_="was its batch job ended, or its node lost? look at its log, or raise ready.within",
+    )
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,182 @@
+"""Holds one service of a group on a node: `python -m assay.engines.slurm.node.service FOLDER GROUP NAME`.
+
+It publishes the service when it is ready and its model is warm, and holds it until the group's `stop` file, a signal
+or the loss of its parent asks for the end. A service that fails says so in a file, so that nobody waits for it.
+Whatever ends this process, the keeper below it ends everything that the service started.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.node.abandoned import CODE, Submission
+from assay.engines.slurm.node.asked import AskedToEnd, Watchman
+from assay.engines.slurm.node.group import Known, job_at, read_known
+from assay.engines.slurm.node.monitor import watched
+from assay.engines.slurm.node.published import await_services, publish, publish_failure
+from assay.errors import AssayError, MeasureError, Problem
+from assay.folders import cache_folder
+from assay.hardware.address import node_address, node_name
+from assay.plan.job import Job
+from assay.run.fetching import service_at_hand
+from assay.run.scratch import scratch_folder
+from assay.run.services import Running, ended, held, refuse_ended
+from assay.run.services.holding import wanted
+from assay.run.services.plan import named
+from assay.run.services.warming import warm
+from assay.run.targets.served.reaching import metrics_url
+from assay.spec.benchmark import Service
+from assay.spec.target import Served, ServiceTarget
+
+FAILED, ENDED_BY_SIGNAL = 1, 143
+
+
+def main(arguments: list[str]) -> int:
+    """Hold a service until it is to end.
+
+    Args:
+        arguments: shared folder, group, name of the service.
+    """
+    folder, group, name = Folder(Path(arguments[0])), arguments[1], arguments[2]
+    watchman = Watchman(folder.stop(group), Submission(folder, f"{group}-end").abandoned)
+    watchman.listen()
+    try:
+        known = read_known(folder)
+        if known.group(group).kind == "steps":  # one batch job holds all of it, and ends with its clients
+            watchman.in_good_hands()
+        _Holding(folder, group, name, _job(folder, known, group, name), watchman).hold()
+    except AskedToEnd:
+        return _ended(folder, group, name, watchman)
+    except AssayError as failure:
+        _say(str(failure))
+        publish_failure(folder, group, name, failure.problem)
+        return FAILED
+    except Exception as failure:
+        publish_failure(folder, group, name, Problem("service", f"{type(failure).__name__}: {failure}"))
+        raise
+    return 0
+
+
+@dataclass(slots=True)
+class _Holding:
+    """One service of a group."""
+
+    folder: Folder
+    group: str
+    name: str
+    job: Job
+    watchman: Watchman
+
+    @property
+    def section(self) -> Service:
+        return self.job.definition.services[self.name]
+
+    def hold(self) -> None:
+        """Start the service, publish it, and hold it.
+
+        Raises:
+            AskedToEnd: when it is to end.
+            MeasureError: if it failed, or ended by itself.
+        """
+        logs = self.folder.services(self.group)
+        logs.mkdir(parents=True, exist_ok=True)
+        for old in (self.folder.service(self.group, self.name), self.folder.failed_service(self.group, self.name)):
+            old.unlink(missing_ok=True)  # a requeued job begins anew
+        self.watchman.look()
+        known, host = self._those_named(), node_address()
+        with (
+            watched(self.folder, {"group": self.group}, who=f"{self.group}-{self.name}", services=[self.name],
+                    paths=self._paths(), host=host, tell=_say),
+            scratch_folder() as scratch,
+            service_at_hand(self.name, self.section, Path(self.job.base), cache_folder()) as section,
+            held({self.name: section}, Path(self.job.base), scratch, known=known, tell=self._tell,
+                 host=host, logs=logs) as running,
+        ):  # fmt: skip
+            self._publish(running[self.name])
+            self._until_it_ends(running[self.name])
+
+    def _paths(self) -> dict[str, str]:
+        """Where the service's own metrics are, if the file says so."""
+        target = self.job.definition.target
+        own = isinstance(target, ServiceTarget) and target.service == self.name
+        return {self.name: target.metrics} if own and isinstance(target, Served) and target.metrics else {}
+
+    def _those_named(self) -> dict[str, Running]:
+        """The services whose address this one wants to know, once they are ready."""
+        others = named(wanted(self.name, self.section))
+        services = {
+            name: self.job.definition.services[name] for name in sorted(others & set(self.job.definition.services))
+        }
+        return await_services(self.folder, self.group, services, tell=_say, unless=self.watchman.look)
+
+    def _publish(self, running: Running) -> None:
+        target = self.job.definition.target
+        own = isinstance(target, ServiceTarget) and target.service == self.name
+        facts: Mapping[str, str] = running.facts
+        if own and isinstance(target, Served):
+            warmed = warm(target, running.base_url, self.section.ready.within, unless=self.watchman.look)
+            facts = {**facts, **warmed.facts()}
+        refuse_ended([running])
+        publish(
+            self.folder,
+            self.group,
+            replace(running, facts=facts),
+            node=node_name(),
+            slurm_job=os.environ.get("SLURM_JOB_ID", ""),
+            metrics=metrics_url(self._paths().get(self.name), running.base_url),
+        )
+        _say(f"{self.name} is ready at {running.base_url}, {running.start_to_ready_s:.1f} s after its start")
+
+    def _until_it_ends(self, running: Running) -> None:
+        while ended(running) is None:
+            self.watchman.wait()
+        # A batch system signals every process of a job at once: the service may be gone a moment before we are told.
+        for _ in range(_LAST_LOOKS):
+            self.watchman.wait()
+        refuse_ended([running])
+
+    def _tell(self, note: str) -> None:
+        _say(note)
+        self.watchman.look()
+
+
+_LAST_LOOKS = 3
+
+
+def _job(folder: Folder, known: Known, group: str, name: str) -> Job:
+    job = job_at(folder, known.group(group), 0)
+    if name not in job.definition.services:
+        there = ", ".join(job.definition.services) or "none"
+        raise MeasureError(f"there is no service {name!r} in group {group} (there is {there})", code="service")
+    return job
+
+
+def _ended(folder: Folder, group: str, name: str, watchman: Watchman) -> int:
+    _say(f"{name} was ended: {watchman.why}")
+    if watchman.stopped:
+        return 0
+    if watchman.left_alone:
+        message = f"the service {name} ended by itself: {watchman.why}"
+        problem = Problem(CODE, message, f"services.{name}", "attach to the campaign, which submits it again")
+    else:
+        message = f"the service {name} was ended from outside ({watchman.why})"
+        problem = Problem(
+            "service-ended", message, f"services.{name}", "raise the time limit of its batch job, or run again"
+        )
+    publish_failure(folder, group, name, problem)
+    return ENDED_BY_SIGNAL
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

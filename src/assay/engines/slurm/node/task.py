@@ -1,0 +1,109 @@
+"""`python -m assay.engines.slurm.node.task FOLDER GROUP PLACE`: one job on a node; PLACE is its index in the group.
+
+It waits for the services of its group and for the clients that share its load, then measures the job document and
+leaves the result beside it. A job that cannot be begun leaves a result that says why.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.node.asked import AskedToEnd, Watchman
+from assay.engines.slurm.node.barrier import Meeting, begin_anew, begin_together, give_up_all, meeting_of
+from assay.engines.slurm.node.group import job_at, read_known
+from assay.engines.slurm.node.monitor import watched
+from assay.engines.slurm.node.progress import ProgressView
+from assay.engines.slurm.node.published import await_services
+from assay.engines.slurm.plan import Group
+from assay.errors import AssayError, MeasureError
+from assay.exec.document import execute_document, refuse_document
+from assay.plan.job import Job
+from assay.report.live import View
+from assay.run.services import Running
+from assay.spec.target import ServiceTarget
+
+# Set to `off` by a campaign that was begun without the control workload.
+CONTROL = "ASSAY_CONTROL"
+NOT_MEASURED, ENDED_BY_SIGNAL = 3, 143
+
+
+def main(arguments: list[str]) -> int:
+    """Measure one job of a group.
+
+    Args:
+        arguments: shared folder, group, place in the group; in a step the number of the task is the place.
+    """
+    folder = Folder(Path(arguments[0]))
+    place = int(arguments[2] if len(arguments) > 2 else os.environ.get("SLURM_PROCID", "0"))
+    watchman = Watchman()
+    watchman.listen()
+    try:
+        group = read_known(folder).group(arguments[1])
+        return _measured(folder, group, job_at(folder, group, place), watchman)
+    except AskedToEnd as why:
+        sys.stderr.write(f"ended: {why}\n")
+        return ENDED_BY_SIGNAL
+    except AssayError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+
+
+def _measured(folder: Folder, group: Group, job: Job, watchman: Watchman) -> int:
+    meeting = meeting_of(folder, group.name, job)
+    why = "its job was ended"
+    view = ProgressView(folder.progress(job.index))
+    try:
+        if meeting is not None:
+            begin_anew(meeting, job.definition.measure.runs)
+        services = _services(folder, group, job, view, watchman)
+        own = [name for name in job.definition.services if name not in services]
+        with watched(folder, {"job": job.id}, who=f"{group.name}-{job.index:04}", services=own,
+                     paths=_paths(job, own), tell=view.note):  # fmt: skip
+            _begin(job, meeting, view)
+            result = execute_document(folder.job(job.index), folder.out(job.index), view, services=services,
+                                      meeting=meeting, control=os.environ.get(CONTROL) != "off")  # fmt: skip
+        why = result.error.message if result.error is not None else "it has ended"
+    except MeasureError as problem:
+        if problem.problem.code in _NOT_HERE:  # a result could not be kept either
+            raise
+        why = problem.problem.message
+        result = refuse_document(folder.job(job.index), folder.out(job.index), view, problem)
+    finally:
+        if meeting is not None:
+            give_up_all(meeting, job.definition.measure.runs, why)
+    return 0 if result.state == "done" else NOT_MEASURED
+
+
+_NOT_HERE = ("store", "samples", "disk", "shared-folder")
+
+
+def _services(folder: Folder, group: Group, job: Job, view: View, watchman: Watchman) -> Mapping[str, Running]:
+    """The services of the group, once they are ready on their nodes; the job's own node starts the others itself."""
+    elsewhere = {one.name: job.definition.services[one.name] for one in group.services}
+    return await_services(folder, group.name, elsewhere, tell=view.note, unless=watchman.look)
+
+
+def _paths(job: Job, own: Collection[str]) -> dict[str, str]:
+    """Where the metrics of the services that this node starts are, if the file says so."""
+    target = job.definition.target
+    mine = isinstance(target, ServiceTarget) and target.service in own
+    return {target.service: target.metrics} if mine and isinstance(target, ServiceTarget) and target.metrics else {}
+
+
+def _begin(job: Job, meeting: Meeting | None, view: View) -> None:
+    """Wait until the clients that share the load are there, at most as long as all runs of this one may take."""
+    if meeting is None:
+        return
+    view.note(f"client {meeting.who} of {meeting.of} waits for the others")
+    measure = job.definition.measure
+    met = begin_together(meeting, measure.timeout * measure.runs)
+    view.note(f"all {meeting.of} clients are there after {met.waited_s:.1f} s")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    sys.exit(main(sys.argv[1:]))

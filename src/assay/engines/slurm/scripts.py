@@ -1,0 +1,231 @@
+"""The batch scripts of a campaign, and the order in which Slurm itself keeps them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from assay.engines.slurm.contained import contained
+from assay.engines.slurm.document import After, Planned
+from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.node.monitor import END
+from assay.engines.slurm.options import directives, merged, modest
+from assay.engines.slurm.plan import Group
+from assay.engines.slurm.scheduler import ClusterFacts
+from assay.engines.slurm.script import Command, Script, Variable, Word
+from assay.spec.benchmark import Needs
+from assay.spec.clusters import MONITOR, Batch, Slurm
+
+# Enough to write a file and to ask Slurm a few questions.
+_END_TIME_S = 600.0
+# The monitor outlives what it watches by this much, to write out what it scraped.
+_MONITOR_MORE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """What the scripts of a campaign are made from."""
+
+    campaign: str
+    folder: Folder
+    slurm: Slurm
+    groups: tuple[Group, ...]
+    monitored: bool
+    base: Path
+    """Folder of the benchmark file."""
+    facts: ClusterFacts
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the scripts set."""
+
+    @property
+    def python(self) -> str:
+        """The Python of the nodes: this one, unless the file names another."""
+        return self.slurm.python or sys.executable
+
+
+def planned(making: Making) -> tuple[Planned, ...]:
+    """Every sbatch of the campaign, each with what it waits for."""
+    found = list(_groups(making))
+    if not making.monitored:
+        return tuple(found)
+    monitor = Planned(MONITOR, "monitor", MONITOR, monitor_batch(making))
+    watched = [replace(one, after=(*one.after, After("after", (MONITOR,)))) for one in found]
+    last = tuple(one.name for one in found if one.role != "service")
+    return (
+        monitor,
+        *watched,
+        Planned(END, "end", MONITOR, _end_batch(making), after=(After("afterany", last),)),
+    )
+
+
+def monitor_batch(making: Making) -> Batch:
+    """What the monitor asks for: a core for as long as the campaign may take, as far as its partition lets it."""
+    own = making.slurm.each.get(MONITOR, Batch())
+    batch = merged(modest(making.slurm), own)
+    if own.time is not None or batch.time is None:
+        return batch
+    turns = max(1, len(making.groups))
+    wanted = batch.time * turns + _MONITOR_MORE_S
+    limit = _limit(making.facts, batch.partition)
+    return batch.model_copy(update={"time": wanted if limit is None else max(min(wanted, limit), 60.0)})
+
+
+def _limit(facts: ClusterFacts, partition: str | None) -> float | None:
+    names = partition.split(",") if partition else []
+    used = [one for one in facts.partitions if (one.name in names if names else one.default)]
+    limits = [one.time_limit_s for one in used if one.time_limit_s is not None]
+    return min(limits) if limits else None
+
+
+def _groups(making: Making) -> Iterator[Planned]:
+    last: dict[str, str] = {}
+    for group in making.groups:
+        before = (After("afterany", (last[group.after],)),) if group.after else ()
+        if group.kind == "steps":
+            yield Planned(group.name, "steps", group.name, _asked(group.batch, group.needs), after=before)
+            last[group.name] = group.name
+            continue
+        services = [
+            Planned(f"{group.name}-{one.name}", "service", group.name, _asked(one.batch, one.needs), one.name,
+                    after=before)
+            for one in group.services
+        ]  # fmt: skip
+        yield from services
+        begun = (After("after", tuple(one.name for one in services)),) if services else ()
+        yield Planned(group.name, "jobs", group.name, _asked(group.batch, group.needs), tasks=len(group.jobs),
+                      after=(*before, *begun))  # fmt: skip
+        last[group.name] = group.name
+        if services:
+            last[group.name] = f"{group.name}-end"
+            yield Planned(last[group.name], "end", group.name, _end_batch(making),
+                          after=(After("afterany", (group.name,)),))  # fmt: skip
+
+
+def _asked(batch: Batch, needs: Needs) -> Batch:
+    """The options with what the needs add: what a failure is told against."""
+    own = {name: value for name in ("cpus", "memory", "gpus")
+           if getattr(batch, name) is None and (value := getattr(needs, name)) is not None}  # fmt: skip
+    return batch.model_copy(update=own)
+
+
+def _end_batch(making: Making) -> Batch:
+    return modest(making.slurm).model_copy(update={"time": _END_TIME_S, "modules": making.slurm.modules,
+                                                   "prologue": making.slurm.prologue})  # fmt: skip
+
+
+def script_of(one: Planned, making: Making) -> Script:
+    """The batch script of one sbatch."""
+    array = making_array(one, making)
+    inside = contained(one, making.slurm, making.folder, making.base)
+    words, prologue = _commands(one, making), one.batch.prologue
+    if inside is not None:
+        words, prologue = [inside.wrap(command) for command in words], (*prologue, *inside.prologue)
+    needs = Needs()
+    if one.role in ("jobs", "service"):
+        needs = _needs(one, making)
+    return Script(
+        name=one.name,
+        directives=directives(_for_slurm(one.batch), needs),
+        words=words,
+        modules=one.batch.modules,
+        prologue=prologue,
+        array=array,
+        env=making.env,
+        output=making.folder.log_pattern(one.name, array=array is not None, stream="out"),
+        error=making.folder.log_pattern(one.name, array=array is not None, stream="err"),
+        work_dir=making.folder.path,
+        about=f"{_ABOUT[one.role]} of campaign {making.campaign}, group {one.group}; "
+        f"submit it by hand with: sbatch {making.folder.script(one.name).name}",
+    )
+
+
+_ABOUT = {
+    "monitor": "Prometheus",
+    "service": "a service",
+    "jobs": "the jobs",
+    "steps": "services and clients in one allocation",
+    "end": "the end of the services",
+}
+
+
+def making_array(one: Planned, making: Making) -> str | None:
+    """The indexes of an sbatch that is an array."""
+    if one.role != "jobs":
+        return None
+    return next(group.array for group in making.groups if group.name == one.group)
+
+
+def _needs(one: Planned, making: Making) -> Needs:
+    group = next(group for group in making.groups if group.name == one.group)
+    if one.role == "jobs":
+        return group.needs
+    return next(service.needs for service in group.services if service.name == one.service)
+
+
+def _for_slurm(batch: Batch) -> Batch:
+    """A GPU asked for through `gres` must not be asked for once more because a need was put in."""
+    return batch.model_copy(update={"gpus": None}) if batch.gres and isinstance(batch.gpus, int) else batch
+
+
+def _commands(one: Planned, making: Making) -> list[Sequence[Word] | Command]:
+    where = str(making.folder.path)
+    python = [making.python, "-m"]
+    if one.role == "monitor":
+        return [[*python, "assay.engines.slurm.node.monitor", where]]
+    if one.role == "end":
+        return [[*python, "assay.engines.slurm.node.end", where, one.group]]
+    if one.role == "service":
+        return [[*python, "assay.engines.slurm.node.service", where, one.group, one.service]]
+    if one.role == "steps":
+        return _steps(one, making, python, where)
+    return [[*python, "assay.engines.slurm.node.task", where, one.group, Variable("SLURM_ARRAY_TASK_ID")]]
+
+
+def _steps(one: Planned, making: Making, python: list[str], where: str) -> list[Sequence[Word] | Command]:
+    """Services in the background, each on a node of its own as far as there are enough; then all clients together."""
+    group = next(group for group in making.groups if group.name == one.group)
+    nodes = one.batch.nodes or 1
+    held = [
+        Command(
+            (
+                *_srun(one, place % nodes, 1, 1),
+                *python,
+                "assay.engines.slurm.node.service",
+                where,
+                group.name,
+                service.name,
+            ),
+            True,
+        )
+        for place, service in enumerate(group.services)
+    ]
+    first = len(group.services) if nodes > len(group.services) else 0
+    clients = (*_srun(one, first, min(nodes - first, len(group.jobs)), len(group.jobs)), "--kill-on-bad-exit=0",
+               *python, "assay.engines.slurm.node.task", where, group.name)  # fmt: skip
+    # The services end by themselves once they are asked to; ended by force, they could not tidy up.
+    return [*held, clients, (*python, "assay.engines.slurm.node.end", where, group.name), ("wait",)]
+
+
+def _srun(one: Planned, first: int, nodes: int, tasks: int) -> tuple[str, ...]:
+    cpus = (f"--cpus-per-task={one.batch.cpus}",) if one.batch.cpus else ()
+    return ("srun", "--overlap", "--mpi=none", f"--relative={first}", f"--nodes={nodes}", f"--ntasks={tasks}", *cpus)
+
+
+def write_scripts(making: Making, batches: Sequence[Planned]) -> None:
+    """Write every batch script of the campaign.
+
+    Raises:
+        UsageError: for a value that no script can carry.
+        StoreError: if the folder cannot be written.
+    """
+    for one in batches:
+        making.folder.write_script(one.name, script_of(one, making).text())
+
+
+def variables(lock: str | None, *, control: bool) -> dict[str, str]:
+    """What the nodes must know of how `assay run` was called."""
+    found = {"ASSAY_LOCK": lock} if lock and os.environ.get("ASSAY_LOCK") != lock else {}
+    return found if control else {**found, "ASSAY_CONTROL": "off"}

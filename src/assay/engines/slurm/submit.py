@@ -1,0 +1,163 @@
+"""Handing a campaign to Slurm, all at once: crash-safe, so that a later process goes on where this one ended.
+
+Before each sbatch a line is written, and after it another with its number. A first line without a second means that
+nobody knows whether Slurm took it; then Slurm is asked for the comment that the job would carry.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from assay.engines.slurm.document import ClusterCampaign, Planned
+from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.node.abandoned import CODE
+from assay.engines.slurm.node.published import read_published
+from assay.engines.slurm.scheduler import BatchState, Dependency, Scheduler, comment_of, named_in
+from assay.errors import MeasureError
+
+# A sbatch whose caller was killed may still be on its way: so long after its line nobody may submit it again.
+SETTLE_S = 10.0
+_ALL = "all"
+_CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What is known of the submissions of a campaign."""
+
+    ids: dict[str, str]
+    """Name of the sbatch → its number."""
+    unsure: dict[str, float]
+    """Name → when it was about to be submitted, for those whose number nobody wrote down."""
+    cancelled: bool = False
+    """Somebody asked for the end of the campaign."""
+    complete: bool = False
+
+
+def read_submitted(folder: Folder) -> Submitted:
+    """What the lines of a campaign say about its submissions."""
+    ids: dict[str, str] = {}
+    unsure: dict[str, float] = {}
+    cancelled = complete = False
+    for line in folder.noted():
+        name, number, at = str(line.get("name", "")), line.get("id"), line.get("at")
+        if line.get("event") == _CANCEL:
+            cancelled = True
+        elif line.get("event") == _ALL:
+            complete = True
+        elif number:
+            ids[name] = str(number)
+            unsure.pop(name, None)
+        elif name and name not in ids:
+            unsure[name] = float(at) if isinstance(at, int | float) else 0.0
+    return Submitted(ids, unsure, cancelled, complete)
+
+
+def note_cancelled(folder: Folder) -> None:
+    """Write down that somebody wants the end of the campaign: nothing more is submitted from now on."""
+    folder.note({"event": _CANCEL, "at": time.time()})
+
+
+def submit_all(
+    folder: Folder,
+    document: ClusterCampaign,
+    scheduler: Scheduler,
+    tell: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, str]:
+    """Submit what has not been submitted yet; return the number of every batch job.
+
+    Raises:
+        MeasureError: if Slurm refuses one or does not answer, or the campaign was cancelled; what was submitted stays.
+    """
+    known = read_submitted(folder)
+    if known.complete:
+        return known.ids
+    ids = {**known.ids, **_found_again(folder, document, scheduler, known, tell, sleep)}
+    _forget_abandoned(folder, document, ids, tell)
+    for one in document.batches:
+        if one.name not in ids:
+            if read_submitted(folder).cancelled:
+                raise MeasureError(f"campaign {document.campaign} was cancelled while it was submitted",
+                                   code="cancelled", try_="run it again")  # fmt: skip
+            ids[one.name] = _submit(folder, document, one, ids, scheduler)
+    folder.note({"event": _ALL, "at": time.time()})
+    return ids
+
+
+def _forget_abandoned(
+    folder: Folder, document: ClusterCampaign, ids: dict[str, str], tell: Callable[[str], None]
+) -> None:
+    """Let what ended because nobody went on with the submission be submitted again."""
+    for one in document.batches:
+        named = (one.group, one.service or one.name)
+        may = one.role == "monitor" or (one.role == "service" and one.group not in ids)
+        if one.name in ids and may and _is_abandoned(folder, *named):
+            tell(f"{one.name} did not wait for the rest of the submission: submitting it again")
+            folder.failed_service(*named).unlink(missing_ok=True)
+            folder.service(*named).unlink(missing_ok=True)
+            del ids[one.name]
+
+
+def _is_abandoned(folder: Folder, group: str, name: str) -> bool:
+    if not folder.failed_service(group, name).is_file():
+        return False
+    try:
+        read_published(folder, group, name)
+    except MeasureError as failure:
+        return failure.problem.code == CODE
+    return False
+
+
+def _submit(folder: Folder, document: ClusterCampaign, one: Planned, ids: dict[str, str], scheduler: Scheduler) -> str:
+    folder.note({"name": one.name, "at": time.time()})
+    after = [Dependency(which.kind, tuple(ids[name] for name in which.names)) for which in one.after]
+    number = scheduler.submit(folder.script(one.name), after=after, comment=comment_of(document.campaign, one.name))
+    folder.note({"name": one.name, "id": number, "at": time.time()})
+    return number
+
+
+def _found_again(
+    folder: Folder,
+    document: ClusterCampaign,
+    scheduler: Scheduler,
+    known: Submitted,
+    tell: Callable[[str], None],
+    sleep: Callable[[float], None],
+) -> dict[str, str]:
+    """The numbers of jobs that Slurm took although nobody wrote them down; a job that it took twice is kept once."""
+    if not known.unsure:
+        return {}
+    late_s = max(known.unsure.values()) + SETTLE_S - time.time()
+    if late_s > 0:
+        tell(f"the last submission was cut off; waiting {late_s:.0f} s until Slurm must know it")
+        sleep(min(late_s, SETTLE_S))
+    found: dict[str, str] = {}
+    spare: set[str] = set()
+    # Also those without any line: a shared folder may lose the last that was written.
+    missing = {one.name for one in document.batches} - set(known.ids)
+    for state in all_of(folder, document.campaign, scheduler):
+        name = name_of(state, document.campaign)
+        if name in missing and found.setdefault(name, state.id) != state.id:
+            spare.add(state.id)
+    if spare:
+        scheduler.cancel(sorted(spare))
+    for name, number in found.items():
+        folder.note({"name": name, "id": number, "at": time.time(), "found": True})
+    return found
+
+
+def all_of(folder: Folder, campaign: str, scheduler: Scheduler) -> tuple[BatchState, ...]:
+    """Every batch job of a campaign that Slurm knows, whether or not its number was written down.
+
+    Raises:
+        MeasureError: if Slurm does not answer.
+    """
+    return scheduler.find(comment_of(campaign, ""), work_dir=folder.path)
+
+
+def name_of(state: BatchState, campaign: str) -> str:
+    """The name of a campaign's sbatch: from its comment, or from its job's name where nobody kept the comment."""
+    return named_in(state.comment, campaign) or state.name

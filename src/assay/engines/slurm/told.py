@@ -1,0 +1,110 @@
+"""What Slurm tells about the batch jobs of a campaign, by job: which one it is, how it stands, why it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from assay.clock import iso
+from assay.engines.collect import tail_of
+from assay.engines.slurm.document import ClusterCampaign, Planned
+from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.scheduler import BatchState
+from assay.engines.slurm.states import Told, failure_of, forgotten, is_final
+from assay.plan.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look at Slurm."""
+
+    folder: Folder
+    document: ClusterCampaign
+    ids: Mapping[str, str]
+    """Name of the sbatch → its number."""
+    states: Mapping[str, BatchState]
+
+    def key_of(self, job: Job) -> str:
+        """What Slurm calls the batch job of a job."""
+        group, place = self.document.place_of(job.index)
+        number = self.ids.get(group.name, "")
+        if not number:
+            return ""
+        return number if self.document.batch_of(group.name).tasks is None else f"{number}_{place}"
+
+    def state_of(self, job: Job) -> BatchState | None:
+        """How a job stands; None where Slurm does not tell."""
+        return self.states.get(self.key_of(job))
+
+    def of(self, one: Planned) -> list[BatchState]:
+        """How the batch jobs of one sbatch stand."""
+        number = self.ids.get(one.name)
+        return [state for state in self.states.values() if state.id == number]
+
+    def is_over(self, one: Planned) -> bool:
+        """Whether an sbatch has ended for all that is known."""
+        found = self.of(one)
+        return all(is_final(state.state) for state in found)
+
+    def logs_of(self, job: Job) -> dict[str, Path]:
+        """What Slurm wrote of a job."""
+        group, _ = self.document.place_of(job.index)
+        if not self.ids.get(group.name):
+            return {}
+        key = self.key_of(job)
+        return {f"slurm.{stream}": self.folder.log(group.name, key, stream) for stream in ("out", "err")}
+
+    def told_of(self, job: Job) -> Told:
+        """Why a job left no result."""
+        group, _ = self.document.place_of(job.index)
+        state = self.state_of(job)
+        if state is None:
+            key = self.key_of(job)
+            return forgotten(key) if key else Told("slurm-failed", "its batch job was never submitted", "run it again")
+        log = tail_of(self.logs_of(job)["slurm.err"])
+        told = failure_of(state, self.document.batch_of(group.name).batch, log)
+        return told or Told(
+            "slurm-failed",
+            f"the batch job {state.key} ended ({state.state}) and left no result in the shared folder",
+            "look into its log with `assay logs`; see that the nodes can write to the shared folder",
+        )
+
+    def told_of_service(self, one: Planned) -> Told | None:
+        """Why a service's batch job ended; None while it has not, or where nothing is known."""
+        found = self.of(one)
+        if not found or not all(is_final(state.state) for state in found):
+            return None
+        return failure_of(found[0], one.batch, tail_of(self.folder.log(one.name, found[0].key, "err"))) or Told(
+            "slurm-failed", f"the batch job {found[0].key} of the service {one.service} ended", "look into its log"
+        )
+
+    def environment_of(self, job: Job) -> dict[str, JsonValue]:
+        """What Slurm tells about a job and the services of its group."""
+        group, _ = self.document.place_of(job.index)
+        own: dict[str, JsonValue] = {"job": self.key_of(job), "group": group.name, **_facts(self.state_of(job))}
+        services: dict[str, JsonValue] = {
+            one.service: {"job": self.ids.get(one.name, ""), **_facts(next(iter(self.of(one)), None))}
+            for one in self.document.services_of(group.name)
+        }
+        return {"slurm": {**own, **({"services": services} if services else {})}}
+
+
+def _facts(state: BatchState | None) -> dict[str, JsonValue]:
+    """The facts of a batch job that Slurm tells; those that it does not tell are left out."""
+    if state is None:
+        return {"state": "not told"}
+    waited = (
+        (state.started_at - state.submitted_at).total_seconds() if state.started_at and state.submitted_at else None
+    )
+    facts: dict[str, JsonValue] = {
+        "state": state.state, "reason": state.reason if state.reason not in ("", "None") else None,
+        "node": state.node or None, "partition": state.partition or None,
+        "submitted_at": iso(state.submitted_at) if state.submitted_at else None,
+        "started_at": iso(state.started_at) if state.started_at else None,
+        "waited_s": waited, "time_limit_s": state.time_limit_s, "requeues": state.requeues or None,
+        "memory_max_bytes": state.memory_max_bytes,
+    }  # fmt: skip
+    return {name: value for name, value in facts.items() if value is not None}

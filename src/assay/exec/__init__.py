@@ -1,0 +1,1 @@
+"""One job document in, one result folder out: the door through which every engine measures."""

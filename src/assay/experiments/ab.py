@@ -1,0 +1,256 @@
+"""A against B on this machine: runs in turn until the difference is told, or until the budget is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from assay.analyse.ab import Reading, Told, Wanted, decide, headline_in
+from assay.analyse.ab.order import order_note
+from assay.analyse.ab.readings import direction_in
+from assay.analyse.records import MultiRunJobResult
+from assay.analyse.words import listed, percent
+from assay.api.campaign import surroundings
+from assay.clock import SYSTEM_CLOCK, Clock
+from assay.errors import UsageError
+from assay.experiments import EXPERIMENT, PAIRS_OF_A_BLOCK, Experiment, Part, Twin, parts_of
+from assay.experiments.parts import NAME, PLACE, TIES
+from assay.experiments.session import ground
+from assay.plan.digest import digest_of
+from assay.plan.job import Job
+from assay.plan.plan import Plan
+from assay.report.live import SilentView, View
+from assay.run.fingerprints import fingerprints
+from assay.store.listing import Listing
+from assay.store.location import store_folder
+from assay.store.store import Store
+
+Stopped = Literal["told", "pairs", "time", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked about two sides."""
+
+    wanted: Wanted | None = None
+    """The number that decides; the first headline metric when left out."""
+    smallest: float = 0.01
+    """The smallest relative difference of interest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much may be measured."""
+
+    pairs: int = 40
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What came of an experiment."""
+
+    name: str
+    """Of the experiment; the label `ab` of its campaigns."""
+    seed: int
+    sides: tuple[str, str]
+    told: Told
+    """About the metric that decides."""
+    others: tuple[Told, ...]
+    """About the other headline metrics; each has its own chance of one in twenty."""
+    parts: tuple[Part, ...]
+    results: tuple[MultiRunJobResult, MultiRunJobResult] | None
+    """The jobs of the last part; None where nothing had to be measured."""
+    order: str
+    """Whether run order matters; empty where it does not show."""
+    stopped: Stopped
+    seconds: float
+    """How long this took, this time."""
+
+
+def compare_in_turn(
+    twin: Twin,
+    question: Question,
+    budget: Budget,
+    *,
+    store: str | Path | None = None,
+    view: View | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    lock: str | None = None,
+    control: bool = True,
+    seed: int | None = None,
+    fresh: bool = False,
+    parts: Sequence[Part] = (),
+) -> Compared:
+    """Measure two jobs in turn until their difference is told or the budget is spent.
+
+    Args:
+        twin: the two jobs.
+        question: what is asked.
+        budget: how much may be measured, beyond `parts`.
+        store: folder that results are kept in; the user's own by default.
+        view: is told how it goes; nobody by default.
+        clock: tells the time.
+        lock: `wait`, `try` or `off`, as `run` takes it.
+        control: whether the control workload is timed, where the benchmark has it.
+        seed: decides the order of runs; drawn by lot when left out, and kept.
+        fresh: do not go on where an interrupted experiment stopped.
+        parts: an experiment that is continued.
+
+    Raises:
+        UsageError: if the runs do not give the number that is asked for.
+    """
+    told = view or SilentView()
+    names = " against ".join(twin.names)
+    known = sum(min(map(len, part.readings)) for part in parts)
+    # Blocks are measured whole.
+    most = known + -(-budget.pairs // PAIRS_OF_A_BLOCK) * PAIRS_OF_A_BLOCK
+    began_s = clock.monotonic_s()
+    with ground(twin.jobs, names, store=store, view=told, clock=clock, lock=lock, control=control) as on:
+        with Experiment(twin, on, seed=seed, fresh=fresh, parts=parts, planned=most * PAIRS_OF_A_BLOCK) as experiment:
+            experiment.begin()
+            _announce(experiment, told, names, most)
+            stopped = _until(experiment, question, most, budget.seconds, clock)
+        return _compared(experiment, question, stopped, clock.monotonic_s() - began_s)
+
+
+def _announce(experiment: Experiment, view: View, names: str, most: int) -> None:
+    campaigns = " and ".join(experiment.parts[-1].campaigns)
+    note = f"up to {most} pairs" + (", resumed: what was measured before is kept" if experiment.resumed else "")
+    view.campaign(campaigns, 2, experiment.planned, note)
+    view.job(experiment.name, names, 0, 1)
+
+
+def _until(experiment: Experiment, question: Question, most: int, at_most_s: float | None, clock: Clock) -> Stopped:
+    """Measure block after block; say why it ended."""
+    began_s, blocks = clock.monotonic_s(), 0
+    while True:
+        told = _told(experiment, question)
+        if told is not None:
+            _say(experiment, told, blocks)
+            if told.is_final:
+                return "told"
+        if min(map(len, experiment.readings)) >= most:
+            return "pairs"
+        spent_s = clock.monotonic_s() - began_s
+        # A block that would not end in time is not begun; the first one is, or there would be nothing to tell.
+        if at_most_s is not None and blocks and spent_s * (blocks + 1) / blocks > at_most_s:
+            return "time"
+        if not experiment.block():
+            return "failed"
+        blocks += 1
+
+
+def _say(experiment: Experiment, told: Told, blocks: int) -> None:
+    """Tell whoever watches what is known so far."""
+    if blocks and told.interval is not None and told.change is not None:
+        low, high = (percent(end, signed=True) for end in (told.interval.low, told.interval.high))
+        shown = f"{told.metric} {percent(told.change, signed=True)} [{low}, {high}]"
+        experiment.on.view.note(f"{told.pairs} pairs: {shown}: {told.answer}")
+
+
+def _told(experiment: Experiment, question: Question) -> Told | None:
+    """What is told about the metric that decides; None while no run has ended."""
+    both = experiment.readings
+    runs = (*both[0], *both[1])
+    wanted = question.wanted or _first_headline(experiment)
+    if wanted is None:
+        return None
+    refuse_absent(wanted, [run for run in runs if not run.failure])
+    return _decided(experiment, wanted, question.smallest)
+
+
+def _decided(experiment: Experiment, wanted: Wanted, smallest: float) -> Told:
+    both = experiment.readings
+    unit, better = direction_in(wanted, (*both[0], *both[1]))
+    return decide(str(wanted), unit, better, experiment.pairs(wanted), smallest=smallest)
+
+
+def _first_headline(experiment: Experiment) -> Wanted | None:
+    return next((Wanted(name) for name in _headlines(experiment)), None)
+
+
+def _headlines(experiment: Experiment) -> tuple[str, ...]:
+    """The metrics that answer the question of the jobs, as the first good run of either side gave them."""
+    for job, runs in zip(experiment.twin.jobs, experiment.readings, strict=True):
+        for run in runs:
+            if not run.failure and (names := headline_in(job, run)):
+                return names
+    return ()
+
+
+def refuse_absent(wanted: Wanted, good: Sequence[Reading]) -> None:
+    """Refuse a number that no run gives: more runs would not bring it.
+
+    Raises:
+        UsageError: with the names of the metrics that there are.
+    """
+    if not good or any(run.value(wanted) is not None for run in good):
+        return
+    names = list(dict.fromkeys(name for run in good for name in run.stats))
+    raise UsageError(
+        f"no run gives {wanted}: {good[0].why_absent(wanted)}",
+        code="metric",
+        at="--metric",
+        try_=f"one of {listed(names, most=12)}, or with a statistic such as {names[0] if names else 'latency_ms'}.p50",
+    )
+
+
+def _compared(experiment: Experiment, question: Question, stopped: Stopped, seconds: float) -> Compared:
+    wanted = question.wanted or _first_headline(experiment) or Wanted("duration_s")
+    told = _decided(experiment, wanted, question.smallest)
+    names = [name for name in _headlines(experiment) if name != wanted.metric]
+    return Compared(
+        name=experiment.name,
+        seed=experiment.seed,
+        sides=experiment.twin.names,
+        told=told,
+        others=tuple(_decided(experiment, Wanted(name), question.smallest) for name in names),
+        parts=experiment.parts,
+        results=experiment.results,
+        order=order_note(experiment.pairs(wanted)),
+        stopped=stopped,
+        seconds=seconds,
+    )
+
+
+def continued(name: str, store: str | Path | None = None) -> tuple[Twin, tuple[Part, ...]]:
+    """An experiment that was made before, to go on with.
+
+    Raises:
+        UsageError: if there is none of that name, or if its files, this machine or its packages are not what they were.
+    """
+    kept = Store(store_folder(store))
+    try:
+        parts = parts_of(kept, {EXPERIMENT: name})
+        if not parts:
+            raise UsageError(f"no experiment {name!r} in the store", code="unknown-experiment", at=str(kept.folder),
+                             try_="`assay results list` shows what is there; `ab` ends with the name")  # fmt: skip
+        sides = [_stored(kept, campaign) for campaign in parts[-1].campaigns]
+        documents = [Listing(kept.engine).campaign_document(campaign) for campaign in parts[-1].campaigns]
+    finally:
+        kept.close()
+    jobs = [job for job, _ in sides]
+    for job, labels in sides:
+        _refuse_changed(job, labels)
+    a, b = (Plan(job.benchmark, job.digest, (job,)) for job in jobs)
+    own = [{key: value for key, value in labels.items() if key not in TIES} for _, labels in sides]
+    names = [labels.get(NAME, side) for (_, labels), side in zip(sides, "ab", strict=True)]
+    return Twin((a, b), (documents[0], documents[1]), (own[0], own[1]), (names[0], names[1])), parts
+
+
+def _stored(store: Store, campaign: str) -> tuple[Job, Mapping[str, str]]:
+    summary, (stored,) = store.campaign(campaign)
+    return stored.job, summary.labels
+
+
+def _refuse_changed(job: Job, labels: Mapping[str, str]) -> None:
+    """Refuse to add runs of something else to an experiment."""
+    if digest_of(job.definition, fingerprints(job.definition, Path(job.base))) != job.digest:
+        raise UsageError(f"the files of {job.benchmark!r} are not what they were when the experiment began",
+                         code="changed", at=job.base, try_="begin a new experiment")  # fmt: skip
+    if labels.get(PLACE) != surroundings()[: len(labels.get(PLACE, ""))]:
+        raise UsageError("this machine or its packages are not what they were when the experiment began",
+                         code="changed", try_="begin a new experiment")  # fmt: skip

@@ -1,0 +1,457 @@
+"""The first bad commit, or the first bad value of a setting: measured where it decides, with the noise allowed for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.analyse.ab import Pair, Told, Wanted, decide, headline_in
+from assay.analyse.ab.decide import centre_of
+from assay.analyse.ab.pairs import Scale, differences, scale_of
+from assay.analyse.ab.readings import direction_in
+from assay.analyse.bisecting import (
+    Levels,
+    Standing,
+    answer_of,
+    is_between,
+    levels_of,
+    pooled_spread,
+    standing,
+    weight_of,
+)
+from assay.analyse.intervals import LEVEL
+from assay.analyse.records import Interval
+from assay.analyse.student import t_quantile
+from assay.analyse.words import count, listed, percent
+from assay.api.campaign import plan_of, surroundings
+from assay.clock import SYSTEM_CLOCK, Clock
+from assay.errors import MeasureError, UsageError
+from assay.experiments import PAIRS_OF_A_BLOCK, Experiment, Ground, Part, pairs_in, parts_of, twin_of
+from assay.experiments.ab import refuse_absent
+from assay.experiments.bisect_items import Items
+from assay.experiments.session import ground
+from assay.experiments.worktrees import UnbuiltError
+from assay.metrics import Better
+from assay.plan.digest import content_hash
+from assay.plan.job import Job
+from assay.report.live import SilentView, View
+from assay.spec.load import Loaded
+
+# Labels of the campaigns of a search.
+BISECT, ITEM = "bisect", "bisect_item"
+Values = NDArray[np.float64]
+# Runs that fail one after another, from the first on, after which an item is taken for one that cannot be measured.
+_HOPELESS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is looked for, and how much may be measured."""
+
+    wanted: Wanted | None = None
+    """The number that decides; the first headline metric when left out."""
+    worse_than: float | None = None
+    """An item is bad if it is worse than good by more than this; by half of what bad is worse, when left out."""
+    smallest: float = 0.01
+    """Ends that differ by less are alike."""
+    pairs: int = 40
+    """Of one item with the good one, at most."""
+    seconds: float | None = None
+    level: float = LEVEL
+    """How sure the answer must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is known about one item that was measured, or could not be."""
+
+    index: int
+    name: str
+    key: str
+    answer: Literal["good", "bad", "cannot tell", "skipped"]
+    pairs: int = 0
+    change: float | None = None
+    """Relative, against the good end."""
+    interval: Interval | None = None
+    weight: float | None = None
+    """Log odds that it is bad."""
+    why: str = ""
+    reused: int = 0
+    """Pairs that an earlier search had measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bisected:
+    """What came of a search."""
+
+    name: str
+    metric: str
+    items: int
+    found: bool
+    candidates: tuple[str, ...]
+    """All that may be it: one, unless some cannot be measured or the search has not ended."""
+    confidence: float
+    because: tuple[str, ...]
+    ends: Told
+    rows: tuple[Row, ...]
+    measured: int
+    """Pairs of this search alone."""
+    seconds: float
+
+
+def bisect(
+    items: Items,
+    search: Search,
+    *,
+    build: str = "",
+    store: str | Path | None = None,
+    view: View | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    lock: str | None = None,
+    control: bool = True,
+) -> Bisected:
+    """Find the first bad item of a list, measuring only where it decides.
+
+    Args:
+        items: from good to bad.
+        search: what is looked for.
+        build: the command that made the items, part of what they are.
+        store: folder that results are kept in; the user's own by default.
+        view: is told how it goes; nobody by default.
+        clock: tells the time.
+        lock: `wait`, `try` or `off`, as `run` takes it.
+        control: whether the control workload is timed, where the benchmark has it.
+
+    Raises:
+        UsageError: if the ends are alike, or the list is not one of good to bad.
+        MeasureError: if an end cannot be measured.
+    """
+    benchmark, told = items.benchmark, view or SilentView()
+    plan = plan_of(benchmark)
+    if len(plan.jobs) != 1:
+        raise UsageError(f"its matrix gives {len(plan.jobs)} jobs, and bisect follows one", code="matrix",
+                         at=benchmark.source.name, try_="--set matrix={}, and the values with --set")  # fmt: skip
+    # The runs of an item are compared with those of the good one, so these two say what may be used again.
+    name = f"bs{content_hash([benchmark.source.document, items.items[0].key, build, surroundings()])[:12]}"
+    purpose = f"bisect of {plan.benchmark}"
+    with ground(plan.jobs, purpose, store=store, view=told, clock=clock, lock=lock, control=control) as on:
+        running = _Running(items, search, on, plan.jobs[0], name)
+        told.note(f"{name}: {count(len(items.items), 'item')} from good to bad")
+        ends = running.ends()
+        running.search()
+        return running.bisected(ends)
+
+
+def _ready(items: Items, index: int, word: str) -> Loaded:
+    try:
+        return items.loaded(index)
+    except UnbuiltError as problem:
+        raise MeasureError(f"{word} ({items.items[index].name}) cannot be measured: {problem}", code="unbuilt",
+                           try_=f"name another commit as {word}, or mend the build") from None  # fmt: skip
+
+
+class _Running:
+    """A search while it goes on."""
+
+    def __init__(self, items: Items, search: Search, on: Ground, job: Job, name: str) -> None:
+        self.items, self.ask, self.on, self.job, self.name = items, search, on, job, name
+        self.began_s = on.clock.monotonic_s()
+        self.last = len(items.items) - 1
+        self.skipped: dict[int, str] = {}
+        self.closed: set[int] = set()
+        self.late = False
+        self.wanted, self.unit, self.better = search.wanted, "", cast("Better | None", None)
+        self.parts = self._known()
+        self.reused = {index: _made(parts) for index, parts in self.parts.items()}
+        for index in self.parts:
+            self._learn(index)
+
+    def _known(self) -> dict[int, tuple[Part, ...]]:
+        """What earlier searches have measured, by item."""
+        numbers = {item.key: index for index, item in enumerate(self.items.items)}
+        found: dict[int, tuple[Part, ...]] = {}
+        for part in parts_of(self.on.store, {BISECT: self.name}):
+            index = numbers.get(part.labels.get(ITEM, ""))
+            # Two searches at once may have measured an item twice; an experiment is continued as one.
+            if index is not None and (index not in found or found[index][0].name == part.name):
+                found[index] = (*found.get(index, ()), part)
+        return found
+
+    def _learn(self, index: int) -> None:
+        """Learn from the runs of an item which number decides, and in which direction.
+
+        Raises:
+            UsageError: if nobody has said which direction is better.
+        """
+        runs = [run for part in self.parts[index] for side in part.readings for run in side if not run.failure]
+        if self.wanted is None:
+            self.wanted = next((Wanted(name) for run in runs for name in headline_in(self.job, run)), None)
+        if self.wanted is not None and self.better is None:
+            self.unit, self.better = direction_in(self.wanted, tuple(runs))
+            if self.better is None and any(self.wanted.metric in run.stats for run in runs):
+                raise UsageError(
+                    f"which direction of {self.wanted} is better was not declared", code="direction",
+                    try_="say `better: lower` or `better: higher` for it in the file, or name another --metric",
+                )  # fmt: skip
+
+    # What is known
+
+    def pairs(self, index: int) -> tuple[Pair, ...]:
+        """The pairs of an item with the good one."""
+        return pairs_in(self.parts.get(index, ()), self.wanted) if self.wanted else ()
+
+    def scale(self) -> Scale:
+        """The scale on which all items are compared."""
+        return scale_of([pair for index in self.parts for pair in self.pairs(index) if pair.complete])
+
+    @property
+    def sign(self) -> float:
+        """Minus one where higher is better, so that positive always means worse."""
+        return -1.0 if self.better == "higher" else 1.0
+
+    def blocks(self, index: int) -> Values:
+        """How much worse an item is than the good one, by block, on the scale of the comparison."""
+        found: Values = self.sign * differences(self.pairs(index), self.scale())
+        return found
+
+    def levels(self) -> Levels:
+        """What good and bad mean; the spread comes from all that was measured."""
+        others = [self.blocks(index) for index in self.parts if index != self.last]
+        return levels_of([self.blocks(self.last), *others], self.boundary())
+
+    def boundary(self) -> float | None:
+        """From which difference on an item is bad; None for half-way between the ends."""
+        worse = self.ask.worse_than
+        return None if worse is None else self.sign * self.scale().difference(self.sign * worse)
+
+    def weight(self, index: int) -> float:
+        """The log odds that an item is bad."""
+        return weight_of(self.blocks(index), self.levels())
+
+    def standing(self) -> Standing:
+        """How far the search is."""
+        blocks = {index: found for index in self.parts if (found := self.blocks(index)).size}
+        begun = (index for index in blocks if 0 < index < self.last and index not in self.closed)
+        return standing(
+            blocks, self.last + 1, boundary=self.boundary(), skipped=self.skipped, closed=self.closed,
+            stay=next((index for index in begun if not self.is_told(index)), None), level=self.ask.level,
+        )  # fmt: skip
+
+    def told_ends(self) -> Told | None:
+        """What the ends say; None before anything was measured."""
+        if self.wanted is None or not self.parts.get(self.last):
+            return None
+        smallest = self.ask.smallest if self.ask.worse_than is None else self.ask.worse_than
+        return decide(str(self.wanted), self.unit, self.better, self.pairs(self.last), smallest=smallest)
+
+    def is_told(self, index: int) -> bool:
+        """Whether an item is good or bad, or cannot be measured."""
+        return index in self.skipped or answer_of(self.weight(index)) != "cannot tell"
+
+    # Measuring
+
+    def ends(self) -> Told:
+        """Measure both ends until they are told apart.
+
+        Raises:
+            AssayError: if they cannot be measured or told apart, or bad is the better one.
+        """
+
+        def enough() -> bool:
+            told = self.told_ends()
+            return told is not None and told.is_final
+
+        if not enough() and _made(self.parts.get(self.last, ())) < self.ask.pairs:
+            self._measure(self.last, enough)
+        told = self.told_ends()
+        if self.last in self.skipped or told is None:
+            why = self.skipped.get(self.last, "no run gave a number")
+            raise MeasureError(f"bad ({self.items.items[self.last].name}) cannot be measured: {why}", code="unbuilt",
+                               try_="name another one as bad")  # fmt: skip
+        _refuse_alike(told, self.ask)
+        return told
+
+    def search(self) -> None:
+        """Measure item after item until the first bad one is known well enough, or nothing more can be measured."""
+        while not self.late and (index := self.standing().next) is not None:
+            self._measure(index, partial(self.is_told, index))
+            row = self.row(index)
+            told = f", {percent(row.change, signed=True)} against good" if row.change is not None else ""
+            self.on.view.note(f"{row.name}: {row.answer}{told}{f': {row.why}' if row.why else ''}")
+
+    def _measure(self, index: int, enough: Callable[[], bool]) -> None:
+        """Compare an item with the good one: one block at least, then until enough is known or its share is used up."""
+        both = (self.items.items[0], self.items.items[index])
+        try:
+            sides = (_ready(self.items, 0, "good"), self.items.loaded(index))
+        except UnbuiltError as problem:
+            self.skipped[index] = str(problem)
+            return
+        try:
+            twin = twin_of(sides, [item.name for item in both])
+            labels = {BISECT: self.name, ITEM: both[1].key}
+            planned = self.ask.pairs * PAIRS_OF_A_BLOCK
+            with Experiment(
+                twin, self.on, labels=labels, parts=self.parts.get(index, ()), planned=planned
+            ) as experiment:
+                experiment.begin()
+                self.on.view.job(experiment.name, both[1].name, index, self.last + 1)
+                self._blocks(index, experiment, enough)
+        finally:
+            self.items.let_go(index)
+
+    def _blocks(self, index: int, experiment: Experiment, enough: Callable[[], bool]) -> None:
+        while True:
+            going = experiment.block()
+            self.parts[index] = experiment.parts
+            self._learn(index)
+            if self._cannot_be_measured(index, going=going):
+                return
+            if _made(experiment.parts) >= self.ask.pairs:
+                self.closed.add(index)
+                return
+            if enough():
+                return
+            spent_s = self.on.clock.monotonic_s() - self.began_s
+            if self.ask.seconds is not None and spent_s > self.ask.seconds:
+                self.late = True
+                return
+
+    def _cannot_be_measured(self, index: int, *, going: bool) -> bool:
+        """Whether an item fails for good; it is skipped then, as one that does not build.
+
+        Raises:
+            AssayError: if it is the good one that fails, or no run of an end gives the number that is asked for.
+        """
+        a, b = ([run for part in self.parts[index] for run in part.readings[side]] for side in (0, 1))
+        if index == self.last and self.wanted is not None:
+            refuse_absent(self.wanted, [run for run in (*a, *b) if not run.failure])
+        whole = any(pair.complete for pair in self.pairs(index))
+        if whole and going:
+            return False
+        if a and all(run.failure for run in a) and (not going or len(a) >= _HOPELESS):
+            raise MeasureError(f"good ({self.items.items[0].name}) cannot be measured: {a[-1].failure}",
+                               code="unmeasured", try_="name another one as good")  # fmt: skip
+        if going and len(b) < 2 * _HOPELESS:
+            return False
+        wanted = self.wanted or Wanted("duration_s")
+        self.skipped[index] = next((why for run in reversed(b) if (why := run.why_absent(wanted))), "it gave no number")
+        return True
+
+    # What came of it
+
+    def row(self, index: int) -> Row:
+        """What is known about one item."""
+        item = self.items.items[index]
+        pairs = sum(pair.complete for pair in self.pairs(index))
+        blank = Row(index, item.name, item.key, "good" if index == 0 else "bad", pairs,
+                    reused=self.reused.get(index, 0))  # fmt: skip
+        if index in self.skipped:
+            return replace(blank, answer="skipped", why=self.skipped[index])
+        blocks = self.blocks(index)
+        if not blocks.size:
+            return blank
+        levels, scale = self.levels(), self.scale()
+        weight = weight_of(blocks, levels)
+        between = is_between(blocks, levels) and index != self.last
+        return replace(
+            blank,
+            answer="bad" if index == self.last else answer_of(weight),
+            change=scale.relative(self.sign * centre_of(blocks)),
+            interval=self._interval(blocks, scale),
+            weight=weight,
+            why="it lies between good and bad, so there may be more than one step" if between else "",
+        )
+
+    def _interval(self, blocks: Values, scale: Scale) -> Interval | None:
+        """Where the difference of one item lies, from the spread of all blocks."""
+        groups = [found for index in self.parts if (found := self.blocks(index)).size]
+        freedom = sum(group.size - 1 for group in groups)
+        if freedom < 1:
+            return None
+        half = t_quantile(LEVEL, freedom) * pooled_spread(groups) / math.sqrt(blocks.size)
+        ends = sorted(scale.relative(self.sign * (float(blocks.mean()) + side * half)) for side in (-1.0, 1.0))
+        return Interval(ends[0], ends[1], LEVEL, f"Student's t, {freedom} degrees of freedom between blocks")
+
+    def bisected(self, ends: Told) -> Bisected:
+        """The answer, with all that it rests on."""
+        now = self.standing()
+        guess = now.guess
+        found = now.is_clear
+        sure = guess.confidence >= self.ask.level
+        likely = range(guess.first, guess.last + 1) if sure else _likely(now.chances, self.ask.level)
+        rows = tuple(self.row(index) for index in sorted({0, self.last, *self.parts, *self.skipped}))
+        made = sum(map(_made, self.parts.values()))
+        return Bisected(
+            name=self.name,
+            metric=str(self.wanted),
+            items=self.last + 1,
+            found=found,
+            candidates=tuple(self.items.items[index].name for index in likely),
+            confidence=guess.confidence if sure else float(now.chances[list(likely)].sum()),
+            because=self._because(rows, found=found, apart=found or not sure),
+            ends=ends,
+            rows=rows,
+            measured=made - sum(self.reused.values()),
+            seconds=self.on.clock.monotonic_s() - self.began_s,
+        )
+
+    def _because(self, rows: Sequence[Row], *, found: bool, apart: bool) -> tuple[str, ...]:
+        reasons = [f"{row.name}: {row.why}" for row in rows if row.why and row.answer != "skipped"]
+        if found:
+            return tuple(reasons)
+        if not apart:
+            reasons.append("no two neighbours are clearly apart there, so it may be more than one step")
+        open_ = [row.name for row in rows if row.answer == "cannot tell"]
+        if open_:
+            reasons.append(f"noise hides whether {listed(open_)} is good or bad; more pairs or a quieter machine help")
+        if self.late:
+            reasons.append("its time was used up; the same command goes on")
+        told = [row for row in rows if row.answer in ("good", "bad")]
+        if any(one.answer == "bad" and other.answer == "good" for one, other in pairwise(told)):
+            reasons.append("a good one comes after a bad one, so there is more than one step")
+        return tuple(reasons)
+
+
+def _made(parts: Sequence[Part]) -> int:
+    """How many pairs were measured, the failed ones too."""
+    return sum(min(map(len, part.readings)) for part in parts)
+
+
+def _likely(chances: Values, level: float) -> list[int]:
+    """The fewest places that hold the first bad item with that chance, in order."""
+    ranked = sorted(range(1, chances.size), key=lambda index: -float(chances[index]))
+    mass, found = 0.0, []
+    for index in ranked:
+        found.append(index)
+        mass += float(chances[index])
+        if mass >= level:
+            break
+    return sorted(found)
+
+
+def _refuse_alike(told: Told, search: Search) -> None:
+    """Refuse to look for a step between ends that do not differ, or that are the wrong way round."""
+    shown = "unknown" if told.interval is None else " to ".join(
+        percent(end, signed=True) for end in (told.interval.low, told.interval.high))  # fmt: skip
+    if told.alike and told.interval is not None:
+        most = max(abs(told.interval.low), abs(told.interval.high))
+        raise MeasureError(f"good and bad are alike: ±{percent(most)} at most in {told.metric}, {told.pairs} pairs",
+                           code="alike", try_="check the two ends, or name another --metric")  # fmt: skip
+    if told.answer == "cannot tell":
+        raise MeasureError(f"good and bad cannot be told apart in {told.metric}: {'; '.join(told.because)}",
+                           code="alike", try_="more --pairs; what was measured is kept")  # fmt: skip
+    if told.answer == "better":
+        raise UsageError(f"bad is better than good: {told.metric} by {shown}", code="commits",
+                         try_="exchange --good and --bad, or give the values from good to bad")  # fmt: skip
+    if search.worse_than is not None and abs(told.change or 0.0) <= search.worse_than:
+        raise MeasureError(f"bad is worse than good by {shown}, not more than {percent(search.worse_than)}",
+                           code="alike", try_="a smaller --worse-than")  # fmt: skip

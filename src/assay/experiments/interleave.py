@@ -1,0 +1,278 @@
+"""Two jobs in turn: blocks of four runs, each a fresh process and kept the moment it ends; what stopped can go on."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pydantic import JsonValue
+
+from assay.analyse.ab import Pair, Reading, Wanted, reading_of
+from assay.analyse.judge import judge
+from assay.analyse.records import MultiRunJobResult
+from assay.api.campaign import surroundings
+from assay.documents import to_json
+from assay.errors import AssayError
+from assay.experiments.pair import Twin
+from assay.experiments.parts import (
+    BLOCK,
+    BLOCKS_OF_A_PART,
+    EXPERIMENT,
+    NAME,
+    PART,
+    PLACE,
+    SEED,
+    SIDE,
+    SIDES,
+    Part,
+    order_of,
+    pairs_in,
+    parts_of,
+)
+from assay.experiments.session import Ground, states
+from assay.plan.job import Job
+from assay.plan.plan import Plan
+from assay.report.live import View
+from assay.run.execute import execute_job
+from assay.run.records import RunOutcome, SingleRunResult
+from assay.store.location import cache_folder
+
+
+@dataclass(slots=True)
+class _Side:
+    """One side of the current part: its job under a campaign's name, and its runs."""
+
+    job: Job
+    results: list[SingleRunResult]
+    readings: list[Reading]
+    facts: dict[str, JsonValue]
+    seconds: float = 0.0
+
+
+class Experiment:
+    """Two jobs measured a block at a time; a context, so that what was measured is kept whatever happens."""
+
+    def __init__(
+        self,
+        twin: Twin,
+        on: Ground,
+        *,
+        seed: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        fresh: bool = False,
+        parts: Sequence[Part] = (),
+        planned: int = 0,
+    ) -> None:
+        """What to measure; nothing is begun yet.
+
+        Args:
+            twin: the two jobs.
+            on: the devices and the store.
+            seed: decides the order of runs; drawn by lot when left out, and kept.
+            labels: further labels of both campaigns.
+            fresh: do not go on where an interrupted experiment stopped.
+            parts: what was measured before and counts; all of one experiment, which is continued.
+            planned: runs that will be made at most, for whoever watches.
+        """
+        self.twin, self.on = twin, on
+        self.name = parts[0].name if parts else f"ab{secrets.token_hex(5)}"
+        self.seed = parts[0].seed if parts else secrets.randbits(32) if seed is None else seed
+        self.before = tuple(parts)
+        self.resumed = False
+        self.planned = planned
+        self.results: tuple[MultiRunJobResult, MultiRunJobResult] | None = None
+        """What was concluded about the jobs of the last part, once it is over."""
+        self._more = dict(labels or {})
+        self._fresh = fresh
+        self._number = max((part.number for part in parts), default=-1) + 1
+        self._sides: tuple[_Side, _Side] | None = None
+
+    def __enter__(self) -> Experiment:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._close()
+        else:
+            self._interrupted()
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All that was measured, the current part last."""
+        if self._sides is None:
+            return self.before
+        a, b = self._sides
+        campaigns = (a.job.campaign, b.job.campaign)
+        return (*self.before, Part(self._number, self.name, self.seed, campaigns, (a.readings, b.readings)))
+
+    @property
+    def readings(self) -> tuple[tuple[Reading, ...], tuple[Reading, ...]]:
+        """All runs of each side."""
+        a, b = (tuple(run for part in self.parts for run in part.readings[side]) for side in (0, 1))
+        return a, b
+
+    def pairs(self, wanted: Wanted) -> tuple[Pair, ...]:
+        """All pairs, in the order in which they were measured."""
+        return pairs_in(self.parts, wanted)
+
+    def begin(self) -> tuple[_Side, _Side]:
+        """Make sure that the two campaigns are there: those that were interrupted, or new ones."""
+        if self._sides is None:
+            self._sides = self._open()
+        return self._sides
+
+    def block(self) -> bool:
+        """Measure one more block, or the rest of one; False where a side would only repeat its failure."""
+        sides = self.begin()
+        done = sum(len(side.readings) for side in sides)
+        if done >= BLOCKS_OF_A_PART * BLOCK:
+            self._next_part()
+            return self.block()
+        number, begun = divmod(done, BLOCK)
+        order = order_of(self.seed, self._number, number)
+        return all(self._measure(sides["AB".index(letter)]) for letter in order[begun:])
+
+    def _measure(self, side: _Side) -> bool:
+        """One run of one side; False where it would only repeat a failure."""
+        before = len(side.readings)
+        start_s = self.on.clock.monotonic_s()
+        execute_job(
+            _with_runs(side.job, before + 1),
+            cache=cache_folder(),
+            clock=self.on.clock,
+            watch=_Watch(self.on.view, self._made, self.planned),
+            keep=lambda outcome: self._keep(side, outcome),
+            before=side.results,
+        )
+        side.seconds += self.on.clock.monotonic_s() - start_s
+        return len(side.readings) > before
+
+    def _made(self) -> int:
+        return sum(map(len, self.readings))
+
+    def _keep(self, side: _Side, outcome: RunOutcome) -> None:
+        side.results.append(self.on.store.keep_run(side.job.id, outcome))
+        side.readings.append(reading_of(side.job, outcome))
+
+    def _open(self) -> tuple[_Side, _Side]:
+        here = surroundings()
+        plans = [
+            replace(plan, digest=self.twin.digest(side, self._more))
+            for plan, side in zip(self.twin.plans, SIDES, strict=True)
+        ]
+        taken = self._take_over(plans, here)
+        if taken is None:
+            submitted = [self._create(index, plan, here) for index, plan in enumerate(plans)]
+        else:
+            submitted = [plan.submitted_as(campaign) for plan, campaign in zip(plans, taken, strict=True)]
+        jobs = [plan.jobs[0] for plan in submitted]
+        a, b = (self._side(job, facts) for job, facts in zip(jobs, states(jobs, self.on, before=True), strict=True))
+        return a, b
+
+    def _create(self, index: int, plan: Plan, here: str) -> Plan:
+        tie = {EXPERIMENT: self.name, SIDE: SIDES[index], NAME: self.twin.names[index], PART: str(self._number),
+               SEED: str(self.seed), PLACE: here[:12]}  # fmt: skip
+        labels = {**self.twin.labels[index], **self._more, **tie}
+        return self.on.store.create_campaign(plan, self.twin.documents[index], labels, here, self.on.clock)
+
+    def _side(self, job: Job, facts: dict[str, JsonValue]) -> _Side:
+        self.on.store.move_job(job.id, "start")
+        known = self.on.store.outcomes(job.id)
+        readings = [reading_of(job, outcome) for outcome in known]
+        return _Side(
+            job, [one.result for one in known], readings, facts, sum(one.result.duration_seconds for one in known)
+        )
+
+    def _take_over(self, plans: Sequence[Plan], here: str) -> tuple[str, str] | None:
+        """The two campaigns of an interrupted experiment of the same jobs, if both are there."""
+        store = self.on.store
+        if self._fresh:
+            for plan in plans:
+                store.abandon_interrupted(plan.digest)
+            return None
+        a, b = (store.take_over_interrupted(plan.digest, here) for plan in plans)
+        found = [campaign for campaign in (a, b) if campaign is not None]
+        labels = [store.campaign(campaign)[0].labels for campaign in found]
+        same = len({one[EXPERIMENT] for one in labels} | {self.name for _ in self.before[:1]}) == 1
+        if a is not None and b is not None and same:
+            self._go_on_as(labels[0], (a, b))
+            return a, b
+        for campaign in found:  # of another experiment, or half of one: its runs stay
+            store.end_campaign(campaign, "interrupted" if len(found) == len(plans) else "cancelled", self.on.clock)
+        return None
+
+    def _go_on_as(self, labels: Mapping[str, str], campaigns: tuple[str, str]) -> None:
+        self.name, self.seed, self._number = labels[EXPERIMENT], int(labels[SEED]), int(labels[PART])
+        known = parts_of(self.on.store, {EXPERIMENT: self.name})
+        self.before = tuple(part for part in known if part.campaigns != campaigns)
+        self.resumed = True
+
+    def _next_part(self) -> None:
+        self._close()
+        self.before, self._sides = self.parts, None
+        self._number += 1
+
+    def _close(self) -> None:
+        """Judge both jobs by the runs that they have, and end their campaigns."""
+        if self._sides is None:
+            return
+        a, b = self._sides
+        after = states([a.job, b.job], self.on, before=False)
+        self.results = (self._judged(a, after[0]), self._judged(b, after[1]))
+
+    def _judged(self, side: _Side, after: dict[str, JsonValue]) -> MultiRunJobResult:
+        store = self.on.store
+        outcomes = store.outcomes(side.job.id)
+        result = judge(side.job, outcomes, {**side.facts, "after": after}, planned_runs=len(outcomes))
+        # Whoever plans this file estimates from it how long a job takes, with the runs that the file asks for.
+        seconds = side.seconds / max(len(outcomes), 1) * side.job.definition.measure.runs
+        done = result.state == "done"
+        store.end_job(
+            side.job.id,
+            "finish" if done else "fail",
+            verdict=result.verdict,
+            result=to_json(result),
+            seconds=seconds,
+        )
+        store.end_campaign(side.job.campaign, "done" if done else "failed", self.on.clock)
+        return result
+
+    def _interrupted(self) -> None:
+        """Say that the experiment can go on later; the store may be the very thing that failed, then nobody can."""
+        if self._sides is None:
+            return
+        try:
+            for side in self._sides:
+                self.on.store.end_campaign(side.job.campaign, "interrupted", self.on.clock)
+        except AssayError:
+            return
+        self.on.view.note(f"{self.name} is interrupted; the same command continues it")
+
+
+def _with_runs(job: Job, runs: int) -> Job:
+    """The job with so many runs; its digest stays, since only their number differs."""
+    measure = job.definition.measure.model_copy(update={"runs": runs})
+    return replace(job, definition=job.definition.model_copy(update={"measure": measure}))
+
+
+class _Watch:
+    """Passes on how far a run is, counted over both sides."""
+
+    def __init__(self, view: View, made: Callable[[], int], planned: int) -> None:
+        self._view, self._made, self._planned = view, made, planned
+
+    def run(self, run_id: int, of: int) -> None:  # noqa: ARG002  (counted over both sides)
+        self._view.run(self._made(), max(self._planned, self._made() + 1))
+
+    def phase(self, name: str) -> None:
+        self._view.phase(name)
+
+    def progress(self, share: float, note: str) -> None:
+        self._view.progress(share, note)
+
+    def log(self, lines: Sequence[str]) -> None:
+        self._view.log(lines)
+
+    def run_done(self, result: SingleRunResult) -> None:
+        self._view.run_done(replace(result, run_id=self._made() - 1))

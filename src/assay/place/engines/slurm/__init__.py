@@ -1,1 +1,0 @@
-"""The Slurm engine: batch scripts, what Slurm says about them, and the shared folder that documents travel through."""

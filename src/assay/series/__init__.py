@@ -1,0 +1,1 @@
+"""Results over time: points in, findings out."""
