@@ -9,7 +9,7 @@ from sqlalchemy import event
 
 from assay.api.campaign import plan_of
 from assay.clock import SYSTEM_CLOCK
-from assay.engines import Told
+from assay.engines import FailureReason
 from assay.engines.collect import Ended, collect
 from assay.spec.load import load
 from assay.store.store import Store
@@ -47,7 +47,9 @@ def test_taking_in_one_job_reads_no_other_job(tmp_path: Path) -> None:
     plan = store.create_campaign(plan_of(load(document)), document, {}, "here", SYSTEM_CLOCK)
     job = plan.jobs[7]
     with jobs_read() as seen:
-        found = collect(store, Outs(tmp_path), job, Ended(None, Told("lost", "gone", ""), {}, {}), SYSTEM_CLOCK.utc())
+        found = collect(
+            store, Outs(tmp_path), job, Ended(None, FailureReason("lost", "gone", ""), {}, {}), SYSTEM_CLOCK.utc()
+        )
     assert found.state == "failed"
     assert set(seen) == {job.id}
     store.close()

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.ab.decide import centre_of
+from assay.analyse.distributions import t_quantile
 from assay.analyse.intervals import LEVEL
-from assay.analyse.student import t_quantile
 
 Values = NDArray[np.float64]
 Answer = Literal["good", "bad", "cannot tell"]

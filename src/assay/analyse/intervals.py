@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.correlation import variance_inflation
+from assay.analyse.distributions import binomial_rank, t_quantile, variance_inflation
 from assay.analyse.records import Interval
-from assay.analyse.student import binomial_rank, t_quantile
 
 LEVEL = 0.95
 

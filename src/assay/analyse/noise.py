@@ -12,14 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.chi_square import chi_square_quantile
 from assay.analyse.compare import compare_metric
-from assay.analyse.correlation import variance_inflation
+from assay.analyse.distributions import chi_square_quantile, normal_quantile, variance_inflation
 from assay.analyse.intervals import LEVEL, between_runs, median_interval_of_run
 from assay.analyse.power import POWER, smallest_effect
 from assay.analyse.quality import is_quality
 from assay.analyse.records import Comparison, Interval, MetricStatistics
-from assay.analyse.student import normal_quantile
 from assay.metrics import Better
 
 RUNS = (3, 5, 10, 20, 50)

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.student import binomial_rank
+from assay.analyse.distributions import binomial_rank
 
 CONFIDENCE = 0.99
 # Percentile fields of MetricStatistics and what they mean; the median needs no backing.

@@ -14,8 +14,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.analyse.distributions import t_quantile
 from assay.analyse.intervals import LEVEL
-from assay.analyse.student import t_quantile
 
 POWER = 0.8
 # Enough for seven digits, from two runs to thousands.

@@ -15,10 +15,10 @@ from fnmatch import fnmatchcase
 import numpy as np
 from pydantic import ValidationError
 
+from assay.analyse.distributions import t_quantile
 from assay.analyse.headline import headline_or_first
 from assay.analyse.quality import is_quality
 from assay.analyse.records import MetricStatistics, MultiRunJobResult
-from assay.analyse.student import t_quantile
 from assay.metrics import Better, base_name
 from assay.spec.benchmark import Definition
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.correlation import variance_inflation
+from assay.analyse.distributions import variance_inflation
 from assay.analyse.intervals import median_interval_of_run, relative_half_width
 from assay.analyse.percentiles import TAILS, samples_needed
 

@@ -13,7 +13,7 @@ Execute = Callable[[Job], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class FailureReason:
     """Why a job gave no result, as what it was placed on tells it."""
 
     code: str

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from assay.analyse.records import MultiRunJobResult
 from assay.clock import iso
 from assay.documents import from_json, to_json
-from assay.engines import Told
+from assay.engines import FailureReason
 from assay.errors import AssayError, StoreError
 from assay.exec.document import RESULT
 from assay.plan.job import Job
@@ -72,7 +72,7 @@ class Ended:
 
     state: Lasted | None
     """What Slurm or Kubernetes tells; None where it does not remember."""
-    told: Told | None
+    told: FailureReason | None
     """Why there is no result; None where nothing went wrong."""
     logs: Mapping[str, Path]
     """What the job wrote around its runs: `slurm.out` and `slurm.err`, or `pod.log` → the file."""
@@ -172,7 +172,9 @@ def _samples(files: SampleFiles, run: SingleRunResult, out: Path, ended: Ended) 
 
 def _lost(outcomes: list[RunOutcome], ended: Ended, now: datetime) -> SingleRunResult:
     """The run that was going on, or never began, when the batch job ended."""
-    told = ended.told or Told("slurm-failed", "the batch job ended and left no result", "look into its log: assay logs")
+    told = ended.told or FailureReason(
+        "slurm-failed", "the batch job ended and left no result", "look into its log: assay logs"
+    )
     state = ended.state
     known = {one.result.run_id for one in outcomes}
     run_id = next(number for number in range(len(known) + 1) if number not in known)

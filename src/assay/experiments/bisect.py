@@ -27,9 +27,9 @@ from assay.analyse.bisecting import (
     standing,
     weight_of,
 )
+from assay.analyse.distributions import t_quantile
 from assay.analyse.intervals import LEVEL
 from assay.analyse.records import Interval
-from assay.analyse.student import t_quantile
 from assay.analyse.words import count, listed, percent
 from assay.api.campaign import plan_of, surroundings
 from assay.clock import SYSTEM_CLOCK, Clock

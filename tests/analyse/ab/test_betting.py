@@ -17,7 +17,7 @@ from assay.analyse.ab.betting import (
     winnings,
     won,
 )
-from assay.analyse.student import binomial_rank
+from assay.analyse.distributions import binomial_rank
 
 LIMIT = threshold()
 sizes = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=9)

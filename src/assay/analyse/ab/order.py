@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from assay.analyse.ab.betting import fewest_blocks
 from assay.analyse.ab.pairs import Pair, Values, scale_of, second_against_first
-from assay.analyse.student import t_quantile
+from assay.analyse.distributions import t_quantile
 from assay.analyse.words import percent
 
 # Asked once, at the end, of every experiment: one in a hundred may be luck.

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.analyse.distributions import incomplete_beta
 from assay.analyse.records import Interval
-from assay.analyse.student import incomplete_beta
 
 Values = NDArray[np.float64]
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.correlation import variance_inflation
+from assay.analyse.distributions import incomplete_beta, normal_quantile, t_quantile, variance_inflation
 from assay.analyse.percentiles import TAILS
 from assay.analyse.steadiness import drift
-from assay.analyse.student import incomplete_beta, normal_quantile, t_quantile
 from assay.analyse.words import count, number, percent, quantity
 from assay.metrics import Metric, describe
 

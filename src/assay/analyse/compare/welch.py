@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.analyse.distributions import t_quantile, t_tail
 from assay.analyse.records import Interval
-from assay.analyse.student import t_quantile, t_tail
 
 # More runs than this are not worth naming.
 MOST_RUNS = 1000

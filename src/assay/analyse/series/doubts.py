@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from assay.analyse.distributions import incomplete_beta, t_tail
 from assay.analyse.series.spread import CLIP, OUTLIER, Burst, median, middle_and_spread
 from assay.analyse.series.whitening import Values
-from assay.analyse.student import incomplete_beta, t_tail
 
 # A side is louder if equal noise looks so different in one of a hundred cases, and it is by this much.
 _CLEARLY_LOUDER = 0.01

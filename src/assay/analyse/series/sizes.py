@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from assay.analyse.distributions import t_quantile
 from assay.analyse.series.doubts import place_of_levels
 from assay.analyse.series.scan import SIDE
 from assay.analyse.series.spread import CLIP, MOST_LOUDER, median, middle_and_spread
 from assay.analyse.series.whitening import MEMORIES, Gain, Values, Whitened, evidence, memory_with
-from assay.analyse.student import t_quantile
 
 # A place is possible if it is so little less likely than the best one (Hansen 2000, for 95 %).
 _POSSIBLE = 7.35

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.api.campaign import note_findings
 from assay.clock import Clock
-from assay.engines import Told
+from assay.engines import FailureReason
 from assay.engines.collect import Ended, collect
 from assay.engines.fleet.client import FleetClient
 from assay.engines.kubernetes.client.api import SILENT, Api
@@ -156,7 +156,7 @@ class Attached:
         self.folder.cancel()
         tear_down(self.api, document.campaign, self.view.note)
         _, stored = self.store.campaign(document.campaign)
-        why = Told(said.code, said.message, said.try_)
+        why = FailureReason(said.code, said.message, said.try_)
         for one in stored:
             if one.state not in FINAL:
                 ended = Ended(None, why, {}, {}, by_us=said.code == _CANCELLED, final=True)

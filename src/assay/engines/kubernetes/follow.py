@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from assay.clock import Clock
-from assay.engines import Told
+from assay.engines import FailureReason
 from assay.engines.collect import Ended, collect, has_result
 from assay.engines.kubernetes.client.api import SILENT, Api
 from assay.engines.kubernetes.delivery import Delivery
@@ -59,7 +59,7 @@ class Follower:
     _open: dict[int, Job] = field(default_factory=dict)
     """Jobs that have not ended, as the store has them."""
     _running: set[int] = field(default_factory=set)
-    _doomed: dict[str, Told] = field(default_factory=dict)
+    _doomed: dict[str, FailureReason] = field(default_factory=dict)
     """Group → why its services cannot be used."""
     _ended_groups: set[str] = field(default_factory=set)
     _done_s: dict[int, float] = field(default_factory=dict)
@@ -202,7 +202,7 @@ class Follower:
                     self._stands[index] = found
                     (running if phase_of(found) == "running" else waiting).append(found)
             elif cancelled:
-                told = Told(_CANCELLED, "the campaign was cancelled before it was submitted", "run it again")
+                told = FailureReason(_CANCELLED, "the campaign was cancelled before it was submitted", "run it again")
                 self._collect(index, None, told, by_us=True)
         return waiting, running
 
@@ -279,11 +279,11 @@ class Follower:
             told = self._look.told_of(found, group, self.clock.utc()) or _no_result(found)
         self._collect(index, found, told, by_us=by_us)
 
-    def _collect(self, index: int, found: Seen | None, told: Told | None, *, by_us: bool) -> None:
+    def _collect(self, index: int, found: Seen | None, told: FailureReason | None, *, by_us: bool) -> None:
         """Take in what a job left, and remove its objects."""
         group, job = self.campaign.group_of(index), self._open[index]
         if by_us and told is not None and told.code == DELETED:
-            told = Told(_CANCELLED, "the campaign was cancelled before it had ended", "run it again")
+            told = FailureReason(_CANCELLED, "the campaign was cancelled before it had ended", "run it again")
         services = {one.name: self._look.service(group, one.name) for one in group.services}
         for name, one in services.items():
             self._logbook.read_service(group, name, one)
@@ -345,9 +345,9 @@ def _is_troubled(found: Seen) -> bool:
     return any(box.restarts or box.state == "ended" for pod in found.pods for box in pod.containers)
 
 
-def _no_result(found: Seen) -> Told:
+def _no_result(found: Seen) -> FailureReason:
     """A job that ended well for all that Kubernetes knows, and whose result did not come."""
-    return Told(
+    return FailureReason(
         "kubernetes-failed",
         f"the Job {found.name} ended and its result did not come out of its pod",
         "look into its log with `assay logs`; does the node keep less than 10 MiB of a log (containerLogMaxSize)?",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.engines import Told
+from assay.engines import FailureReason
 from assay.engines.collect import read_result
 from assay.engines.kubernetes.folder import PodFolder
 from assay.engines.kubernetes.objects.plan import Group
@@ -24,7 +24,7 @@ class _Rank:
         return self.folder.rank_out(index, self.rank)
 
 
-def refused_by_rank(folder: PodFolder, group: Group, job: Job) -> Told | None:
+def refused_by_rank(folder: PodFolder, group: Group, job: Job) -> FailureReason | None:
     """What went wrong in another pod of a job; None where all did their part.
 
     The first pod's result is then none of the job: what it measured stays in its runs.
@@ -35,6 +35,6 @@ def refused_by_rank(folder: PodFolder, group: Group, job: Job) -> Told | None:
             continue
         why = other.error.message if other.error is not None else "it measured nothing"
         (folder.out(job.index) / RESULT).unlink(missing_ok=True)
-        return Told("kubernetes-rank", f"pod {rank} of {group.pods} failed: {why}",
+        return FailureReason("kubernetes-rank", f"pod {rank} of {group.pods} failed: {why}",
                     "look into its log, which is kept with the first run")  # fmt: skip
     return None

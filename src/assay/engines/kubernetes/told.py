@@ -9,7 +9,7 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from assay.engines import Told
+from assay.engines import FailureReason
 from assay.engines.kubernetes.client.api import Api, Document, name_of, uid_of
 from assay.engines.kubernetes.document import PodCampaign
 from assay.engines.kubernetes.objects import names
@@ -127,12 +127,12 @@ class Looker:
         asked = next(one.asked for one in group.services if one.name == service)
         return seen(names.service_name(self.campaign.campaign, group.name, service), None, pods, told, asked)
 
-    def told_of(self, found: Seen, group: Group, now: datetime) -> Told | None:
+    def told_of(self, found: Seen, group: Group, now: datetime) -> FailureReason | None:
         """Why a job gives no result; None while it may."""
         free = self._free_since(found, group, now)
         return failure_of(found, now, free_since=free, patience_s=self.campaign.section.unschedulable)
 
-    def told_of_service(self, name: str, found: Seen, group: Group, now: datetime) -> Told | None:
+    def told_of_service(self, name: str, found: Seen, group: Group, now: datetime) -> FailureReason | None:
         """Why a service cannot be used; None while it may."""
         free = self._free_since(found, group, now)
         patience_s = self.campaign.section.unschedulable

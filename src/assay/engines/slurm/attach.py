@@ -22,7 +22,7 @@ from assay.engines.slurm.follow import Follower
 from assay.engines.slurm.monitored import join_metrics
 from assay.engines.slurm.reaching import scheduler_for
 from assay.engines.slurm.scheduler import Scheduler
-from assay.engines.slurm.states import Told
+from assay.engines.slurm.states import FailureReason
 from assay.engines.slurm.submit import note_cancelled, read_submitted, submit_all
 from assay.engines.slurm.teardown import tear_down
 from assay.errors import MeasureError
@@ -121,7 +121,7 @@ class Attached:
             return submit_all(self.folder, document, self.scheduler, self.view.note)
         except KeyboardInterrupt:
             self.view.note("not all of it was submitted: taking it back")
-            self._take_back(document, Told(_CANCELLED, "the campaign was interrupted while it was submitted",
+            self._take_back(document, FailureReason(_CANCELLED, "the campaign was interrupted while it was submitted",
                                            "run it again"))  # fmt: skip
             raise
         except MeasureError as problem:
@@ -136,10 +136,10 @@ class Attached:
                            f"`assay campaigns attach {document.campaign}` goes on with it")  # fmt: skip
             raise problem
         said = problem.problem
-        self._take_back(document, Told(said.code, said.message, said.try_))
+        self._take_back(document, FailureReason(said.code, said.message, said.try_))
         raise problem
 
-    def _take_back(self, document: ClusterCampaign, why: Told) -> None:
+    def _take_back(self, document: ClusterCampaign, why: FailureReason) -> None:
         note_cancelled(self.folder)
         tear_down(self.folder, document, read_submitted(self.folder).ids, self.scheduler, self.view.note)
         _, stored = self.store.campaign(document.campaign)

@@ -15,7 +15,7 @@ from assay.engines.slurm.node.end import ask_to_end
 from assay.engines.slurm.node.published import publish_failure
 from assay.engines.slurm.scheduler import BatchState, Scheduler
 from assay.engines.slurm.shown import Shown
-from assay.engines.slurm.states import WAITING, Told, failure_of, is_final
+from assay.engines.slurm.states import WAITING, FailureReason, failure_of, is_final
 from assay.engines.slurm.submit import read_submitted
 from assay.engines.slurm.telling import standings
 from assay.engines.slurm.told import Seen
@@ -58,7 +58,7 @@ class Follower:
     _running: set[int] = field(default_factory=set)
     _final_since: dict[int, float] = field(default_factory=dict)
     _result_since: dict[int, float] = field(default_factory=dict)
-    _doomed: dict[str, Told] = field(default_factory=dict)
+    _doomed: dict[str, FailureReason] = field(default_factory=dict)
     """Key → why a job can never run, for those that were cancelled because of it."""
     _ended_groups: set[str] = field(default_factory=set)
     _ending: set[str] = field(default_factory=set)
@@ -185,7 +185,7 @@ class Follower:
         if told.code != "slurm-held":
             self.scheduler.cancel([state.key])
 
-    def _collect(self, job: Job, *, by_us: bool, told: Told | None) -> None:
+    def _collect(self, job: Job, *, by_us: bool, told: FailureReason | None) -> None:
         seen = self._last or Seen(self.folder, self.document, self.ids, {})
         ended = Ended(seen.state_of(job), told, seen.logs_of(job), seen.environment_of(job), by_us)
         result = collect(self.store, self.folder, job, ended, self.clock.utc())

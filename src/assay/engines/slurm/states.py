@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from assay.engines import Told as Told
+from assay.engines import FailureReason as FailureReason
 from assay.engines.slurm.scheduler import BatchState
 from assay.spec.clusters import Batch
 from assay.units import show_bytes, show_seconds
@@ -79,7 +79,7 @@ def is_final(state: str) -> bool:
     return state in FINAL
 
 
-def failure_of(state: BatchState, asked: Batch, log: str = "") -> Told | None:
+def failure_of(state: BatchState, asked: Batch, log: str = "") -> FailureReason | None:
     """Why a job gave no result; None while it may still give one, and where Slurm saw nothing wrong.
 
     Args:
@@ -99,9 +99,9 @@ def failure_of(state: BatchState, asked: Batch, log: str = "") -> Told | None:
     return _TOLD.get(state.state, _failed)(state, asked)
 
 
-def forgotten(key: str) -> Told:
+def forgotten(key: str) -> FailureReason:
     """A job that Slurm knows nothing about any more, and that left no result."""
-    return Told(
+    return FailureReason(
         "slurm-forgotten",
         f"the batch job {key} left no result, and Slurm does not remember how it ended",
         "look into its log with `assay logs`; on a cluster with accounting (sacct) this would be told",
@@ -130,11 +130,11 @@ def _estimate(start: datetime | None, now: datetime | None) -> str:
     return "Slurm means to start it now" if ahead_s < 1 else f"Slurm means to start it in {show_seconds(ahead_s)}"
 
 
-def _never_runs(state: BatchState) -> Told | None:
+def _never_runs(state: BatchState) -> FailureReason | None:
     reason = state.reason.partition(",")[0]
     if reason in _HELD or "held state" in state.reason or state.state in ("REQUEUE_HOLD", "SPECIAL_EXIT"):
         who = "an administrator" if reason == "JobHeldAdmin" else "you or Slurm"
-        return Told(
+        return FailureReason(
             "slurm-held",
             f"the batch job {state.key} is on hold by {who} ({state.reason or state.state})",
             "ask the administrators of the cluster" if reason == "JobHeldAdmin" else f"scontrol release {state.key}",
@@ -142,7 +142,7 @@ def _never_runs(state: BatchState) -> Told | None:
     if reason == "DependencyNeverSatisfied":
         return _dependency(state)
     if reason in _NEVER:
-        return Told(
+        return FailureReason(
             "slurm-impossible",
             f"the batch job {state.key} can never run as it was asked for ({state.reason})",
             _NEVER[reason],
@@ -157,32 +157,32 @@ def _was_memory(state: BatchState, log: str) -> bool:
     )
 
 
-def _out_of_memory(state: BatchState, asked: Batch) -> Told:
+def _out_of_memory(state: BatchState, asked: Batch) -> FailureReason:
     limit = "the partition's default" if asked.memory is None else show_bytes(asked.memory)
     # Slurm looks at intervals: what it saw long before the end would mislead.
     near = asked.memory is not None and (state.memory_max_bytes or 0) > asked.memory / 2
     used = f"; it was last seen with {show_bytes(state.memory_max_bytes or 0)}" if near else ""
-    return Told(
+    return FailureReason(
         "slurm-oom",
         f"the batch job {state.key} was ended{_where(state)} because its memory ran out: {limit} was asked for{used}",
         "raise place.slurm.memory (or needs.memory), or measure something smaller",
     )
 
 
-def _timeout(state: BatchState, asked: Batch) -> Told:
+def _timeout(state: BatchState, asked: Batch) -> FailureReason:
     limit_s = state.time_limit_s or asked.time
     limit = "its time limit" if limit_s is None else f"its time limit of {show_seconds(limit_s)}"
     given = "" if asked.time is not None else ", which is the partition's own"
-    return Told(
+    return FailureReason(
         "slurm-timeout",
         f"the batch job {state.key} was ended{_where(state)} at {limit}{given}",
         "raise place.slurm.time, or lower measure.runs or measure.timeout",
     )
 
 
-def _node_fail(state: BatchState, _asked: Batch) -> Told:
+def _node_fail(state: BatchState, _asked: Batch) -> FailureReason:
     node = state.node or "its node"
-    return Told(
+    return FailureReason(
         "slurm-node-fail",
         f"the batch job {state.key} was lost because {node} failed",
         f"run it again; if {node} fails again, leave it out with place.slurm.options: "
@@ -190,9 +190,9 @@ def _node_fail(state: BatchState, _asked: Batch) -> Told:
     )
 
 
-def _preempted(state: BatchState, asked: Batch) -> Told:
+def _preempted(state: BatchState, asked: Batch) -> FailureReason:
     partition = state.partition or asked.partition or "its partition"
-    return Told(
+    return FailureReason(
         "slurm-preempted",
         f"the batch job {state.key} had to give way to a job with precedence in {partition}{_times(state)}",
         "run it again, or use a partition or quality of service (place.slurm.partition, qos) that is not preempted; "
@@ -200,20 +200,20 @@ def _preempted(state: BatchState, asked: Batch) -> Told:
     )
 
 
-def _cancelled(state: BatchState, _asked: Batch) -> Told:
+def _cancelled(state: BatchState, _asked: Batch) -> FailureReason:
     who = f" ({state.reason})" if state.reason and state.reason != "None" else ""
     # A job that never began has no node; one that ran for less than a second has one, and an elapsed time of 0.
     never = state.started_at is None or (not state.elapsed_s and not state.node)
     when = "before it began" if never else f"after {_elapsed(state)}"
-    return Told(
+    return FailureReason(
         "slurm-cancelled",
         f"the batch job {state.key} was cancelled {when}{who}",
         "run the campaign again: what was measured is kept",
     )
 
 
-def _dependency(state: BatchState) -> Told:
-    return Told(
+def _dependency(state: BatchState) -> FailureReason:
+    return FailureReason(
         "slurm-dependency",
         f"the batch job {state.key} was not run because a job that had to come first did not do its part "
         f"({state.reason})",
@@ -221,16 +221,16 @@ def _dependency(state: BatchState) -> Told:
     )
 
 
-def _deadline(state: BatchState, _asked: Batch) -> Told:
-    return Told(
+def _deadline(state: BatchState, _asked: Batch) -> FailureReason:
+    return FailureReason(
         "slurm-deadline",
         f"the batch job {state.key} could not end before its deadline, so Slurm ended it",
         "move or remove --deadline under place.slurm.options, or lower place.slurm.time",
     )
 
 
-def _boot_fail(state: BatchState, _asked: Batch) -> Told:
-    return Told(
+def _boot_fail(state: BatchState, _asked: Batch) -> FailureReason:
+    return FailureReason(
         "slurm-boot-fail",
         f"the batch job {state.key} was not run because {state.node or 'its node'} did not start"
         + (f" ({state.reason})" if state.reason else ""),
@@ -238,12 +238,12 @@ def _boot_fail(state: BatchState, _asked: Batch) -> Told:
     )
 
 
-def _failed(state: BatchState, _asked: Batch) -> Told:
+def _failed(state: BatchState, _asked: Batch) -> FailureReason:
     how = f"signal {state.signal}" if state.signal else f"exit code {state.exit_code}"
     told = "" if state.exit_code is None and state.signal is None else f" with {how}"
     reason = f" ({state.reason})" if state.reason and state.reason not in ("None", "NonZeroExitCode") else ""
     word = "ended" if state.state == "COMPLETED" else f"is {state.state}"
-    return Told(
+    return FailureReason(
         "slurm-failed",
         f"the batch job {state.key} {word}{_where(state)}{told}{reason}",
         "look into its log with `assay logs`; a module or a line of the prologue may have failed on the node",

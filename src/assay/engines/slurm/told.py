@@ -13,7 +13,7 @@ from assay.engines.collect import tail_of
 from assay.engines.slurm.document import ClusterCampaign, Planned
 from assay.engines.slurm.folder import Folder
 from assay.engines.slurm.scheduler import BatchState
-from assay.engines.slurm.states import Told, failure_of, forgotten, is_final
+from assay.engines.slurm.states import FailureReason, failure_of, forgotten, is_final
 from assay.plan.job import Job
 
 
@@ -57,27 +57,33 @@ class Seen:
         key = self.key_of(job)
         return {f"slurm.{stream}": self.folder.log(group.name, key, stream) for stream in ("out", "err")}
 
-    def told_of(self, job: Job) -> Told:
+    def told_of(self, job: Job) -> FailureReason:
         """Why a job left no result."""
         group, _ = self.document.place_of(job.index)
         state = self.state_of(job)
         if state is None:
             key = self.key_of(job)
-            return forgotten(key) if key else Told("slurm-failed", "its batch job was never submitted", "run it again")
+            return (
+                forgotten(key)
+                if key
+                else FailureReason("slurm-failed", "its batch job was never submitted", "run it again")
+            )
         log = tail_of(self.logs_of(job)["slurm.err"])
         told = failure_of(state, self.document.batch_of(group.name).batch, log)
-        return told or Told(
+        return told or FailureReason(
             "slurm-failed",
             f"the batch job {state.key} ended ({state.state}) and left no result in the shared folder",
             "look into its log with `assay logs`; see that the nodes can write to the shared folder",
         )
 
-    def told_of_service(self, one: Planned) -> Told | None:
+    def told_of_service(self, one: Planned) -> FailureReason | None:
         """Why a service's batch job ended; None while it has not, or where nothing is known."""
         found = self.of(one)
         if not found or not all(is_final(state.state) for state in found):
             return None
-        return failure_of(found[0], one.batch, tail_of(self.folder.log(one.name, found[0].key, "err"))) or Told(
+        return failure_of(
+            found[0], one.batch, tail_of(self.folder.log(one.name, found[0].key, "err"))
+        ) or FailureReason(
             "slurm-failed", f"the batch job {found[0].key} of the service {one.service} ended", "look into its log"
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from assay.engines import Told
+from assay.engines import FailureReason
 from assay.engines.kubernetes.objects.scheduling import Unplaced, unplaced
 from assay.engines.kubernetes.states import troubles
 from assay.engines.kubernetes.states.observed import ContainerSeen, EventSeen, PodSeen, Seen
@@ -28,7 +28,7 @@ def phase_of(seen: Seen) -> Phase:
 
 def failure_of(
     seen: Seen, now: datetime, *, free_since: datetime | None = None, patience_s: float = PATIENCE_S
-) -> Told | None:
+) -> FailureReason | None:
     """Why an attempt gave no result; None while it may still give one, and where Kubernetes saw nothing wrong.
 
     Args:
@@ -58,7 +58,7 @@ def failure_of(
 
 def service_failure_of(
     name: str, seen: Seen, now: datetime, *, free_since: datetime | None = None, patience_s: float = PATIENCE_S
-) -> Told | None:
+) -> FailureReason | None:
     """Why a service cannot be used (any more); None while it may get ready, and while it runs as it was started.
 
     A service that ended and was started again by Kubernetes is another one than was measured before: it failed.
@@ -74,7 +74,7 @@ def service_failure_of(
         told = troubles.of_late(pod, seen) or troubles.of_ended(pod, seen) or troubles.of_restarted(pod, seen)
         told = told or troubles.of_waiting(pod, seen, now) or _never_placed(pod, now, free_since, patience_s)
         if told is not None:
-            return Told(told.code, f"the service {name}: {told.message}", told.try_)
+            return FailureReason(told.code, f"the service {name}: {told.message}", told.try_)
     return None
 
 
@@ -140,7 +140,7 @@ def _runs(pod: PodSeen) -> bool:
     return not pod.is_over and any(one.state == "running" for one in pod.containers)
 
 
-def _first(seen: Seen) -> Told | None:
+def _first(seen: Seen) -> FailureReason | None:
     """What went wrong first: where one pod of several fails, Kubernetes ends the others, which then failed too."""
     ended = sorted(seen.pods, key=_ended_at)
     found = [(pod, told) for pod in ended if (told := troubles.of_ended(pod, seen)) is not None]
@@ -152,15 +152,15 @@ def _ended_at(pod: PodSeen) -> float:
     return min((one.ended_at.timestamp() for one in pod.containers if one.ended_at is not None), default=float("inf"))
 
 
-def _gone(seen: Seen) -> Told:
-    return Told(
+def _gone(seen: Seen) -> FailureReason:
+    return FailureReason(
         troubles.DELETED,
         f"the Job {seen.name} is gone, and with it whatever its pod had measured: somebody deleted it",
         "run the campaign again: what was measured before is kept",
     )
 
 
-def _given_up(seen: Seen) -> Told:
+def _given_up(seen: Seen) -> FailureReason:
     """A Job that Kubernetes gave up, and whose pods do not tell why: they are gone."""
     assert seen.job is not None  # noqa: S101  (for the type alone)
     lost = troubles.lost_node(seen)
@@ -170,16 +170,16 @@ def _given_up(seen: Seen) -> Told:
     if seen.job.failure == "DeadlineExceeded":
         return troubles.deadline(seen.name, "", seen.asked, said)
     if not seen.pods:
-        return Told(
+        return FailureReason(
             troubles.DELETED,
             f"the pod of the Job {seen.name} was deleted before it had ended ({seen.job.failure}{said})",
             "run the campaign again: what was measured before is kept",
         )
-    return Told(troubles.FAILED, f"Kubernetes gave up the Job {seen.name} ({seen.job.failure}{said})",
+    return FailureReason(troubles.FAILED, f"Kubernetes gave up the Job {seen.name} ({seen.job.failure}{said})",
                 "look into its log with `assay logs`")  # fmt: skip
 
 
-def _not_created(seen: Seen, now: datetime, free_since: datetime | None, patience_s: float) -> Told | None:
+def _not_created(seen: Seen, now: datetime, free_since: datetime | None, patience_s: float) -> FailureReason | None:
     """Why the Job controller makes no pod: a quota may get free, anything else stays as it is."""
     assert seen.job is not None  # noqa: S101  (for the type alone)
     event = troubles.newest(seen, seen.job.uid, "FailedCreate")
@@ -190,7 +190,7 @@ def _not_created(seen: Seen, now: datetime, free_since: datetime | None, patienc
     return _refused_pod(seen, event)
 
 
-def _refused_pod(seen: Seen, event: EventSeen) -> Told:
+def _refused_pod(seen: Seen, event: EventSeen) -> FailureReason:
     message = event.message.removeprefix("Error creating: ")
     hints = {
         _QUOTA: "lower what is asked for, wait until others have ended, or ask for a larger quota of the namespace",
@@ -200,12 +200,12 @@ def _refused_pod(seen: Seen, event: EventSeen) -> Told:
         "usage per": "ask for what the namespace's limit range allows (place.kubernetes.cpus, memory)",
     }
     hint = next((text for word, text in hints.items() if word in message), "change place.kubernetes as it says")
-    return Told(troubles.NOT_CREATED, f"Kubernetes makes no pod for the Job {seen.name}: {message}", hint)
+    return FailureReason(troubles.NOT_CREATED, f"Kubernetes makes no pod for the Job {seen.name}: {message}", hint)
 
 
 def _never_placed(
     pod: PodSeen, now: datetime, free_since: datetime | None, patience_s: float, *, held: bool = False
-) -> Told | None:
+) -> FailureReason | None:
     if not pod.unplaced or pod.node:
         return None
     found = unplaced(pod.unplaced)
@@ -219,8 +219,8 @@ def _never_placed(
     return _unschedulable(pod, found, patience_s)
 
 
-def _unschedulable(pod: PodSeen, found: Unplaced, patience_s: float) -> Told:
-    return Told(
+def _unschedulable(pod: PodSeen, found: Unplaced, patience_s: float) -> FailureReason:
+    return FailureReason(
         troubles.UNSCHEDULABLE,
         f"the scheduler found no node for the pod {pod.name} within {show_seconds(patience_s)}: {found.message}",
         f"{found.try_}; or raise place.kubernetes.unschedulable where the nodes are only busy",

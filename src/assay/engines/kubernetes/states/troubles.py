@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from assay.engines import Told
+from assay.engines import FailureReason
 from assay.engines.kubernetes.client.access import Asked
 from assay.engines.kubernetes.states.observed import ContainerSeen, EventSeen, PodSeen, Seen
 from assay.units import show_bytes, show_seconds
@@ -39,7 +39,7 @@ _FETCH_TRIES = 3
 _AGAIN = "run it again: what was measured before is kept"
 
 
-def of_ended(pod: PodSeen, seen: Seen) -> Told | None:
+def of_ended(pod: PodSeen, seen: Seen) -> FailureReason | None:
     """Why a pod ended without having done its part; None for one that has not ended, or ended well."""
     if pod.phase == "Succeeded":
         return None
@@ -60,10 +60,12 @@ def of_ended(pod: PodSeen, seen: Seen) -> Told | None:
     if pod.reason == "NodeAffinity" or pod.reason.startswith(("OutOf", "Outof")) or "Admission" in pod.reason:
         return _not_admitted(pod)
     said = ": ".join(part for part in (pod.reason, pod.message) if part) or "it does not tell why"
-    return Told(FAILED, f"the pod {pod.name} failed{_where(pod)} ({said})", "look into its log with `assay logs`")
+    return FailureReason(
+        FAILED, f"the pod {pod.name} failed{_where(pod)} ({said})", "look into its log with `assay logs`"
+    )
 
 
-def of_waiting(pod: PodSeen, seen: Seen, now: datetime) -> Told | None:
+def of_waiting(pod: PodSeen, seen: Seen, now: datetime) -> FailureReason | None:
     """Why a pod that has a node cannot start; None while it may."""
     # A pod may have waited long for its node, which says a moment late that it took it.
     since = pod.started_at or pod.placed_at or pod.created_at
@@ -76,10 +78,10 @@ def of_waiting(pod: PodSeen, seen: Seen, now: datetime) -> Told | None:
         if one.reason in _PULLING and (told := _image(pod, one, seen, waited_s)) is not None:
             return told
         if one.reason in _CONFIG and waited_s >= _CONFIG_PATIENCE_S:
-            return Told(START, f"the pod {pod.name} cannot start{_where(pod)} ({one.reason}: {one.message})",
+            return FailureReason(START, f"the pod {pod.name} cannot start{_where(pod)} ({one.reason}: {one.message})",
                         "see that the Secrets of place.kubernetes.secrets and the keys in them exist")  # fmt: skip
     if waited_s >= _MOUNT_PATIENCE_S and (mount := _unmounted(pod, seen, now)) is not None:
-        return Told(
+        return FailureReason(
             VOLUME,
             f"a volume of the pod {pod.name} cannot be mounted{_where(pod)}: {mount.message}",
             "see that the claims of place.kubernetes.volumes exist and fit the node: kubectl get pvc",
@@ -96,18 +98,18 @@ def _unmounted(pod: PodSeen, seen: Seen, now: datetime) -> EventSeen | None:
     return found if lasts else None
 
 
-def _not_fetched(pod: PodSeen, seen: Seen) -> Told | None:
+def _not_fetched(pod: PodSeen, seen: Seen) -> FailureReason | None:
     """A first container that failed again and again; Kubernetes starts it anew, since networks fail now and then."""
     for one in pod.before:
         last = one if one.state == "ended" else one.before
         if last is None or not last.exit_code or (one.restarts or 0) < _FETCH_TRIES - 1:
             continue
         told = _ended_container(pod, last, seen.asked, f"; it was tried {(one.restarts or 0) + 1} times")
-        return Told(told.code, told.message, "see that the files of `fetch` can be reached from the cluster")
+        return FailureReason(told.code, told.message, "see that the files of `fetch` can be reached from the cluster")
     return None
 
 
-def of_restarted(pod: PodSeen, seen: Seen) -> Told | None:
+def of_restarted(pod: PodSeen, seen: Seen) -> FailureReason | None:
     """How a container ended that Kubernetes started again; None where none was."""
     for one in pod.containers:
         if one.before is not None and one.restarts:
@@ -116,14 +118,14 @@ def of_restarted(pod: PodSeen, seen: Seen) -> Told | None:
     return None
 
 
-def of_late(pod: PodSeen, seen: Seen) -> Told | None:
+def of_late(pod: PodSeen, seen: Seen) -> FailureReason | None:
     """A service that Kubernetes ended because it was not ready in time; None where it was not so."""
     killed = [one for one in seen.events_of(pod.uid, "Killing") if "startup probe" in one.message]
     if not killed:
         return None
     asked = newest(seen, pod.uid, "Unhealthy")
     said = f"; last it answered: {asked.message}" if asked is not None else ""
-    return Told(LATE, f"the pod {pod.name} was not ready in time{_where(pod)}{said}",
+    return FailureReason(LATE, f"the pod {pod.name} was not ready in time{_where(pod)}{said}",
                 "look into its log with `assay logs`, or raise ready.within")  # fmt: skip
 
 
@@ -132,15 +134,15 @@ def newest(seen: Seen, uid: str, *reasons: str) -> EventSeen | None:
     return next(iter(seen.events_of(uid, *reasons)), None)
 
 
-def deadline(pod: str, node: str, asked: Asked, said: str = "") -> Told:
+def deadline(pod: str, node: str, asked: Asked, said: str = "") -> FailureReason:
     """A pod that was ended at its time limit."""
     limit = "its time limit" if asked.deadline_s is None else f"its time limit of {show_seconds(asked.deadline_s)}"
     where = f" on {node}" if node else ""
-    return Told(DEADLINE, f"the pod {pod} was ended{where} at {limit}{said}",
+    return FailureReason(DEADLINE, f"the pod {pod} was ended{where} at {limit}{said}",
                 "raise place.kubernetes.deadline, or lower measure.runs or measure.timeout")  # fmt: skip
 
 
-def lost_node(seen: Seen) -> Told | None:
+def lost_node(seen: Seen) -> FailureReason | None:
     """The first pod whose node was lost; None where none was."""
     return next((_node_lost(pod) for pod in seen.pods if _by_node(pod, seen)), None)
 
@@ -153,18 +155,18 @@ def _by_node(pod: PodSeen, seen: Seen) -> bool:
     return newest(seen, pod.uid, "TaintManagerEviction", "NodeNotReady") is not None or pod.unready_reason == "NodeLost"
 
 
-def _node_lost(pod: PodSeen) -> Told:
+def _node_lost(pod: PodSeen) -> FailureReason:
     node = pod.node or "its node"
     said = pod.message or pod.disruption_message
-    return Told(
+    return FailureReason(
         NODE_LOST,
         f"the pod {pod.name} was lost because {node} failed or was shut down{f' ({said})' if said else ''}",
         f"{_AGAIN}; if {node} fails again, keep pods away from it: kubectl cordon {pod.node or 'NODE'}",
     )
 
 
-def _evicted(pod: PodSeen) -> Told:
-    return Told(
+def _evicted(pod: PodSeen) -> FailureReason:
+    return FailureReason(
         EVICTED,
         f"the pod {pod.name} was evicted{_where(pod)}: {pod.message or 'the node does not tell why'}",
         "ask for the memory and the disk that it uses (place.kubernetes.memory, storage), so that its node keeps them "
@@ -172,18 +174,18 @@ def _evicted(pod: PodSeen) -> Told:
     )
 
 
-def _disrupted(pod: PodSeen, seen: Seen) -> Told | None:
+def _disrupted(pod: PodSeen, seen: Seen) -> FailureReason | None:
     said = f" ({pod.disruption_message})" if pod.disruption_message else ""
     preempted = newest(seen, pod.uid, "Preempted")
     if pod.disruption.startswith("PreemptionBy") or pod.reason == "Preempting" or preempted is not None:
         said = said or (f" ({preempted.message})" if preempted is not None else "")
-        return Told(
+        return FailureReason(
             PREEMPTED,
             f"the pod {pod.name} had to give way{_where(pod)} to one with precedence{said}",
             f"{_AGAIN}, or use a place.kubernetes.priority_class that is not preempted",
         )
     if pod.disruption == "EvictionByEvictionAPI":
-        return Told(
+        return FailureReason(
             EVICTED,
             f"the pod {pod.name} was evicted{_where(pod)} because somebody empties the node{said}",
             f"{_AGAIN}, when the node is back",
@@ -191,7 +193,7 @@ def _disrupted(pod: PodSeen, seen: Seen) -> Told | None:
     return None
 
 
-def _ended_badly(pod: PodSeen, asked: Asked, *, deleted: bool) -> Told | None:
+def _ended_badly(pod: PodSeen, asked: Asked, *, deleted: bool) -> FailureReason | None:
     """The container that failed first; one that ended because the pod was deleted did not fail by itself."""
     ended = [one for one in pod.containers if one.state == "ended" and (one.exit_code or one.reason in _CANNOT_START)]
     for one in sorted(ended, key=lambda each: each.ended_at.timestamp() if each.ended_at else 0.0):
@@ -202,11 +204,11 @@ def _ended_badly(pod: PodSeen, asked: Asked, *, deleted: bool) -> Told | None:
     return None
 
 
-def _ended_container(pod: PodSeen, one: ContainerSeen, asked: Asked, more: str = "") -> Told:
+def _ended_container(pod: PodSeen, one: ContainerSeen, asked: Asked, more: str = "") -> FailureReason:
     if one.reason == "OOMKilled":
         return _out_of_memory(pod, asked, more)
     if one.reason in _CANNOT_START:
-        return Told(
+        return FailureReason(
             START,
             f"the container {one.name} of the pod {pod.name} could not be started{_where(pod)}: "
             f"{one.message or one.reason}{more}",
@@ -214,36 +216,36 @@ def _ended_container(pod: PodSeen, one: ContainerSeen, asked: Asked, more: str =
         )
     how = f"signal {one.signal}" if one.signal else f"exit code {one.exit_code}"
     said = f" ({one.message.strip()})" if one.message.strip() else ""
-    return Told(FAILED, f"the container {one.name} of the pod {pod.name} ended{_where(pod)} with {how}{said}{more}",
+    return FailureReason(FAILED, f"the container {one.name} of the pod {pod.name} ended{_where(pod)} with {how}{said}{more}",
                 "look into its log with `assay logs`")  # fmt: skip
 
 
-def _out_of_memory(pod: PodSeen, asked: Asked, more: str) -> Told:
+def _out_of_memory(pod: PodSeen, asked: Asked, more: str) -> FailureReason:
     limit = "nothing was asked for" if asked.memory is None else f"{show_bytes(asked.memory)} was asked for"
-    return Told(
+    return FailureReason(
         OOM,
         f"the pod {pod.name} was ended{_where(pod)} because its memory ran out: {limit}{more}",
         "raise place.kubernetes.memory (or needs.memory; shared memory counts too), or measure something smaller",
     )
 
 
-def _deleted(pod: PodSeen) -> Told:
-    return Told(
+def _deleted(pod: PodSeen) -> FailureReason:
+    return FailureReason(
         DELETED,
         f"the pod {pod.name} was deleted{_where(pod)} before it had ended, by a person or by a program",
         _AGAIN,
     )
 
 
-def _not_admitted(pod: PodSeen) -> Told:
-    return Told(
+def _not_admitted(pod: PodSeen) -> FailureReason:
+    return FailureReason(
         FAILED,
         f"the node {pod.node or ''} did not take the pod {pod.name} ({pod.reason}: {pod.message})",
         f"{_AGAIN}; what was free when it was planned was taken when it came",
     )
 
 
-def _image(pod: PodSeen, one: ContainerSeen, seen: Seen, waited_s: float) -> Told | None:
+def _image(pod: PodSeen, one: ContainerSeen, seen: Seen, waited_s: float) -> FailureReason | None:
     events = [event.message for event in seen.events_of(pod.uid, "Failed", "FailedToPull", "InspectFailed")
               if "image" in event.message.lower()]  # fmt: skip
     # `Back-off pulling image` says nothing; the reason was told before, and newer versions repeat it.
@@ -251,7 +253,7 @@ def _image(pod: PodSeen, one: ContainerSeen, seen: Seen, waited_s: float) -> Tol
     lasting = one.reason in _AT_ONCE or _LASTING_PULL.search(" ".join((one.message, *events)))
     if not lasting and waited_s < _PULL_PATIENCE_S:
         return None
-    return Told(
+    return FailureReason(
         IMAGE,
         f"the image {one.image or 'of the container ' + one.name} cannot be fetched{_where(pod)} "
         f"({one.reason}{f': {said}' if said else ''})",
