@@ -71,11 +71,17 @@ def _threads(folder: Path) -> Table:
     agrees = found["answer"] == ("better" if direct < 0 else "worse")
     interval = found["interval"]
     rows = [
-        ["`assay ab`: 2 threads against 1", f"**{found['answer']}**", f"{found['change']:+.1%}",
-         f"{interval['low']:+.1%} to {interval['high']:+.1%}" if interval else "unknown", str(found["pairs"]),
-         f"{seconds:.0f} s", "pass" if agrees else "**fail**"],
+        [
+            "`assay ab`: 2 threads against 1",
+            f"**{found['answer']}**",
+            f"{found['change']:+.1%}",
+            f"{interval['low']:+.1%} to {interval['high']:+.1%}" if interval else "unknown",
+            str(found["pairs"]),
+            f"{seconds:.0f} s",
+            "pass" if agrees else "**fail**",
+        ],
         ["onnxruntime alone, in turn", "", f"{direct:+.1%}", "", "20", "", ""],
-    ]  # fmt: skip
+    ]
     notes = [
         (
             f"A model of {_LAYERS} products of matrices, {_ROWS} × {_SIZE} by {_SIZE} × {_SIZE}. Latency: lower is "
@@ -137,8 +143,16 @@ def _equal(folder: Path, tries: int) -> Table:
         kept += found["answer"] == "cannot tell"
         interval = found["interval"]
         shown = f"{interval['low']:+.1%} to {interval['high']:+.1%}" if interval else "unknown"
-        rows.append([str(number + 1), found["answer"], f"{found['change']:+.1%}", shown, str(found["pairs"]),
-                     f"{seconds:.0f} s"])  # fmt: skip
+        rows.append(
+            [
+                str(number + 1),
+                found["answer"],
+                f"{found['change']:+.1%}",
+                shown,
+                str(found["pairs"]),
+                f"{seconds:.0f} s",
+            ]
+        )
     passed = "pass" if kept >= REAL_LEAST * tries else "**fail**"
     rows.append(["all", f"cannot tell in {kept} of {tries}", "", "", "", passed])
     notes = [
@@ -168,8 +182,14 @@ def _simulated(tries: int) -> Table:
     rows = []
     for name, noise in _NOISES.items():
         kept = sum(_last(_experiment(rng, noise, _LOOKS)).answer == "cannot tell" for _ in range(tries))
-        rows.append([name, f"{kept} of {tries}", f"≥ {SIMULATED_LEAST:.0%}",
-                     "pass" if kept >= SIMULATED_LEAST * tries else "**fail**"])  # fmt: skip
+        rows.append(
+            [
+                name,
+                f"{kept} of {tries}",
+                f"≥ {SIMULATED_LEAST:.0%}",
+                "pass" if kept >= SIMULATED_LEAST * tries else "**fail**",
+            ]
+        )
     notes = [f"Noise of {_SPREAD:.0%}, up to {2 * _LOOKS} pairs, looked at after every block as the command does."]
     return Table("A against A, simulated", ["noise", "cannot tell", "target", "kept"], rows, notes)
 
@@ -213,8 +233,15 @@ def _pairs(tries: int) -> Table:
         ),
         "`told within` is the share of them that needed no more than the number that they were told; a half is ideal.",
     ]
-    columns = ["true difference", "could not tell", "truly needed, median", "said for the true size, median",
-               "told within", "said for the size seen, median", "told within "]  # fmt: skip
+    columns = [
+        "true difference",
+        "could not tell",
+        "truly needed, median",
+        "said for the true size, median",
+        "told within",
+        "said for the size seen, median",
+        "told within ",
+    ]
     return Table("How many more pairs it says, and how many it takes", columns, rows, notes)
 
 
@@ -237,8 +264,15 @@ def _need(rng: np.random.Generator, effect: float, tries: int) -> list[str]:
     within = [
         sum(need <= said for need, said in zip(actual, given, strict=True)) / len(actual) for given in (true, seen)
     ]
-    return [f"{effect:g}", str(len(actual)), f"{median(actual):.0f}", f"{median(true):.0f}", f"{within[0]:.0%}",
-            f"{median(seen):.0f}", f"{within[1]:.0%}"]  # fmt: skip
+    return [
+        f"{effect:g}",
+        str(len(actual)),
+        f"{median(actual):.0f}",
+        f"{median(true):.0f}",
+        f"{within[0]:.0%}",
+        f"{median(seen):.0f}",
+        f"{within[1]:.0%}",
+    ]
 
 
 _ABOUT = (

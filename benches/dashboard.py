@@ -91,10 +91,28 @@ def _api_table(server: ServerProcess, size: Size) -> Table:
             took, longest = _ask(client, question, size.asked)
             cpu_ms = 1000 * (sum(process.cpu_times()[:2]) - before_s) / len(took)
             p95 = percentile(took, 0.95)
-            rows.append([f"`{question.path}`", question.what, f"{sorted(took)[len(took) // 2]:.0f}", p95.text(0),
-                         f"{max(took):.0f}", f"{cpu_ms:.0f}", f"{longest / 1000:,.0f}", p95.below(API_MS)])  # fmt: skip
-    columns = ["route", "what", "p50, ms", "p95, ms", "max, ms", "server CPU, ms", "largest answer, kB",
-               f"p95 < {API_MS} ms"]  # fmt: skip
+            rows.append(
+                [
+                    f"`{question.path}`",
+                    question.what,
+                    f"{sorted(took)[len(took) // 2]:.0f}",
+                    p95.text(0),
+                    f"{max(took):.0f}",
+                    f"{cpu_ms:.0f}",
+                    f"{longest / 1000:,.0f}",
+                    p95.below(API_MS),
+                ]
+            )
+    columns = [
+        "route",
+        "what",
+        "p50, ms",
+        "p95, ms",
+        "max, ms",
+        "server CPU, ms",
+        "largest answer, kB",
+        f"p95 < {API_MS} ms",
+    ]
     notes = [
         (
             f"{size.campaigns:,} campaigns with {size.results:,} results in a SQLite file; one client that asks one "
@@ -253,8 +271,17 @@ def _ids(client: httpx.Client, path: str) -> list[str]:
 def _pages_table(server: ServerProcess, size: Size) -> Table:
     from benches import dashboard_pages
 
-    columns = ["page", "address", "ready, ms", f"< {PAGE_MS} ms", "at half the speed, ms", f"< {PAGE_MS} ms",
-               "longest task, ms", "requests", "kB"]  # fmt: skip
+    columns = [
+        "page",
+        "address",
+        "ready, ms",
+        f"< {PAGE_MS} ms",
+        "at half the speed, ms",
+        f"< {PAGE_MS} ms",
+        "longest task, ms",
+        "requests",
+        "kB",
+    ]
     rows, notes = dashboard_pages.rows(server.url, ADMIN, size.loads, PAGE_MS)
     return Table("The pages in a browser", columns, rows, notes)
 

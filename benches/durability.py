@@ -88,8 +88,15 @@ def _delivery_rows(connections: int, size: Size) -> list[list[str]]:
         rates = [size.results / one["seconds"] for one in found[mode]]
         took = np.concatenate([one["took_s"] for one in found[mode]]) * 1e3
         share = "" if mode == "unsynced" else ratio_of(rates, before).text(2)
-        rows.append([str(connections), words, median_of(rates).text(0), share,
-                     *(f"{np.percentile(took, one):.1f}" for one in (50, 99))])  # fmt: skip
+        rows.append(
+            [
+                str(connections),
+                words,
+                median_of(rates).text(0),
+                share,
+                *(f"{np.percentile(took, one):.1f}" for one in (50, 99)),
+            ]
+        )
     return rows
 
 
@@ -101,10 +108,13 @@ def _deliver(server: ServerProcess, connections: int, results: int, number: int)
     few = np.arange(50)
     sets = (SampleSet("latency_ms", "measure", few * 10_000_000, 10.0 + 0.01 * few),)
     settings = {
-        "url": server.url, "token": agent_token(server.url), "results": results, "connections": connections,
+        "url": server.url,
+        "token": agent_token(server.url),
+        "results": results,
+        "connections": connections,
         "result": small_result(first_job(document), sets),
         "enrolment": to_plain(Enrolment("sender", "sender", PROFILE)),
-    }  # fmt: skip
+    }
     path = server.folder / "settings.json"
     path.write_text(json.dumps(settings))
     return contest("deliver_http", path)

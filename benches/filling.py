@@ -53,16 +53,31 @@ def _campaign(number: int, of: int) -> dict[str, Any]:
     name = RARE if number == of // 3 else f"model-{number % 40}"
     at = datetime.fromtimestamp(_BEGAN + 60 * number, UTC)
     return {
-        "id": f"c{number:08x}", "benchmark": name, "digest": "0" * 64,
-        "state": "failed" if number % FAILED_EVERY == 0 else "done", "created_at": iso(at), "completed_at": iso(at),
-        "labels": {"branch": f"work-{number % 100}"}, "document": benchmark(name, 10), "surroundings": "",
-        "engine": "fleet", "submitted_by": f"user-{number % 10}",
-    }  # fmt: skip
+        "id": f"c{number:08x}",
+        "benchmark": name,
+        "digest": "0" * 64,
+        "state": "failed" if number % FAILED_EVERY == 0 else "done",
+        "created_at": iso(at),
+        "completed_at": iso(at),
+        "labels": {"branch": f"work-{number % 100}"},
+        "document": benchmark(name, 10),
+        "surroundings": "",
+        "engine": "fleet",
+        "submitted_by": f"user-{number % 10}",
+    }
 
 
 def _agent(number: int) -> dict[str, Any]:
-    return {"id": f"agent-{number:012x}", "identity": f"device-{number}", "name": f"device-{number}", "state": "active",
-            "profile": "{}", "device": {}, "enrolled_at": _BEGAN, "last_seen": _BEGAN}  # fmt: skip
+    return {
+        "id": f"agent-{number:012x}",
+        "identity": f"device-{number}",
+        "name": f"device-{number}",
+        "state": "active",
+        "profile": "{}",
+        "device": {},
+        "enrolled_at": _BEGAN,
+        "last_seen": _BEGAN,
+    }
 
 
 def _job_pattern() -> dict[str, Any]:
@@ -75,9 +90,17 @@ def _job(pattern: dict[str, Any], campaign: dict[str, Any], position: int) -> di
     failed = campaign["state"] == "failed" and position == 0
     at = _BEGAN + 60 * number
     return {
-        **pattern, "id": f"{campaign['id']}-job-{position}", "campaign_id": campaign["id"], "position": position,
-        "state": "failed" if failed else "done", "verdict": "invalid" if failed else "valid", "seconds": 30.0,
-        "label": f"batch {position + 1}, device cpu, threads {number % 8 + 1}", "submitted_at": at,
-        "agent_id": f"agent-{(number + position) % _AGENTS:012x}", "fence": 1, "started_at": at + 1,
+        **pattern,
+        "id": f"{campaign['id']}-job-{position}",
+        "campaign_id": campaign["id"],
+        "position": position,
+        "state": "failed" if failed else "done",
+        "verdict": "invalid" if failed else "valid",
+        "seconds": 30.0,
+        "label": f"batch {position + 1}, device cpu, threads {number % 8 + 1}",
+        "submitted_at": at,
+        "agent_id": f"agent-{(number + position) % _AGENTS:012x}",
+        "fence": 1,
+        "started_at": at + 1,
         "ended_at": at + 31,
-    }  # fmt: skip
+    }

@@ -82,18 +82,30 @@ def _settings(server: ServerProcess, database: DurablePostgresql, size: Size) ->
     assert server.process is not None
     document = benchmark("no-op", size.jobs)
     return {
-        "url": server.url, "admin": ADMIN, "token": agent_token(server.url), "agents": size.agents, "jobs": size.jobs,
-        "heartbeat_s": size.heartbeat_s, "wait_s": size.wait_s, "idle_s": size.idle_s, "patience_s": 300,
-        "document": document, "result": small_result(first_job(document)),
+        "url": server.url,
+        "admin": ADMIN,
+        "token": agent_token(server.url),
+        "agents": size.agents,
+        "jobs": size.jobs,
+        "heartbeat_s": size.heartbeat_s,
+        "wait_s": size.wait_s,
+        "idle_s": size.idle_s,
+        "patience_s": 300,
+        "document": document,
+        "result": small_result(first_job(document)),
         "enrolment": to_plain(Enrolment("", "", PROFILE, version="0.1.0")),
         "processes": {"server": server.process.pid, "PostgreSQL": database.pid},
-    }  # fmt: skip
+    }
 
 
 def benchmark(name: str, jobs: int) -> dict[str, Any]:
     """A benchmark file with so many points."""
-    return {"benchmark": name, "target": {"model": "squeezenet"}, "measure": {"runs": 3},
-            "matrix": {"workload.batch": list(range(1, jobs + 1))}}  # fmt: skip
+    return {
+        "benchmark": name,
+        "target": {"model": "squeezenet"},
+        "measure": {"runs": 3},
+        "matrix": {"workload.batch": list(range(1, jobs + 1))},
+    }
 
 
 def first_job(document: dict[str, Any]) -> Job:
@@ -104,9 +116,15 @@ def first_job(document: dict[str, Any]) -> Job:
 def small_result(job: Job, sets: tuple[SampleSet, ...] = (), samples: str | None = None) -> str:
     """A result document as `assay exec` writes one, of one run."""
     ran = SingleRunResult(
-        0, True, AT, AT, 1.0, metrics={"load_ms": 5.0, "first_ms": 2.0}, samples=samples,
+        0,
+        True,
+        AT,
+        AT,
+        1.0,
+        metrics={"load_ms": 5.0, "first_ms": 2.0},
+        samples=samples,
         device=DeviceProof("cpu", "cpu", {"CPUExecutionProvider": 5}, "the profile"),
-    )  # fmt: skip
+    )
     return to_json(judge(job, [RunOutcome(ran, sets)], {"machine": {"name": "box"}}, planned_runs=1))
 
 
@@ -129,16 +147,34 @@ def _idle_table(seen: dict[str, dict[str, Any]], size: Size) -> Table:
         p99 = percentile(idle["late_ms"], 0.99)
         held = np.asarray(idle["held_s"])
         polls = f"{held.size:,}, {held.min():.1f} to {held.max():.1f} s" if held.size else "none ended"
-        rows.append([
-            name, f"{size.agents / one['enrol_s']:,.0f}", f"{len(idle['late_ms']):,}", *_quantiles(idle["late_ms"]),
-            polls, str(idle["errors"]), *_usage(idle), f"{idle['rss_bytes'] / 1e6:.0f}",
-            _verdict(p99, idle["errors"]),
-        ])  # fmt: skip
+        rows.append(
+            [
+                name,
+                f"{size.agents / one['enrol_s']:,.0f}",
+                f"{len(idle['late_ms']):,}",
+                *_quantiles(idle["late_ms"]),
+                polls,
+                str(idle["errors"]),
+                *_usage(idle),
+                f"{idle['rss_bytes'] / 1e6:.0f}",
+                _verdict(p99, idle["errors"]),
+            ]
+        )
     columns = [
-        "queue", "enrolled/s", "heartbeats", "p50, ms", "p99, ms", "max, ms", "polls held", "errors",
-        "server, % of a core", "PostgreSQL, %", "agents, %", "server RSS, MB",
+        "queue",
+        "enrolled/s",
+        "heartbeats",
+        "p50, ms",
+        "p99, ms",
+        "max, ms",
+        "polls held",
+        "errors",
+        "server, % of a core",
+        "PostgreSQL, %",
+        "agents, %",
+        "server RSS, MB",
         f"p99 < {HEARTBEAT_MS} ms, no error",
-    ]  # fmt: skip
+    ]
     notes = [
         (
             f"{size.agents:,} agents for {size.idle_s:g} s: a heartbeat every {size.heartbeat_s:g} s each, spread, and "
@@ -146,7 +182,7 @@ def _idle_table(seen: dict[str, dict[str, Any]], size: Size) -> Table:
             "two connections each, and an agent's token."
         ),
         "A heartbeat is timed from when it was due, not from when it was sent; the p99 has its 95 % interval.",
-    ]  # fmt: skip
+    ]
     notes += _told(seen, "idle")
     return Table(f"{size.agents:,} agents that wait", columns, rows, notes)
 
@@ -157,19 +193,43 @@ def _busy_table(seen: dict[str, dict[str, Any]], size: Size) -> Table:
         busy, kept = one["busy"], one["kept"]
         rate = busy["done"] / busy["work_s"] if busy["work_s"] else 0.0
         once = busy["campaign"]["counts"] == {"done": size.jobs} and kept == {
-            "attempts": size.jobs, "accepted": size.jobs, "jobs accepted": size.jobs, "evidence": 0,
-        }  # fmt: skip
-        rows.append([
-            name, f"{busy['submit_s']:.2f}", f"{rate:,.0f}", f"{np.median(busy['deliver_ms'] or [0]):.0f}",
-            f"{busy['done']:,}", str(busy["errors"]), *_quantiles(busy["late_ms"]), *_usage(busy),
-            f"{1000 * busy['cpu_s']['server'] / max(busy['done'], 1):.1f}", f"{busy['rss_bytes'] / 1e6:.0f}",
-            "pass" if once and not busy["errors"] else "**fail**",
-        ])  # fmt: skip
+            "attempts": size.jobs,
+            "accepted": size.jobs,
+            "jobs accepted": size.jobs,
+            "evidence": 0,
+        }
+        rows.append(
+            [
+                name,
+                f"{busy['submit_s']:.2f}",
+                f"{rate:,.0f}",
+                f"{np.median(busy['deliver_ms'] or [0]):.0f}",
+                f"{busy['done']:,}",
+                str(busy["errors"]),
+                *_quantiles(busy["late_ms"]),
+                *_usage(busy),
+                f"{1000 * busy['cpu_s']['server'] / max(busy['done'], 1):.1f}",
+                f"{busy['rss_bytes'] / 1e6:.0f}",
+                "pass" if once and not busy["errors"] else "**fail**",
+            ]
+        )
     columns = [
-        "queue", "submitted in, s", "jobs/s", "delivery p50, ms", "done", "errors", "heartbeat p50, ms", "p99, ms",
-        "max, ms", "server, % of a core", "PostgreSQL, %", "agents, %", "server CPU per job, ms", "server RSS, MB",
+        "queue",
+        "submitted in, s",
+        "jobs/s",
+        "delivery p50, ms",
+        "done",
+        "errors",
+        "heartbeat p50, ms",
+        "p99, ms",
+        "max, ms",
+        "server, % of a core",
+        "PostgreSQL, %",
+        "agents, %",
+        "server CPU per job, ms",
+        "server RSS, MB",
         "each done once, no error",
-    ]  # fmt: skip
+    ]
     notes = [
         (
             f"{size.jobs:,} jobs of one campaign: each is leased, and a result of one run without samples "

@@ -52,17 +52,29 @@ def bench(*, quick: bool = False) -> Page:
         seen = _watch(agent, idle_s)
         peak_mb = _kilobytes(agent.pid, "VmHWM") / 1000
     rows = [
-        ["resident, the most while it waited", f"{seen.resident_mb:.1f} MB", f"< {RESIDENT_MB} MB",
-         _below(seen.resident_mb, RESIDENT_MB)],
+        [
+            "resident, the most while it waited",
+            f"{seen.resident_mb:.1f} MB",
+            f"< {RESIDENT_MB} MB",
+            _below(seen.resident_mb, RESIDENT_MB),
+        ],
         ["shared memory counted in parts (PSS), at the end", f"{seen.own_share_mb:.1f} MB", "", ""],
-        ["resident, the most of the agent's own process since its start", f"{peak_mb:.1f} MB", f"< {RESIDENT_MB} MB",
-         _below(peak_mb, RESIDENT_MB)],
+        [
+            "resident, the most of the agent's own process since its start",
+            f"{peak_mb:.1f} MB",
+            f"< {RESIDENT_MB} MB",
+            _below(peak_mb, RESIDENT_MB),
+        ],
         ["resident, the most with children while it started", f"{start_mb:.1f} MB", "", ""],
-        ["processor", f"{100 * seen.cpu_share:.2f} % of a core", f"< {100 * CORE_SHARE:g} %",
-         _below(seen.cpu_share, CORE_SHARE)],
+        [
+            "processor",
+            f"{100 * seen.cpu_share:.2f} % of a core",
+            f"< {100 * CORE_SHARE:g} %",
+            _below(seen.cpu_share, CORE_SHARE),
+        ],
         ["context switches", f"{seen.switches_s:.1f} per second", "", ""],
         ["processes, threads", f"{seen.processes}, {seen.threads}", "", ""],
-    ]  # fmt: skip
+    ]
     notes = [
         (
             f"`assay agent start` with a token against `assay serve`, watched for {idle_s:g} s from "

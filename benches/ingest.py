@@ -106,10 +106,16 @@ def _ingest_rows(place: Place, size: Size) -> list[list[str]]:
     encoded = median_of([one["encode_s"] for one in answers])
     share = 1_000_000 / (size.results * size.samples)
     verdict = sent.below(INGEST_S / share)
-    return [[
-        place.name, sent.text(2), f"{size.results * size.samples / sent.value:,.0f}", encoded.text(2),
-        f"{answers[0]['bytes'] / 1e6:.1f}", verdict,
-    ]]  # fmt: skip
+    return [
+        [
+            place.name,
+            sent.text(2),
+            f"{size.results * size.samples / sent.value:,.0f}",
+            encoded.text(2),
+            f"{answers[0]['bytes'] / 1e6:.1f}",
+            verdict,
+        ]
+    ]
 
 
 def send(place: Place, results: int, samples: int, seed: int, connections: int) -> dict[str, Any]:
@@ -121,10 +127,15 @@ def send(place: Place, results: int, samples: int, seed: int, connections: int) 
     few = np.arange(50)
     sets = (SampleSet("latency_ms", "measure", few * 10_000_000, 10.0 + 0.01 * few),)
     settings = {
-        "url": place.server.url, "token": agent_token(place.server.url), "results": results, "samples": samples,
-        "connections": connections, "waiting": WAITING, "result": small_result(first_job(document), sets, WAITING),
+        "url": place.server.url,
+        "token": agent_token(place.server.url),
+        "results": results,
+        "samples": samples,
+        "connections": connections,
+        "waiting": WAITING,
+        "result": small_result(first_job(document), sets, WAITING),
         "enrolment": to_plain(Enrolment("sender", "sender", PROFILE)),
-    }  # fmt: skip
+    }
     path = place.folder / "settings.json"
     path.write_text(json.dumps(settings))
     return contest("ingest_http", path, seed)
@@ -250,9 +261,16 @@ def _both(*ways: list[float]) -> str:
 
 def _list_table(rows: list[list[str]], size: Size) -> Table:
     columns = [
-        "database", "of", "asked", "page", "store p50, ms", "store max, ms", "HTTP p50, ms", "HTTP max, ms",
+        "database",
+        "of",
+        "asked",
+        "page",
+        "store p50, ms",
+        "store max, ms",
+        "HTTP p50, ms",
+        "HTTP max, ms",
         f"all < {LIST_MS} ms",
-    ]  # fmt: skip
+    ]
     notes = [
         (
             f"{size.campaigns:,} campaigns and {size.campaigns * size.jobs_each:,} jobs, each with a result document "
@@ -261,8 +279,9 @@ def _list_table(rows: list[list[str]], size: Size) -> Table:
         ),
         "The longest way is a text that is nowhere: everything has to be looked at.",
     ]
-    return Table(f"A page of {size.campaigns:,} campaigns and of {size.campaigns * size.jobs_each:,} jobs", columns,
-                 rows, notes)  # fmt: skip
+    return Table(
+        f"A page of {size.campaigns:,} campaigns and of {size.campaigns * size.jobs_each:,} jobs", columns, rows, notes
+    )
 
 
 # Beside MLflow

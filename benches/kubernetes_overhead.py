@@ -67,8 +67,11 @@ def bench(*, quick: bool = False) -> Page:
         cluster.make_namespace(_NAMESPACE)
         site = Site(cluster, _NAMESPACE, folder)
         site.grant()
-        environ = {"KUBECONFIG": str(cluster.kubeconfig(PERSON, _NAMESPACE)), "ASSAY_CACHE": str(folder / "cache"),
-                   **dict.fromkeys(_OFF, "off")}  # fmt: skip
+        environ = {
+            "KUBECONFIG": str(cluster.kubeconfig(PERSON, _NAMESPACE)),
+            "ASSAY_CACHE": str(folder / "cache"),
+            **dict.fromkeys(_OFF, "off"),
+        }
         stack.enter_context(patch.dict(os.environ, environ))
         loaded = load(_document(jobs), base=folder)
         _plain(cluster, folder, "warm", [_job("warm", ["/bin/echo", _LINE])])
@@ -101,8 +104,12 @@ def _job(name: str, words: Sequence[str], documents: str = "") -> Thing:
         container["env"] = [{"name": name, "value": "off"} for name in _OFF]
         container["volumeMounts"] = [{"name": "jobs", "mountPath": "/jobs"}]
         pod["volumes"] = [{"name": "jobs", "configMap": {"name": documents}}]
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
-            "spec": {"backoffLimit": 0, "template": {"spec": pod}}}  # fmt: skip
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"backoffLimit": 0, "template": {"spec": pod}},
+    }
 
 
 def _by_hand(loaded: Loaded) -> list[Thing]:

@@ -124,8 +124,12 @@ def locust() -> Client:
         # A user of Locust waits for its answer, so a rate is shared out: one request a second for each of many users.
         users = ask.users if ask.rate is None else round(ask.rate)
         each_s = 0 if ask.rate is None else users / ask.rate
-        settings = [f"LOAD_TOKENS={ask.tokens}", f"LOAD_REQUESTS={ask.requests}", f"LOAD_EACH_S={each_s}",
-                    f"LOAD_REPORT={folder / 'report.json'}"]  # fmt: skip
+        settings = [
+            f"LOAD_TOKENS={ask.tokens}",
+            f"LOAD_REQUESTS={ask.requests}",
+            f"LOAD_EACH_S={each_s}",
+            f"LOAD_REPORT={folder / 'report.json'}",
+        ]
         script = str(CONTESTANTS / "load_locust.py")
         options = ["--headless", "--only-summary", "--skip-log", "--stop-timeout", "5", "-H", ask.url]
         crowd = ["-u", str(users), "-r", str(users)]
@@ -158,12 +162,36 @@ def aiperf() -> Client:
         if ask.rate is not None:
             shape = ["--request-rate", str(ask.rate), "--arrival-pattern", "constant"]
         return [
-            str(python.parent / "aiperf"), "profile", "--model", "sim", "--url", ask.url, "--endpoint-type", "chat",
-            "--streaming", "--tokenizer", "bench/words", "--use-server-token-count", "--request-count",
-            str(ask.requests), *shape, "--input-file", str(folder / "prompts.jsonl"), "--custom-dataset-type",
-            "single-turn", "--extra-inputs", f"max_tokens:{ask.tokens}", "--ui-type", "none", "--no-server-metrics",
-            "--no-gpu-telemetry", "--workers-max", "1", "--output-artifact-dir", str(folder / "aiperf"),
-        ]  # fmt: skip
+            str(python.parent / "aiperf"),
+            "profile",
+            "--model",
+            "sim",
+            "--url",
+            ask.url,
+            "--endpoint-type",
+            "chat",
+            "--streaming",
+            "--tokenizer",
+            "bench/words",
+            "--use-server-token-count",
+            "--request-count",
+            str(ask.requests),
+            *shape,
+            "--input-file",
+            str(folder / "prompts.jsonl"),
+            "--custom-dataset-type",
+            "single-turn",
+            "--extra-inputs",
+            f"max_tokens:{ask.tokens}",
+            "--ui-type",
+            "none",
+            "--no-server-metrics",
+            "--no-gpu-telemetry",
+            "--workers-max",
+            "1",
+            "--output-artifact-dir",
+            str(folder / "aiperf"),
+        ]
 
     how = "one worker, equal prompts from a file, the server's token counts, no telemetry, no screen"
     hub = {"HF_HOME": str(_words().parent)}
@@ -179,13 +207,22 @@ def guidellm() -> Client:
         (folder / "prompts.jsonl").write_text("\n".join(lines) + "\n")
         shape = f"kind=concurrent,streams={ask.users}" if ask.rate is None else f"kind=constant,rate={ask.rate:g}"
         return [
-            str(python.parent / "guidellm"), "run",
-            "--backend", f"kind=openai_http,target={ask.url},model=sim,max_tokens={ask.tokens}",
-            "--profile", shape, "--constraint", f"kind=max_requests,count={ask.requests}",
-            "--data", f"kind=json_file,path={folder / 'prompts.jsonl'}",
-            "--output", f"kind=json,path={folder / 'report.json'}",
-            "--metrics", "kind=generative,sample_size=0", "--disable-console",
-        ]  # fmt: skip
+            str(python.parent / "guidellm"),
+            "run",
+            "--backend",
+            f"kind=openai_http,target={ask.url},model=sim,max_tokens={ask.tokens}",
+            "--profile",
+            shape,
+            "--constraint",
+            f"kind=max_requests,count={ask.requests}",
+            "--data",
+            f"kind=json_file,path={folder / 'prompts.jsonl'}",
+            "--output",
+            f"kind=json,path={folder / 'report.json'}",
+            "--metrics",
+            "kind=generative,sample_size=0",
+            "--disable-console",
+        ]
 
     how = "equal prompts from a file, the server's token counts, no answers kept, no screen"
     one_worker = {"GUIDELLM__MAX_WORKER_PROCESSES": "1", "HF_HOME": str(_words().parent)}
@@ -211,8 +248,20 @@ def assay_command(folder: Path, file: Mapping[str, Any]) -> list[str]:
     """`assay run` with a new store."""
     (folder / "benchmark.yaml").write_text(yaml.safe_dump(dict(file)))
     program = str(Path(sys.executable).with_name("assay"))
-    return [program, "run", str(folder / "benchmark.yaml"), "--store", str(folder / "store"), "--local", "--quiet",
-            "--no-control", "--fail-on", "never", "--format", "json"]  # fmt: skip
+    return [
+        program,
+        "run",
+        str(folder / "benchmark.yaml"),
+        "--store",
+        str(folder / "store"),
+        "--local",
+        "--quiet",
+        "--no-control",
+        "--fail-on",
+        "never",
+        "--format",
+        "json",
+    ]
 
 
 def _assay(ask: Ask, folder: Path) -> list[str]:
@@ -242,16 +291,27 @@ def _locust_said(folder: Path) -> Said:
 
 
 def _inference_perf_config(ask: Ask, folder: Path) -> dict[str, Any]:
-    prompts = {"num_unique_system_prompts": 1, "num_users_per_system_prompt": _PROMPTS, "system_prompt_len": 4,
-               "question_len": 4, "output_len": ask.tokens, "seed": 1}  # fmt: skip
+    prompts = {
+        "num_unique_system_prompts": 1,
+        "num_users_per_system_prompt": _PROMPTS,
+        "system_prompt_len": 4,
+        "question_len": 4,
+        "output_len": ask.tokens,
+        "seed": 1,
+    }
     load: dict[str, Any] = {"num_workers": 1, "worker_max_concurrency": 4096, "interval": 0}
     if ask.rate is None:
         load |= {"type": "concurrent", "stages": [{"num_requests": ask.requests, "concurrency_level": ask.users}]}
     else:
         seconds = max(1, round(ask.requests / ask.rate))
         load |= {"type": "constant", "stages": [{"rate": ask.rate, "duration": seconds}]}
-    lifecycle = {"summary": True, "per_stage": False, "per_request": False, "per_adapter": False,
-                 "use_server_output_tokens": True}  # fmt: skip
+    lifecycle = {
+        "summary": True,
+        "per_stage": False,
+        "per_request": False,
+        "per_adapter": False,
+        "use_server_output_tokens": True,
+    }
     return {
         "api": {"type": "chat", "streaming": True},
         "data": {"type": "shared_prefix", "shared_prefix": prompts},
@@ -274,8 +334,12 @@ def _inference_perf_said(folder: Path) -> Said:
 def _aiperf_said(folder: Path) -> Said:
     report = json.loads((folder / "aiperf" / "profile_export_aiperf.json").read_text())
     names = {"ttft": "time_to_first_token", "itl": "inter_token_latency", "e2e": "request_latency"}
-    return {f"{short}_{at}": report[name][at] for short, name in names.items() for at in ("p50", "p99", "count")
-            if name in report}  # fmt: skip
+    return {
+        f"{short}_{at}": report[name][at]
+        for short, name in names.items()
+        for at in ("p50", "p99", "count")
+        if name in report
+    }
 
 
 def _guidellm_said(folder: Path) -> Said:

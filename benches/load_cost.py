@@ -58,8 +58,15 @@ def _normal(sim: Simulated, peers: Sequence[Client], absent: dict[str, str], *, 
         else:
             rows.append(_row(peer.name, [one.start_s for one in found], found))
     rows += [[name, f"not measured: {reason}", "", "", "", "", ""] for name, reason in absent.items()]
-    columns = ["client", "start to first request, s", f"< {START_S:g} s", "peak of the tree, MB",
-               "processes then", f"< {MEMORY_MB:g} MB", "whole command, s"]  # fmt: skip
+    columns = [
+        "client",
+        "start to first request, s",
+        f"< {START_S:g} s",
+        "peak of the tree, MB",
+        "processes then",
+        f"< {MEMORY_MB:g} MB",
+        "whole command, s",
+    ]
     notes = [
         (
             f"{requests:,} streamed answers of {TOKENS} tokens, {USERS} at a time, a server as fast as it can be. The "
@@ -98,8 +105,9 @@ def _long(sim: Simulated, counts: Sequence[int]) -> Table:
     rows = []
     for requests in counts:
         with workspace() as folder:
-            used = tree(_plain(sim, requests, folder), folder, load_clients.ours().environment, look_s=_LOOK_S,
-                        limit_s=_LONG_S)  # fmt: skip
+            used = tree(
+                _plain(sim, requests, folder), folder, load_clients.ours().environment, look_s=_LOOK_S, limit_s=_LONG_S
+            )
         last = requests == counts[-1]
         verdict = median_of([used.peak_mb]).below(MILLION_MB) if last else ""
         rate = requests / used.cpu_s

@@ -136,9 +136,15 @@ def _starts(clients: list[Client], sim: Simulated) -> dict[str, Start]:
 
 
 def _turns(
-    clients: list[Client], sim: Simulated, absent: dict[str, str], tokens: int, *, rounds: int, quick: bool = False,
+    clients: list[Client],
+    sim: Simulated,
+    absent: dict[str, str],
+    tokens: int,
+    *,
+    rounds: int,
+    quick: bool = False,
     share: float = 1.0,
-) -> dict[str, list[Turn]]:  # fmt: skip
+) -> dict[str, list[Turn]]:
     """All rounds; a peer that fails twice in a row is left out, and the others go on."""
     by_name = {one.name: one for one in clients}
     turns: dict[str, list[Turn]] = {name: [] for name in by_name}
@@ -168,17 +174,29 @@ def _rates(turns: dict[str, list[Turn]], starts: dict[str, Start]) -> Rates:
 
 
 def _table(
-    clients: list[Client], turns: dict[str, list[Turn]], rates: Rates, starts: dict[str, Start],
-    absent: dict[str, str], tokens: int, *, quick: bool,
-) -> Table:  # fmt: skip
+    clients: list[Client],
+    turns: dict[str, list[Turn]],
+    rates: Rates,
+    starts: dict[str, Start],
+    absent: dict[str, str],
+    tokens: int,
+    *,
+    quick: bool,
+) -> Table:
     row = partial(_row, turns=turns, rates=rates, starts=starts, tokens=tokens, quick=quick)
     rows = [row(one) for one in clients if one.name in turns]
     rows += [[name, f"not measured: {reason}", "", "", "", "", "", ""] for name, reason in absent.items()]
     what = "requests" if tokens == FEW else "token events"
     columns = [
-        "client", "requests in a turn", "processor time, s", "of it the start, s", f"{what} per CPU s, all in",
-        f"{what} per CPU s, start taken off", "assay run ÷ this, start taken off both", "target",
-    ]  # fmt: skip
+        "client",
+        "requests in a turn",
+        "processor time, s",
+        "of it the start, s",
+        f"{what} per CPU s, all in",
+        f"{what} per CPU s, start taken off",
+        "assay run ÷ this, start taken off both",
+        "target",
+    ]
     rounds = len(next(iter(turns.values())))
     notes = _notes(clients, rounds, starts) if tokens == FEW else [_short_note(rounds)]
     return Table(f"Answers of {tokens} tokens, {USERS} at a time", columns, rows, notes)

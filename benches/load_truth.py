@@ -84,8 +84,16 @@ def _tokens(sim: Simulated, peers: list[Client], absent: dict[str, str], ours: L
             else:
                 rows.append(_token_row(peer.name, users, found))
     rows += [[name, "", f"not measured: {reason}", "", "", "", "", ""] for name, reason in absent.items()]
-    columns = ["client", "at a time", "TTFT p50", "TTFT p99", "ITL p50", "ITL p99", "gaps between tokens it took",
-               f"p50 within {P50_MS:g} ms, p99 within {P99_MS:g} ms"]  # fmt: skip
+    columns = [
+        "client",
+        "at a time",
+        "TTFT p50",
+        "TTFT p99",
+        "ITL p50",
+        "ITL p99",
+        "gaps between tokens it took",
+        f"p50 within {P50_MS:g} ms, p99 within {P99_MS:g} ms",
+    ]
     notes = [
         (
             "Each cell is what was reported less what the server's own record says of the same run, in milliseconds. "
@@ -125,10 +133,22 @@ def _of_load(record: Record, requests: int) -> Record:
         return record
     lengths = np.diff(record.chunks)
     of_kept = np.repeat(kept, lengths)
-    rows = {name: getattr(record, name)[kept] for name in (
-        "number", "arrival_ns", "start_ns", "first_ns", "last_ns", "end_ns", "status", "tokens", "prompt_tokens",
-        "outcome", "connection",
-    )}  # fmt: skip
+    rows = {
+        name: getattr(record, name)[kept]
+        for name in (
+            "number",
+            "arrival_ns",
+            "start_ns",
+            "first_ns",
+            "last_ns",
+            "end_ns",
+            "status",
+            "tokens",
+            "prompt_tokens",
+            "outcome",
+            "connection",
+        )
+    }
     chunks = {name: getattr(record, name)[of_kept] for name in ("chunk_ns", "chunk_due_ns", "chunk_tokens")}
     return replace(record, **rows, **chunks, chunks=np.concatenate([[0], np.cumsum(lengths[kept])]))
 
@@ -177,8 +197,15 @@ def _schedule(sim: Simulated, peers: list[Client], absent: dict[str, str], ours:
         except PeerError as problem:
             rows.append([peer.name, f"not measured: {problem}", "", "", "", "", ""])
     rows += [[name, f"not measured: {reason}", "", "", "", "", ""] for name, reason in absent.items()]
-    columns = ["client", "reported delay p50, ms", "p99, ms", "late at the server p50, ms", "p99, ms", "reached, 1/s",
-               "delay p50 and p99 below the target"]  # fmt: skip
+    columns = [
+        "client",
+        "reported delay p50, ms",
+        "p99, ms",
+        "late at the server p50, ms",
+        "p99, ms",
+        "reached, 1/s",
+        "delay p50 and p99 below the target",
+    ]
     notes = [
         (
             f"{RATE:g} requests a second, evenly spaced, 32 tokens each. Late at the server: arrival less the time "
@@ -218,9 +245,16 @@ def _schedule_row(name: str, seen: Sequence[dict[str, float]], *, busy: bool | N
         for key in ("delay_p50", "delay_p99", "late_p50", "late_p99", "reached")
         if all(key in one for one in seen)
     }
-    cells = [figures[key].text(3 if key != "reached" else 1) if key in figures else "" for key in (
-        "delay_p50", "delay_p99", "late_p50", "late_p99", "reached",
-    )]  # fmt: skip
+    cells = [
+        figures[key].text(3 if key != "reached" else 1) if key in figures else ""
+        for key in (
+            "delay_p50",
+            "delay_p99",
+            "late_p50",
+            "late_p99",
+            "reached",
+        )
+    ]
     verdict = ""
     if busy is not None:
         limit = DELAY_P99_BUSY_MS if busy else DELAY_P99_IDLE_MS
@@ -260,8 +294,14 @@ def _stalled(sim: Simulated, peers: list[Client], absent: dict[str, str], ours: 
         except PeerError as problem:
             rows.append([peer.name, f"not measured: {problem}", "", "", "", ""])
     rows += [[name, f"not measured: {reason}", "", "", "", ""] for name, reason in absent.items()]
-    columns = ["client", "reported p99 of the whole answer, s", "the truth, s", "reported ÷ truth", "hidden, s",
-               f"within {100 * STALL_WITHIN:g} %"]  # fmt: skip
+    columns = [
+        "client",
+        "reported p99 of the whole answer, s",
+        "the truth, s",
+        "reported ÷ truth",
+        "hidden, s",
+        f"within {100 * STALL_WITHIN:g} %",
+    ]
     notes = [
         (
             f"{RATE:g} requests a second, evenly spaced, 32 tokens each, {ours.stall / RATE:g} s; in the middle the "

@@ -39,8 +39,14 @@ def bench(*, quick: bool = False) -> Page:
     works, absent = _works()
     rows = [_row(work, pairs) for work in works]
     rows += [[name, "not measured", "", "", "", reason] for name, reason in absent.items()]
-    columns = ["job", "without probes, ms", "difference with probes, %", "their own account, % of one core",
-               "a look, ms", f"difference < {MOST:.1%}, or below its own interval"]  # fmt: skip
+    columns = [
+        "job",
+        "without probes, ms",
+        "difference with probes, %",
+        "their own account, % of one core",
+        "a look, ms",
+        f"difference < {MOST:.1%}, or below its own interval",
+    ]
     notes = [
         (
             f"A program does a fixed amount of work and times itself; `measure.probe` is {EVERY} or `off`. Median over "
@@ -56,8 +62,10 @@ def _works() -> tuple[list[Work], dict[str, str]]:
     steps = round(
         _TRIAL_STEPS * _ABOUT_MS / _play(Work("", (sys.executable, script, str(_TRIAL_STEPS), "1")), "off")[0]
     )
-    works = [Work("processor, one core", (sys.executable, script, str(steps), "1")),
-             Work(f"processor, all {cores} cores", (sys.executable, script, str(steps), str(cores)))]  # fmt: skip
+    works = [
+        Work("processor, one core", (sys.executable, script, str(steps), "1")),
+        Work(f"processor, all {cores} cores", (sys.executable, script, str(steps), str(cores))),
+    ]
     name = "GPU, BF16 matrix products"
     python, reason = _torch()
     if python is None:
@@ -96,8 +104,13 @@ def _play(work: Work, probe: str) -> tuple[float, Seen | None]:
     )
     outcomes: list[RunOutcome] = []
     with tempfile.TemporaryDirectory() as folder:
-        execute_job(Job("probe cost", "none", 0, definition, base=folder), cache=Path(folder), clock=SYSTEM_CLOCK,
-                    watch=_Nobody(), keep=outcomes.append)  # fmt: skip
+        execute_job(
+            Job("probe cost", "none", 0, definition, base=folder),
+            cache=Path(folder),
+            clock=SYSTEM_CLOCK,
+            watch=_Nobody(),
+            keep=outcomes.append,
+        )
     result = outcomes[0].result
     if result.error is not None:
         raise PeerError(result.error.message)

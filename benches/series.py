@@ -145,10 +145,19 @@ def _calibration(peers: _Peers, *, quick: bool) -> Table:
         rows.append([line.text, f"{len(drawn):,}", *cells, *_beside(peers, drawn[:beside], line)])
     otava, asv = (peers.names.get(script, name) for script, name in (("series_otava", "Otava"), ("series_asv", "asv")))
     columns = [
-        f"{POINTS} points, 2 % noise", "series", "**assay**: flagged", "target", "", "its range holds the step",
+        f"{POINTS} points, 2 % noise",
+        "series",
+        "**assay**: flagged",
+        "target",
+        "",
+        "its range holds the step",
         "at most 3 (5) points aside",
-        f"{otava}: flagged", "aside ≤ 3 (5)", f"{asv}: flagged", "aside ≤ 3 (5)", "on its page of regressions",
-    ]  # fmt: skip
+        f"{otava}: flagged",
+        "aside ≤ 3 (5)",
+        f"{asv}: flagged",
+        "aside ≤ 3 (5)",
+        "on its page of regressions",
+    ]
     return Table("False alarms and steps caught", columns, rows, _notes(peers, beside))
 
 
@@ -370,8 +379,14 @@ def _speed(peers: _Peers, *, quick: bool) -> Table:
         detect(Series(row))
     spent = process_time() - begin
     whole = spent * 10_000 / many
-    rows.append([f"{many:,} series of {POINTS} points, a tenth with a step, s", f"{spent:.1f}", "< 60 s for 10,000",
-                 "pass" if whole < 60 else "**fail**"])  # fmt: skip
+    rows.append(
+        [
+            f"{many:,} series of {POINTS} points, a tenth with a step, s",
+            f"{spent:.1f}",
+            "< 60 s for 10,000",
+            "pass" if whole < 60 else "**fail**",
+        ]
+    )
     note = "Wall time in milliseconds, median with its 95 % interval; last line: processor time of one core, in s."
     return Table("Speed", ["what", "ms", "target", ""], rows, [note])
 

@@ -56,8 +56,13 @@ def bench(*, quick: bool = False) -> Page:
         cluster = SlurmCluster(folder / "slurm")
         stack.callback(cluster.stop)
         cluster.start()
-        environ = {"SLURM_CONF": str(cluster.conf), "PATH": PATH, "ASSAY_LOCK": "off", "ASSAY_CONTROL": "off",
-                   "ASSAY_CACHE": str(folder / "cache")}  # fmt: skip
+        environ = {
+            "SLURM_CONF": str(cluster.conf),
+            "PATH": PATH,
+            "ASSAY_LOCK": "off",
+            "ASSAY_CONTROL": "off",
+            "ASSAY_CACHE": str(folder / "cache"),
+        }
         stack.enter_context(patch.dict(os.environ, environ))
         seen = {
             "plain `sbatch --array`": _plain(cluster, folder, jobs, f"echo {_LINE}"),
@@ -134,8 +139,15 @@ def _table(seen: dict[str, Seen], jobs: int) -> Table:
         ]
         for name, one in seen.items()
     ]
-    columns = ["way", "sbatch calls", "submitted after s", "all done after s", "ms per job", "above plain, ms per job",
-               "results"]  # fmt: skip
+    columns = [
+        "way",
+        "sbatch calls",
+        "submitted after s",
+        "all done after s",
+        "ms per job",
+        "above plain, ms per job",
+        "results",
+    ]
     when = "`done` is when Slurm's queue was empty; for assay, when every result was in the store as well"
     why = (
         "`assay exec` by hand measures the same job documents without anything that follows or collects them: what "

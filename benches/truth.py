@@ -100,9 +100,12 @@ def _whole_tool(chains: Sequence[Chain], pairs: int) -> Table:
             plays |= _loadgen(chain, calls, notes)
         medians = play(plays, pairs)
         rows += [row(f"{chain.about_ms:g} ms", medians, name) for name in medians if name != "bare"]
-    notes.insert(0, f"{pairs} rounds of fresh processes, every second in turned order; the same model file, input "
-                    "file, ONNX Runtime settings, ORT_DISABLE_TELEMETRY=1 and number of samples; warm-up is assay's "
-                    f"own (auto), and a tenth of the calls but at least {WARMUP} for the others.")  # fmt: skip
+    notes.insert(
+        0,
+        f"{pairs} rounds of fresh processes, every second in turned order; the same model file, input "
+        "file, ONNX Runtime settings, ORT_DISABLE_TELEMETRY=1 and number of samples; warm-up is assay's "
+        f"own (auto), and a tenth of the calls but at least {WARMUP} for the others.",
+    )
     return Table("The whole tool, fresh processes", COLUMNS, rows, notes)
 
 

@@ -219,8 +219,12 @@ def server_page() -> str:
     for name, field in ServerSettings.model_fields.items():
         default = "" if field.default is None or field.default == () else f"`{field.default}`"
         rows.append((f"`{name}`", f"`ASSAY_SERVER_{name.upper()}`", default, _plain(field.description)))
-    return "\n\n".join(["# Server settings", _SERVER_INTRODUCTION,
-                        _table(("setting", "variable", "default", "meaning"), rows)]) + "\n"  # fmt: skip
+    return (
+        "\n\n".join(
+            ["# Server settings", _SERVER_INTRODUCTION, _table(("setting", "variable", "default", "meaning"), rows)]
+        )
+        + "\n"
+    )
 
 
 _SERVER_INTRODUCTION = """\

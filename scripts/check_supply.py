@@ -94,8 +94,19 @@ def audit(root: Path, program: str) -> int:
     """Look every locked package up in the database of vulnerabilities; the exit code."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "audit.json"
-        command = [program, "--requirement", str(root / LOCK), "--require-hashes", "--disable-pip", "--format", "json",
-                   "--output", str(out), "--progress-spinner", "off"]  # fmt: skip
+        command = [
+            program,
+            "--requirement",
+            str(root / LOCK),
+            "--require-hashes",
+            "--disable-pip",
+            "--format",
+            "json",
+            "--output",
+            str(out),
+            "--progress-spinner",
+            "off",
+        ]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         except OSError as problem:

@@ -73,9 +73,14 @@ def products(device: torch.device) -> dict[str, Make]:
         return lambda: torch._scaled_mm(a, turned, s, s, **more)
 
     return {
-        "fp64": plain(torch.float64), "fp32": plain(torch.float32), "tf32": plain(torch.float32),
-        "fp16": plain(torch.float16), "bf16": plain(torch.bfloat16), "int8": whole, "fp8": eight,
-    }  # fmt: skip
+        "fp64": plain(torch.float64),
+        "fp32": plain(torch.float32),
+        "tf32": plain(torch.float32),
+        "fp16": plain(torch.float16),
+        "bf16": plain(torch.bfloat16),
+        "int8": whole,
+        "fp8": eight,
+    }
 
 
 def passes(device: torch.device) -> dict[str, tuple[int, Make]]:

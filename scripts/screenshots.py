@@ -93,10 +93,17 @@ def _section(shown: Shown) -> str:
 
 
 def _accessibility(looked: list[Looked]) -> str:
-    lines = [f"| {one.shown.title} | " + " | ".join(str(one.found.get(kind, 0)) for kind in IMPACTS) + " |"
-             for one in looked]  # fmt: skip
-    head = ["## Accessibility", "", "What axe finds on each page, light and dark together, by how much it matters:", "",
-            "| page | " + " | ".join(IMPACTS) + " |", "|---|" + "--:|" * len(IMPACTS)]  # fmt: skip
+    lines = [
+        f"| {one.shown.title} | " + " | ".join(str(one.found.get(kind, 0)) for kind in IMPACTS) + " |" for one in looked
+    ]
+    head = [
+        "## Accessibility",
+        "",
+        "What axe finds on each page, light and dark together, by how much it matters:",
+        "",
+        "| page | " + " | ".join(IMPACTS) + " |",
+        "|---|" + "--:|" * len(IMPACTS),
+    ]
     return "\n".join([*head, *lines, "", ""])
 
 
@@ -104,8 +111,11 @@ def _sizes() -> str:
     sizes, first = sizes_of(BUILT), first_load(BUILT)
     large = sorted((name for name in sizes if name not in first), key=lambda name: -sizes[name])[:8]
     total = sum(sizes[name] for name in first)
-    rows = [f"| `{_plain(name)}` | {sizes[name] / 1000:.1f} | {when} |"
-            for names, when in ((first, "at once"), (large, "when needed")) for name in names]  # fmt: skip
+    rows = [
+        f"| `{_plain(name)}` | {sizes[name] / 1000:.1f} | {when} |"
+        for names, when in ((first, "at once"), (large, "when needed"))
+        for name in names
+    ]
     first_kb = f"Packed by gzip, as it travels. Before the first page: **{total / 1000:.0f} kB**"
     says = f"{first_kb} of at most {LIMIT_KB} kB; charts and the editor come when a page needs them."
     head = ["## Size", "", says, "", "| file | kB | fetched |", "|---|--:|---|"]

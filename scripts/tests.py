@@ -69,10 +69,20 @@ def run(part: Part, options: Sequence[str], caches: Path) -> Ended:
     began = time.monotonic()
     cache = caches / part.name.replace("/", "-")
     command = [sys.executable, "-m", "pytest", "-o", f"cache_dir={cache}", *options, *part.paths]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                          text=True, errors="replace", check=False)  # fmt: skip
-    failed = tuple(line.split(" - ")[0].split(" ", 1)[1] for line in done.stdout.splitlines()
-                   if line.startswith(("FAILED ", "ERROR ")))  # fmt: skip
+    done = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    failed = tuple(
+        line.split(" - ")[0].split(" ", 1)[1]
+        for line in done.stdout.splitlines()
+        if line.startswith(("FAILED ", "ERROR "))
+    )
     return Ended(part, done.returncode, done.stdout, time.monotonic() - began, failed)
 
 

@@ -46,13 +46,24 @@ def result(value: float | None, number: int, **around: Any) -> MultiRunJobResult
     checks += [Check(name, False, "") for name in around.get("doubts", ())]
     campaign = around.get("campaign", f"c{number}")
     return MultiRunJobResult(
-        job=f"{campaign}-job-0", digest=digest, index=0, point=around.get("point", {}),
-        state="failed" if failed else "done", verdict="invalid" if failed else around.get("verdict", "valid"),
-        checks=() if failed else tuple(checks), gates=(), metrics={} if stats is None else {metric: stats}, runs=runs,
-        total_runs=3, successful_runs=0 if failed else 3, failed_runs=3 if failed else 0, cold_start={},
-        environment=environment(number, around), definition=definition,
+        job=f"{campaign}-job-0",
+        digest=digest,
+        index=0,
+        point=around.get("point", {}),
+        state="failed" if failed else "done",
+        verdict="invalid" if failed else around.get("verdict", "valid"),
+        checks=() if failed else tuple(checks),
+        gates=(),
+        metrics={} if stats is None else {metric: stats},
+        runs=runs,
+        total_runs=3,
+        successful_runs=0 if failed else 3,
+        failed_runs=3 if failed else 0,
+        cold_start={},
+        environment=environment(number, around),
+        definition=definition,
         error=Failure("crashed", "the process died") if failed else None,
-    )  # fmt: skip
+    )
 
 
 def environment(number: int, around: Around) -> dict[str, Any]:
@@ -63,16 +74,22 @@ def environment(number: int, around: Around) -> dict[str, Any]:
     host = around.get("host", "bench-1")
     return {
         "machine": {
-            "name": host, "id": around.get("machine_id", f"id of {host}"), "cpu": around.get("cpu", "EPYC 7763"),
-            "cores": 8, "memory_bytes": 33_600_000_000, "os": "Linux", "os_version": "Debian 12",
-            "kernel": around.get("kernel", "6.1.0"), "driver": around.get("driver", "550.54"),
+            "name": host,
+            "id": around.get("machine_id", f"id of {host}"),
+            "cpu": around.get("cpu", "EPYC 7763"),
+            "cores": 8,
+            "memory_bytes": 33_600_000_000,
+            "os": "Linux",
+            "os_version": "Debian 12",
+            "kernel": around.get("kernel", "6.1.0"),
+            "driver": around.get("driver", "550.54"),
         },
         "python": "3.11.2",
         "packages": {"assay": around.get("assay", "0.1.0"), "numpy": "2.1.3", **around.get("packages", {})},
         "git": {"commit": around.get("commit", "a" * 40), "changed": False},
         "before": timed,
         "after": timed,
-    }  # fmt: skip
+    }
 
 
 def nights(

@@ -36,8 +36,15 @@ class Machine:
         self.made.append(job)
         now = iso(clock.utc())
         code = self.fails(job)
-        result = SingleRunResult(run, run == 0, now, now, 0.01, metrics={"duration_s": 0.01},
-                                 error=Failure(code, "broken on purpose") if code else None)  # fmt: skip
+        result = SingleRunResult(
+            run,
+            run == 0,
+            now,
+            now,
+            0.01,
+            metrics={"duration_s": 0.01},
+            error=Failure(code, "broken on purpose") if code else None,
+        )
         value = self.truth(job) * np.exp(self.spread * self.rng.gauss(0, 1))
         samples = (SampleSet("step_ms", "measure", np.zeros(1, dtype=np.int64), np.array([value])),)
         keep(RunOutcome(result, () if code else samples))

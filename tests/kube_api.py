@@ -190,8 +190,11 @@ class _Handler(BaseHTTPRequestHandler):
         elif sub == "log":
             self._log(name)
         elif sub == "exec":
-            serve_exec(self, lambda words: self.kube.run_in(self._pod(name), self.asked.get("container", ""), words),
-                       self.many.get("command", []))  # fmt: skip
+            serve_exec(
+                self,
+                lambda words: self.kube.run_in(self._pod(name), self.asked.get("container", ""), words),
+                self.many.get("command", []),
+            )
         else:
             self._on_object(name, body)
 
@@ -326,8 +329,16 @@ class _Handler(BaseHTTPRequestHandler):
         wanted = body["spec"]["resourceAttributes"]
         resource = wanted.get("resource", "") + (f"/{wanted['subresource']}" if wanted.get("subresource") else "")
         allowed = (wanted.get("verb"), resource) not in self.kube.denied
-        self._send(201, {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-                         "metadata": {}, "spec": body["spec"], "status": {"allowed": allowed}})  # fmt: skip
+        self._send(
+            201,
+            {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SelfSubjectAccessReview",
+                "metadata": {},
+                "spec": body["spec"],
+                "status": {"allowed": allowed},
+            },
+        )
 
     def _begin(self, kind: str) -> None:
         self.send_response(200)

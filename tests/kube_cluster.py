@@ -83,8 +83,15 @@ class KubeCluster:
         """Add a node."""
         ready = [{"type": "Ready", "status": "True", "lastTransitionTime": now()}]
         status = {"capacity": room, "allocatable": room, "conditions": ready}
-        self.objects.create("nodes", "", {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-                                          "spec": {"taints": list(taints)}, "status": status})  # fmt: skip
+        self.objects.create(
+            "nodes",
+            "",
+            {
+                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+                "spec": {"taints": list(taints)},
+                "status": status,
+            },
+        )
 
     @property
     def made(self) -> list[Object]:
@@ -138,10 +145,17 @@ class KubeCluster:
                 "message": f"Node {node} which was running pod {one['metadata']['name']} is unresponsive",
             }
             kept = [told for told in status.get("conditions", []) if told["type"] not in ("Ready", "DisruptionTarget")]
-            status["conditions"] = [*kept, {"type": "Ready", "status": "False", "lastTransitionTime": now()},
-                                    {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
-                                     "message": "Taint manager: deleting due to NoExecute taint",
-                                     "lastTransitionTime": now()}]  # fmt: skip
+            status["conditions"] = [
+                *kept,
+                {"type": "Ready", "status": "False", "lastTransitionTime": now()},
+                {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "DeletionByTaintManager",
+                    "message": "Taint manager: deleting due to NoExecute taint",
+                    "lastTransitionTime": now(),
+                },
+            ]
 
         self.objects.change("pods", pod["metadata"]["namespace"], pod["metadata"]["name"], leaving)
 

@@ -110,9 +110,16 @@ class Controllers:
         pod.setdefault("metadata", {}).setdefault("labels", {})
         pod["metadata"] |= {
             "generateName": prefix,
-            "ownerReferences": [{"kind": kind, "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
-                                 "apiVersion": "v1", "controller": True}],
-        }  # fmt: skip
+            "ownerReferences": [
+                {
+                    "kind": kind,
+                    "name": owner["metadata"]["name"],
+                    "uid": owner["metadata"]["uid"],
+                    "apiVersion": "v1",
+                    "controller": True,
+                }
+            ],
+        }
         return {**pod, "kind": "Pod", "status": {"phase": "Pending"}}
 
     def _create(self, pod: Object, namespace: str) -> str:
@@ -263,8 +270,14 @@ def _selects(selector: Object, one: Object) -> bool:
     parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
     for rule in selector.get("matchExpressions") or []:
         many = f"({','.join(rule.get('values') or [])})"
-        parts.append({"In": f"{rule['key']} in {many}", "NotIn": f"{rule['key']} notin {many}", "Exists": rule["key"],
-                      "DoesNotExist": f"!{rule['key']}"}[rule["operator"]])  # fmt: skip
+        parts.append(
+            {
+                "In": f"{rule['key']} in {many}",
+                "NotIn": f"{rule['key']} notin {many}",
+                "Exists": rule["key"],
+                "DoesNotExist": f"!{rule['key']}",
+            }[rule["operator"]]
+        )
     return labels_match(",".join(parts), one)
 
 

@@ -45,8 +45,13 @@ def _ended(code: int) -> dict[str, object]:
     if code == 0:
         return {"metadata": {}, "status": "Success"}
     causes = [{"reason": "ExitCode", "message": str(code)}]
-    return {"metadata": {}, "status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": causes},
-            "message": f"command terminated with non-zero exit code: exit status {code}"}  # fmt: skip
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "reason": "NonZeroExitCode",
+        "details": {"causes": causes},
+        "message": f"command terminated with non-zero exit code: exit status {code}",
+    }
 
 
 def _send(request: BaseHTTPRequestHandler, channel: int, content: bytes) -> None:

@@ -49,5 +49,12 @@ def _ended(spec: Object, inside: Inside) -> Object:
 
 def _status(spec: Object, restarts: int, state: Object, last: Object) -> Object:
     ready = state.get("terminated", {}).get("exitCode") == 0
-    return {"name": spec["name"], "image": spec["image"], "imageID": f"sha256:{'0' * 64}", "restartCount": restarts,
-            "ready": ready, "state": state, "lastState": last}  # fmt: skip
+    return {
+        "name": spec["name"],
+        "image": spec["image"],
+        "imageID": f"sha256:{'0' * 64}",
+        "restartCount": restarts,
+        "ready": ready,
+        "state": state,
+        "lastState": last,
+    }

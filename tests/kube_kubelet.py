@@ -106,8 +106,12 @@ class Kubelet:
         run, name = self.run_of(pod), pod["metadata"]["name"]
         own = asked.get("container") or pod["spec"]["containers"][0]["name"]
         if pod["spec"].get("nodeName") in self.lost:
-            raise RefusedError(500, "InternalError", f'Get "https://{pod["spec"]["nodeName"]}:10250/containerLogs/bench/'
-                                                     f'{name}/{own}": dial tcp: connect: no route to host')  # fmt: skip
+            raise RefusedError(
+                500,
+                "InternalError",
+                f'Get "https://{pod["spec"]["nodeName"]}:10250/containerLogs/bench/'
+                f'{name}/{own}": dial tcp: connect: no route to host',
+            )
         container = None if run is None else run.containers.get(own)
         if container is None or (not container.lines and "waiting" in container.state and not container.restarts):
             reason = "ContainerCreating" if container is None else container.state["waiting"]["reason"]
@@ -273,14 +277,25 @@ class PodRun:
         one.ended.clear()
         try:
             one.process = subprocess.Popen(
-                self.inside.words([*command, *(spec.get("args") or [])], known), env=known, stdin=subprocess.DEVNULL,
+                self.inside.words([*command, *(spec.get("args") or [])], known),
+                env=known,
+                stdin=subprocess.DEVNULL,
                 cwd=self.inside.here(folder) if folder in self.inside.mounts else usual,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         except OSError as problem:
             one.process = None
-            one.state = {"terminated": {"exitCode": 128, "reason": "StartError", "message": str(problem),
-                                        "startedAt": now(), "finishedAt": now()}}  # fmt: skip
+            one.state = {
+                "terminated": {
+                    "exitCode": 128,
+                    "reason": "StartError",
+                    "message": str(problem),
+                    "startedAt": now(),
+                    "finishedAt": now(),
+                }
+            }
             one.ended.set()
             return
         one.state = {"running": {"startedAt": now()}}
@@ -329,8 +344,12 @@ class PodRun:
         sleep(_LOOK_S)  # its last words are being read
         exit_code = 128 - code if code < 0 else code
         reason = "OOMKilled" if one.killed_for_memory else "Completed" if exit_code == 0 else "Error"
-        ended: Object = {"exitCode": exit_code, "reason": reason, "startedAt": one.state["running"]["startedAt"],
-                         "finishedAt": now()}  # fmt: skip
+        ended: Object = {
+            "exitCode": exit_code,
+            "reason": reason,
+            "startedAt": one.state["running"]["startedAt"],
+            "finishedAt": now(),
+        }
         with suppress(OSError):
             ended["message"] = (self.folder / "termination-log").read_text()[:4096]
         again = self.pod["spec"].get("restartPolicy", "Always") == "Always" and may_restart

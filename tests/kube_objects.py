@@ -37,8 +37,15 @@ class RefusedError(Exception):
 
     @property
     def status(self) -> Object:
-        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": str(self),
-                "reason": self.reason, "code": self.code}  # fmt: skip
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": str(self),
+            "reason": self.reason,
+            "code": self.code,
+        }
 
 
 def now(after_s: float = 0.0) -> str:

@@ -53,8 +53,10 @@ class PostgresqlServer:
         """Stop it: `fast` ends every connection, `immediate` is as if the machine had lost its power."""
         subprocess.run(
             self._as_postgres("pg_ctl", "-D", self._data, "-w", "-m", how, "stop"),
-            check=False, capture_output=True, cwd=self._folder,
-        )  # fmt: skip
+            check=False,
+            capture_output=True,
+            cwd=self._folder,
+        )
 
     def restart(self, how: str = "fast") -> None:
         """Stop it and start it again."""

@@ -48,9 +48,20 @@ class S3Server:
 
     def start(self) -> None:
         """Start it; what its folder holds is there again."""
-        command = [self._program, "serve", "s3", "--addr", f"127.0.0.1:{self.port}", "--auth-key", f"{KEY},{SECRET}",
-                   "--config", str(self.folder / "rclone.conf"),
-                   "--cache-dir", str(self.folder / "cache"), str(self.folder / "buckets")]  # fmt: skip
+        command = [
+            self._program,
+            "serve",
+            "s3",
+            "--addr",
+            f"127.0.0.1:{self.port}",
+            "--auth-key",
+            f"{KEY},{SECRET}",
+            "--config",
+            str(self.folder / "rclone.conf"),
+            "--cache-dir",
+            str(self.folder / "cache"),
+            str(self.folder / "buckets"),
+        ]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         until = monotonic() + PATIENCE_S
@@ -92,8 +103,9 @@ class S3Server:
     def keys(self) -> list[str]:
         """The keys of all objects, as they lie on its disk, also while it writes and deletes."""
         found = (Path(folder) / name for folder, _, names in os.walk(self.bucket) for name in names)
-        return sorted(path.relative_to(self.bucket).as_posix() for path in found
-                      if not path.name.startswith(".rclone_temp_"))  # fmt: skip
+        return sorted(
+            path.relative_to(self.bucket).as_posix() for path in found if not path.name.startswith(".rclone_temp_")
+        )
 
     def _answers(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)

@@ -111,8 +111,17 @@ class SlurmCluster:
         """Start munge, the controller and all nodes, and wait until they are idle."""
         self._write()
         munge = self.folder / "munge"
-        self._spawn("munge", "munged", "--foreground", "--force", f"--key-file={munge}/key", f"--socket={munge}/socket",
-                    f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed")  # fmt: skip
+        self._spawn(
+            "munge",
+            "munged",
+            "--foreground",
+            "--force",
+            f"--key-file={munge}/key",
+            f"--socket={munge}/socket",
+            f"--pid-file={munge}/pid",
+            f"--log-file={munge}/log",
+            f"--seed-file={munge}/seed",
+        )
         self._until("munge answers", (munge / "socket").exists)
         self.start_controller()
         for node in self.nodes:
@@ -236,9 +245,14 @@ class SlurmCluster:
             for node, own in zip(self.nodes, ports, strict=True)
         ]
         self.conf.write_text(
-            CONF.format(folder=self.folder, port=port, nodes="\n".join(lines), controller=self.controller,
-                        partitions=self.partitions)
-        )  # fmt: skip
+            CONF.format(
+                folder=self.folder,
+                port=port,
+                nodes="\n".join(lines),
+                controller=self.controller,
+                partitions=self.partitions,
+            )
+        )
         (self.folder / "gres.conf").write_text(f"Name=gpu Type=h200 File={self.folder}/dev/gpu[0-1]\n")
 
     def _spawn(self, name: str, *words: str, more: dict[str, str] | None = None) -> None:

@@ -129,11 +129,22 @@ def test_the_process_that_starts_a_run_is_still_small_then(tmp_path, words):
 
 
 def test_the_process_of_a_served_run_loads_what_it_needs_alone():
-    loaded = modules_by("import assay.exec.child\nfrom importlib import import_module\n"
-                        "import_module('assay.run.targets.served.measure')")  # fmt: skip
+    loaded = modules_by(
+        "import assay.exec.child\nfrom importlib import import_module\n"
+        "import_module('assay.run.targets.served.measure')"
+    )
     assert "assay.run.targets.served.measure" in loaded
-    unused = {"assay.analyse.capacity", "assay.analyse.judge", "sqlalchemy", "pyarrow", "rich", "httpx", "tokenizers",
-              "onnxruntime", "ruamel.yaml"}  # fmt: skip
+    unused = {
+        "assay.analyse.capacity",
+        "assay.analyse.judge",
+        "sqlalchemy",
+        "pyarrow",
+        "rich",
+        "httpx",
+        "tokenizers",
+        "onnxruntime",
+        "ruamel.yaml",
+    }
     assert not loaded & unused
 
 

@@ -286,12 +286,26 @@ def test_the_first_bad_commit_is_found_by_the_command(repository):
     import sys
 
     folder, shas = repository
-    written(folder / "bench", target={
-        "command": ["sh", "work"],
-        "metrics": [{"name": "step_ms", "unit": "ms", "better": "lower", "pattern": r"step_ms: (\S+)"}],
-    })  # fmt: skip
-    command = [sys.executable, "-m", "assay", "bisect", "bench/bench.json", "--good", "HEAD~5", "--bad",
-               "HEAD~3", "--json", "--quiet"]  # fmt: skip
+    written(
+        folder / "bench",
+        target={
+            "command": ["sh", "work"],
+            "metrics": [{"name": "step_ms", "unit": "ms", "better": "lower", "pattern": r"step_ms: (\S+)"}],
+        },
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "assay",
+        "bisect",
+        "bench/bench.json",
+        "--good",
+        "HEAD~5",
+        "--bad",
+        "HEAD~3",
+        "--json",
+        "--quiet",
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

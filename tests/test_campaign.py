@@ -276,8 +276,12 @@ def test_the_work_for_a_job_does_not_grow_with_its_campaign(tmp_path):
 
 
 def test_a_campaign_of_which_some_jobs_failed_is_partial(tmp_path):
-    document = {"benchmark": "mixed", "target": {"command": "x"}, "measure": {"runs": 1},
-                "matrix": {"target.command": ["true", "false"]}}  # fmt: skip
+    document = {
+        "benchmark": "mixed",
+        "target": {"command": "x"},
+        "measure": {"runs": 1},
+        "matrix": {"target.command": ["true", "false"]},
+    }
     result = assay.run(document, store=tmp_path)
     assert [job.state for job in result.jobs] == ["done", "failed"]
     assert result.record.state == "partial"

@@ -89,8 +89,15 @@ def test_events_tell_the_whole_story_and_nothing_else_is_printed(tmp_path):
     done, events = execute(job_file(tmp_path, runs=2), out)
     assert (done.returncode, done.stderr) == (0, "")
     assert [event["event"] for event in events if event["event"] not in ("phase", "progress")] == [
-        "job", "run", "log", "run_done", "run", "log", "run_done", "result",
-    ]  # fmt: skip
+        "job",
+        "run",
+        "log",
+        "run_done",
+        "run",
+        "log",
+        "run_done",
+        "result",
+    ]
     assert events[0] == {"event": "job", "job": "c-job-0", "label": events[0]["label"], "index": 0, "of": 1}
     assert {"event": "run", "run": 1, "of": 2} in events
     assert {"event": "phase", "name": "measure"} in events
@@ -99,8 +106,11 @@ def test_events_tell_the_whole_story_and_nothing_else_is_printed(tmp_path):
     assert [(one["run"], one["ok"], one["sentence"][:5]) for one in told] == [(0, True, "ok in"), (1, True, "ok in")]
     result = json.loads((out / "result.json").read_text())
     assert events[-1] == {
-        "event": "result", "path": str(out / "result.json"), "state": "done", "verdict": result["verdict"],
-    }  # fmt: skip
+        "event": "result",
+        "path": str(out / "result.json"),
+        "state": "done",
+        "verdict": result["verdict"],
+    }
     assert [run["run_id"] for run in result["runs"]] == [0, 1]
 
 

@@ -174,7 +174,9 @@ def test_an_export_has_every_file(tmp_path, capsys):
         app(["results", "export", result.record.campaign, "--out", str(tmp_path / "export")])
     files = tmp_path / "export" / result.record.campaign / "files"
     assert sorted(path.name for path in files.iterdir()) == [
-        "job-0-run-0-outputs.jsonl.gz", "job-0-run-0-service-llm.err",
-        "job-0-run-1-outputs.jsonl.gz", "job-0-run-1-service-llm.err",
-    ]  # fmt: skip
+        "job-0-run-0-outputs.jsonl.gz",
+        "job-0-run-0-service-llm.err",
+        "job-0-run-1-outputs.jsonl.gz",
+        "job-0-run-1-service-llm.err",
+    ]
     assert len(list(read_outputs(files / "job-0-run-0-outputs.jsonl.gz"))) == 3

@@ -76,8 +76,12 @@ def test_two_agents_share_a_load_and_their_samples_are_one_result(fleet, tmp_pat
 
     printed = json.loads(out)
     assert [job["job"] for job in printed["jobs"]] == [whole.job, *(part.job for part in parts)]
-    told = subprocess.run([*ASSAY, "merge", campaign["id"], "--server", fleet.url, "--out", str(tmp_path / "out"),
-                           "--fail-on", "never"], capture_output=True, text=True, timeout=60)  # fmt: skip
+    told = subprocess.run(
+        [*ASSAY, "merge", campaign["id"], "--server", fleet.url, "--out", str(tmp_path / "out"), "--fail-on", "never"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert told.returncode == 0, told.stderr
     assert "host=0" in told.stdout
     assert "host=1" in told.stdout

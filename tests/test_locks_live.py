@@ -64,8 +64,9 @@ def start(tmp_path):
     started = []
 
     def begin(*words):
-        process = subprocess.Popen([*ASSAY, *map(str, words)], cwd=tmp_path, text=True, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE)  # fmt: skip
+        process = subprocess.Popen(
+            [*ASSAY, *map(str, words)], cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         started.append(process)
         return process
 

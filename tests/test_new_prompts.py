@@ -146,11 +146,14 @@ def test_the_probes_of_a_search_ask_new_prompts(tmp_path):
             "benchmark": "search",
             "target": {"endpoint": url, "api": "openai-chat", "model": "m"},
             "workload": {"output_tokens": 4, "input_tokens": 6, "items": 300},
-            "load": {"rate": "search", "arrivals": "constant",
-                     "search": {"lowest": 10.0, "highest": 20.0, "probe": "1s", "probes": 2}},
+            "load": {
+                "rate": "search",
+                "arrivals": "constant",
+                "search": {"lowest": 10.0, "highest": 20.0, "probe": "1s", "probes": 2},
+            },
             "objective": {"e2e_ms.p90": 5000.0},
             "measure": {"runs": 1, "warmup": "none", "timeout": "120s", "control": False, "probe": "off"},
-        }  # fmt: skip
+        }
         result = assay.run(document, store=tmp_path)
     assert result.jobs[0].state == "done", result.jobs[0].error
     assert len(kept.asked) > 20

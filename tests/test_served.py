@@ -102,8 +102,12 @@ def test_a_wrong_tokenizer_is_told_apart(tmp_path):
 def test_a_stalled_server_shows_in_the_tail_from_the_due_time(tmp_path):
     with llm_server(ttft_ms=5, itl_ms=0, tokens=1) as sim:
         sim.stall(1.0, after_s=2.5)
-        result = run(sim.url, tmp_path, workload={"output_tokens": 1},
-                     load={"rate": 100.0, "arrivals": "constant", "duration": "5s"})  # fmt: skip
+        result = run(
+            sim.url,
+            tmp_path,
+            workload={"output_tokens": 1},
+            load={"rate": 100.0, "arrivals": "constant", "duration": "5s"},
+        )
     waits = np.sort(samples(result, "e2e_ms"))
     # A second of stall at 100 a second: a hundred requests whose waits fall from a second to nothing.
     assert waits.max() == pytest.approx(1000, abs=120)
@@ -189,9 +193,16 @@ def test_an_endpoint_without_a_tokenizer_says_so(tmp_path):
 def test_a_rate_is_found_that_meets_the_objective(tmp_path):
     # Four answers at once of 100 ms each: 40 a second are the most that this server can do.
     with llm_server(ttft_ms=100, itl_ms=0, tokens=1, capacity=4) as sim:
-        result = run(sim.url, tmp_path, workload={"output_tokens": 1}, objective={"e2e_ms.p90": 250},
-                     load={"rate": "search", "search": {"lowest": 4.0, "highest": 200.0, "probe": "4s",
-                                                        "within": "20%", "probes": 8}})  # fmt: skip
+        result = run(
+            sim.url,
+            tmp_path,
+            workload={"output_tokens": 1},
+            objective={"e2e_ms.p90": 250},
+            load={
+                "rate": "search",
+                "search": {"lowest": 4.0, "highest": 200.0, "probe": "4s", "within": "20%", "probes": 8},
+            },
+        )
     capacity = job(result).metrics["capacity_per_s"].median
     assert 15 <= capacity <= 42
     probes = facts(result)["search"]["probes"]
@@ -202,9 +213,18 @@ def test_a_rate_is_found_that_meets_the_objective(tmp_path):
 def test_a_search_ends_with_its_first_probe_where_the_objective_cannot_be_judged(tmp_path):
     """A server that sends all tokens together leaves no gap to measure: no rate will ever be shown to be good."""
     with llm_server(ttft_ms=5, itl_ms=0, tokens=8) as sim:
-        result = run(sim.url, tmp_path, workload={"output_tokens": 8}, objective={"itl_ms.p99": 50}, runs=3,
-                     load={"rate": "search", "arrivals": "constant",
-                           "search": {"lowest": 10.0, "highest": 40.0, "probe": "1s", "probes": 4}})  # fmt: skip
+        result = run(
+            sim.url,
+            tmp_path,
+            workload={"output_tokens": 8},
+            objective={"itl_ms.p99": 50},
+            runs=3,
+            load={
+                "rate": "search",
+                "arrivals": "constant",
+                "search": {"lowest": 10.0, "highest": 40.0, "probe": "1s", "probes": 4},
+            },
+        )
         asked = len(sim.records().number)
     error = job(result).error
     assert job(result).state == "failed"
@@ -218,8 +238,13 @@ def test_a_search_ends_with_its_first_probe_where_the_objective_cannot_be_judged
 
 def test_a_budget_bounds_what_is_sent(tmp_path):
     with llm_server(ttft_ms=1, itl_ms=0, tokens=4) as sim:
-        result = run(sim.url, tmp_path, workload={"output_tokens": 100}, load={"concurrency": 2, "requests": 10_000},
-                     price={"input": 1.0, "output": 1000.0, "budget": 5.0})  # fmt: skip
+        result = run(
+            sim.url,
+            tmp_path,
+            workload={"output_tokens": 100},
+            load={"concurrency": 2, "requests": 10_000},
+            price={"input": 1.0, "output": 1000.0, "budget": 5.0},
+        )
         sent = sim.state()["answers"] if "answers" in sim.state() else len(sim.records().number)
     assert sent <= 51
     assert job(result).metrics["cost"].median <= 5.0
@@ -228,8 +253,12 @@ def test_a_budget_bounds_what_is_sent(tmp_path):
 
 def test_conversations_share_their_prefix_and_grow(tmp_path):
     with llm_server(ttft_ms=2, itl_ms=1, tokens=8) as sim:
-        result = run(sim.url, tmp_path, load={"concurrency": 3, "requests": 45},
-                     workload={"task": "conversation", "turns": 3, "input_tokens": 20, "output_tokens": 8})  # fmt: skip
+        result = run(
+            sim.url,
+            tmp_path,
+            load={"concurrency": 3, "requests": 45},
+            workload={"task": "conversation", "turns": 3, "input_tokens": 20, "output_tokens": 8},
+        )
     prompts = samples(result, "input_tokens")
     assert prompts.max() > 2 * prompts.min(), "later turns hold the earlier ones"
     assert facts(result)["errors"] == {}

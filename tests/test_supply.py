@@ -25,16 +25,19 @@ def tree(tmp_path) -> Path:
 
 
 def check(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(SCRIPT), "--root", str(root), *words], capture_output=True, text=True,
-                          check=False)  # fmt: skip
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), "--root", str(root), *words], capture_output=True, text=True, check=False
+    )
 
 
 def auditor(folder: Path, answer: str) -> str:
     """A program that answers as pip-audit does."""
     path = folder / "pip-audit"
-    path.write_text(f"#!{sys.executable}\nimport sys\nanswer = {answer!r}\n"
-                    "if not answer:\n    sys.exit('ConnectionError: the service cannot be reached')\n"
-                    "open(sys.argv[sys.argv.index('--output') + 1], 'w').write(answer)\n")  # fmt: skip
+    path.write_text(
+        f"#!{sys.executable}\nimport sys\nanswer = {answer!r}\n"
+        "if not answer:\n    sys.exit('ConnectionError: the service cannot be reached')\n"
+        "open(sys.argv[sys.argv.index('--output') + 1], 'w').write(answer)\n"
+    )
     path.chmod(0o755)
     return str(path)
 

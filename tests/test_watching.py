@@ -70,8 +70,15 @@ def test_the_time_of_a_result_is_when_it_ended():
 
 
 def test_what_alerts_of_a_file_name_is_watched():
-    document = {"alerts": [{"metric": "ttft_ms.p99", "when": "worse"}, {"when": "failed"}, {"when": "no rule"}, 3,
-                           {"metric": "ttft_ms.p99", "when": "above", "value": 3.0}]}  # fmt: skip
+    document = {
+        "alerts": [
+            {"metric": "ttft_ms.p99", "when": "worse"},
+            {"when": "failed"},
+            {"when": "no rule"},
+            3,
+            {"metric": "ttft_ms.p99", "when": "above", "value": 3.0},
+        ]
+    }
     assert alerted(document) == ("ttft_ms.p99",)
     assert alerted({}) == ()
 
@@ -100,9 +107,13 @@ def test_runs_on_this_machine_make_points(write, tmp_path, monkeypatch):
     monkeypatch.setenv("ASSAY_STORE", str(tmp_path / "kept"))
     write("work.py", PROGRAM)
     metrics = [{"name": "step_ms", "unit": "ms", "better": "lower"}]
-    document = {"benchmark": "steps", "target": {"command": [sys.executable, "work.py"], "metrics": metrics},
-                "measure": {"runs": 2, "control": False, "probe": "off"}, "labels": {"team": "x"},
-                "objective": {"step_ms.mean": 20.0}}  # fmt: skip
+    document = {
+        "benchmark": "steps",
+        "target": {"command": [sys.executable, "work.py"], "metrics": metrics},
+        "measure": {"runs": 2, "control": False, "probe": "off"},
+        "labels": {"team": "x"},
+        "objective": {"step_ms.mean": 20.0},
+    }
     bench = write("bench.json", json.dumps(document))
     write("speed", "10")
     done = subprocess.run([*ASSAY, "run", str(bench), "--format", "json"], capture_output=True, text=True)
@@ -140,8 +151,7 @@ def test_results_from_before_there_were_series_are_collected(write, tmp_path):
     write("speed", "10")
     write("work.py", PROGRAM)
     target = {"command": [sys.executable, str(tmp_path / "work.py")], "cwd": str(tmp_path)}
-    document = {"benchmark": "steps", "target": target,
-                "measure": {"runs": 1, "control": False, "probe": "off"}}  # fmt: skip
+    document = {"benchmark": "steps", "target": target, "measure": {"runs": 1, "control": False, "probe": "off"}}
     assay.run(document, store=tmp_path / "kept")
     kept = Store(tmp_path / "kept")
     with kept.engine.begin() as connection:

@@ -12,10 +12,23 @@ from assay.experiments.worktrees import Commit, Repository, UnbuiltError, worktr
 
 def git(folder, *words):
     done = subprocess.run(
-        ["git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "init.defaultBranch=main",
-         "-c", "commit.gpgsign=false", *words],
-        cwd=folder, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [
+            "git",
+            "-c",
+            "user.name=Ada",
+            "-c",
+            "user.email=ada@example.org",
+            "-c",
+            "init.defaultBranch=main",
+            "-c",
+            "commit.gpgsign=false",
+            *words,
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stdout.strip()
 
 
@@ -88,8 +101,9 @@ def test_a_folder_outside_any_repository(tmp_path):
 
 def snapshot(folder):
     """Everything about a checkout that a tool could disturb."""
-    files = {str(path.relative_to(folder)): path.stat().st_mtime_ns
-             for path in folder.rglob("*") if ".git" not in path.parts}  # fmt: skip
+    files = {
+        str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*") if ".git" not in path.parts
+    }
     index = (folder / ".git" / "index").read_bytes()
     return files, index, git(folder, "status", "--porcelain"), git(folder, "rev-parse", "HEAD"), git(folder, "branch")
 

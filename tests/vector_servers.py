@@ -42,9 +42,12 @@ def chroma_server() -> Iterator[str]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [str(program), "run", "--path", str(folder / "data"), "--host", "127.0.0.1", "--port", str(port)],
-            stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=folder,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            cwd=folder,
             env={**os.environ, "ANONYMIZED_TELEMETRY": "False", "HOME": str(folder)},
-        )  # fmt: skip
+        )
     url = f"http://127.0.0.1:{port}"
     try:
         _wait_for(f"{url}/api/v2/heartbeat", process, folder / "log")

@@ -58,9 +58,15 @@ class KubernetesCluster:
         """Start everything, and wait until the nodes are ready."""
         self._lay_network()
         self._write_secrets()
-        self.daemons.spawn("etcd", "etcd", f"--data-dir={self.folder}/etcd", f"--listen-client-urls={ETCD}",
-                           f"--advertise-client-urls={ETCD}", "--listen-peer-urls=http://127.0.0.1:2380",
-                           "--unsafe-no-fsync")  # fmt: skip
+        self.daemons.spawn(
+            "etcd",
+            "etcd",
+            f"--data-dir={self.folder}/etcd",
+            f"--listen-client-urls={ETCD}",
+            f"--advertise-client-urls={ETCD}",
+            "--listen-peer-urls=http://127.0.0.1:2380",
+            "--unsafe-no-fsync",
+        )
         self.start_api()
         self._start_servers()
         self._start_names()
@@ -73,17 +79,28 @@ class KubernetesCluster:
     def start_api(self) -> None:
         """Start the API server, and wait until it is ready."""
         self.daemons.spawn(
-            "kube-apiserver", KEPT / "bin" / "kube-apiserver", f"--etcd-servers={ETCD}", f"--cert-dir={self._certs}",
-            "--bind-address=127.0.0.1", f"--secure-port={API_PORT}", "--insecure-port=0",
-            f"--advertise-address={NODES_NETWORK}.1", "--endpoint-reconciler-type=none",
-            "--kubelet-preferred-address-types=InternalIP", f"--token-auth-file={self.folder}/tokens.csv",
-            "--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc",
+            "kube-apiserver",
+            KEPT / "bin" / "kube-apiserver",
+            f"--etcd-servers={ETCD}",
+            f"--cert-dir={self._certs}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={API_PORT}",
+            "--insecure-port=0",
+            f"--advertise-address={NODES_NETWORK}.1",
+            "--endpoint-reconciler-type=none",
+            "--kubelet-preferred-address-types=InternalIP",
+            f"--token-auth-file={self.folder}/tokens.csv",
+            "--authorization-mode=RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-signing-key-file={self.folder}/sa.key",
-            f"--service-account-key-file={self.folder}/sa.pub", f"--service-cluster-ip-range={SERVICES}",
-            f"--audit-policy-file={self.folder}/audit.json", f"--audit-log-path={self.audit_log}",
-            "--allow-privileged=true", f"--default-not-ready-toleration-seconds={GIVEN_UP_S}",
+            f"--service-account-key-file={self.folder}/sa.pub",
+            f"--service-cluster-ip-range={SERVICES}",
+            f"--audit-policy-file={self.folder}/audit.json",
+            f"--audit-log-path={self.audit_log}",
+            "--allow-privileged=true",
+            f"--default-not-ready-toleration-seconds={GIVEN_UP_S}",
             f"--default-unreachable-toleration-seconds={GIVEN_UP_S}",
-        )  # fmt: skip
+        )
         self.daemons.until("the API server is ready", self.admin.ready)
 
     def stop_api(self) -> None:
@@ -199,31 +216,54 @@ class KubernetesCluster:
         config = f"--kubeconfig={self.kubeconfig('admin')}"
         common = (config, "--leader-elect=false", "--bind-address=127.0.0.1", "--port=0")
         self.daemons.spawn(
-            "kube-controller-manager", KEPT / "bin" / "kube-controller-manager", *common, "--secure-port=10257",
-            f"--service-account-private-key-file={self.folder}/sa.key", f"--root-ca-file={self._certs}/apiserver.crt",
-            "--controllers=*,-nodeipam,-cloud-node-lifecycle,-service,-route", "--node-monitor-period=1s",
+            "kube-controller-manager",
+            KEPT / "bin" / "kube-controller-manager",
+            *common,
+            "--secure-port=10257",
+            f"--service-account-private-key-file={self.folder}/sa.key",
+            f"--root-ca-file={self._certs}/apiserver.crt",
+            "--controllers=*,-nodeipam,-cloud-node-lifecycle,-service,-route",
+            "--node-monitor-period=1s",
             f"--node-monitor-grace-period={SILENT_S}s",
-        )  # fmt: skip
+        )
         self.daemons.spawn("kube-scheduler", KEPT / "bin" / "kube-scheduler", *common, "--secure-port=10259")
         # One is enough: the nodes share the network's tables. Replies must come back through them, and bridges that
         # pass packets by would let a pod hear from another than it asked.
         self.daemons.spawn(
-            "kube-proxy", KEPT / "bin" / "kube-proxy", config, "--proxy-mode=iptables", "--masquerade-all",
-            f"--cluster-cidr={PODS_NETWORK}", f"--hostname-override={NODES[0]}", f"--bind-address={NODES_NETWORK}.1",
-            "--healthz-bind-address=", "--metrics-bind-address=127.0.0.1:10249", "--conntrack-max-per-core=0",
-            "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",
-        )  # fmt: skip
+            "kube-proxy",
+            KEPT / "bin" / "kube-proxy",
+            config,
+            "--proxy-mode=iptables",
+            "--masquerade-all",
+            f"--cluster-cidr={PODS_NETWORK}",
+            f"--hostname-override={NODES[0]}",
+            f"--bind-address={NODES_NETWORK}.1",
+            "--healthz-bind-address=",
+            "--metrics-bind-address=127.0.0.1:10249",
+            "--conntrack-max-per-core=0",
+            "--conntrack-tcp-timeout-established=0",
+            "--conntrack-tcp-timeout-close-wait=0",
+        )
 
     def _start_names(self) -> None:
         hosts = self.folder / "hosts"
         hosts.touch()
         dnsmasq = self.daemons.spawn(
-            "dnsmasq", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts",
+            "dnsmasq",
+            "dnsmasq",
+            "--keep-in-foreground",
+            "--conf-file=/dev/null",
+            "--no-resolv",
+            "--no-hosts",
             # What is not known does not exist: without this it is refused, and no other name is tried.
             "--local=/#/",
-            f"--addn-hosts={hosts}", f"--listen-address={CLUSTER_DNS}", "--bind-interfaces", "--user=root",
-            f"--pid-file={self.folder}/dnsmasq.pid", "--log-facility=-",
-        )  # fmt: skip
+            f"--addn-hosts={hosts}",
+            f"--listen-address={CLUSTER_DNS}",
+            "--bind-interfaces",
+            "--user=root",
+            f"--pid-file={self.folder}/dnsmasq.pid",
+            "--log-facility=-",
+        )
         self.daemons.until("dnsmasq runs", (self.folder / "dnsmasq.pid").exists)
         self._dns = ClusterDns(self._administrator(), hosts, dnsmasq.pid)
         self._dns.start()

@@ -80,9 +80,15 @@ class NodeSetting:
         for name in ("cni", "certs"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         words = {
-            "folder": self.folder, "socket": self.socket, "pause": PAUSE, "cni_programs": CNI_PROGRAMS,
-            "name": self.name, "address": self.address, "kubelet": self.kubelet, "kubeconfig": self.kubeconfig,
-        }  # fmt: skip
+            "folder": self.folder,
+            "socket": self.socket,
+            "pause": PAUSE,
+            "cni_programs": CNI_PROGRAMS,
+            "name": self.name,
+            "address": self.address,
+            "kubelet": self.kubelet,
+            "kubeconfig": self.kubeconfig,
+        }
         (self.folder / "containerd.toml").write_text(CONTAINERD.format(**words))
         (self.folder / "node.sh").write_text(NODE.format(**words))
         (self.folder / "cni" / "pods.conflist").write_text(json.dumps(self._network()))
@@ -146,9 +152,17 @@ class RealNode:
         self.setting.write()
         self.setting.socket.unlink(missing_ok=True)
         self._daemons.spawn(
-            self.name, "unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc",
-            "sh", self.setting.folder / "node.sh",
-        )  # fmt: skip
+            self.name,
+            "unshare",
+            "--mount",
+            "--uts",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "sh",
+            self.setting.folder / "node.sh",
+        )
         self._daemons.until(f"containerd of {self.name} answers", lambda: self._ctr("version").returncode == 0)
 
     def load(self, image: Path) -> None:

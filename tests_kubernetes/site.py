@@ -52,8 +52,14 @@ class Site:
         """Give this person the rights of a Role, as an administrator does it."""
         self.cluster.kubectl("apply", f"--namespace={self.namespace}", f"--filename={file}")
         (role,) = self.cluster.admin.listed("roles", self.namespace)
-        self.cluster.kubectl("create", "rolebinding", PERSON, f"--namespace={self.namespace}", f"--user={PERSON}",
-                             f"--role={role['metadata']['name']}")  # fmt: skip
+        self.cluster.kubectl(
+            "create",
+            "rolebinding",
+            PERSON,
+            f"--namespace={self.namespace}",
+            f"--user={PERSON}",
+            f"--role={role['metadata']['name']}",
+        )
 
     def document(self, command: str = WAITS, **more: object) -> dict[str, object]:
         """A benchmark of one small command."""
@@ -181,7 +187,4 @@ def _runs(pod: Thing) -> bool:
 
 def _is_kubernetes_own(thing: Thing) -> bool:
     """What every namespace has: the tokens of its accounts, and the certificate of the server."""
-    return (
-        thing.get("type") == "kubernetes.io/service-account-token"
-        or thing["metadata"]["name"] == "kube-root-ca.crt"
-    )  # fmt: skip
+    return thing.get("type") == "kubernetes.io/service-account-token" or thing["metadata"]["name"] == "kube-root-ca.crt"

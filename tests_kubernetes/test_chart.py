@@ -42,8 +42,12 @@ class Desk:
     @property
     def environ(self) -> dict[str, str]:
         path = f"{KEPT}/bin:{ROOT}/.venv-deploy/bin:{os.environ['PATH']}"
-        return {**os.environ, "PATH": path, "KUBECONFIG": str(self.cluster.kubeconfig("admin")), "ASSAY_INFRA": str(
-            self.folder / "infra")}  # fmt: skip
+        return {
+            **os.environ,
+            "PATH": path,
+            "KUBECONFIG": str(self.cluster.kubeconfig("admin")),
+            "ASSAY_INFRA": str(self.folder / "infra"),
+        }
 
     def assay(self, *words: str, code: int = 0) -> str:
         told = [sys.executable, "-m", "assay", *words]
@@ -83,8 +87,14 @@ class Desk:
         images = {part: f"localhost/assay-test-{part}:1" for part in ("postgresql", "redis", "prometheus")}
         volume = {"persistence": {"size": SIZE}}
         small = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
-        agent = {"name": "cpu", "image": {"name": "assay-agent"}, "allow": ["command"], "onePerNode": True,
-                 "resources": small, "labels": {"shelf": "low"}}  # fmt: skip
+        agent = {
+            "name": "cpu",
+            "image": {"name": "assay-agent"},
+            "allow": ["command"],
+            "onePerNode": True,
+            "resources": small,
+            "labels": {"shelf": "low"},
+        }
         return {
             "registry": "localhost",
             "server": volume,
@@ -96,8 +106,10 @@ class Desk:
 
     def _pods(self) -> str:
         words = ("get", "pods", "--namespace", NAMESPACE, "--output")
-        return self.cluster.kubectl(*words, "wide", check=False) + self.cluster.kubectl(
-            "describe", "pods", "--namespace", NAMESPACE, check=False)[-4000:]  # fmt: skip
+        return (
+            self.cluster.kubectl(*words, "wide", check=False)
+            + self.cluster.kubectl("describe", "pods", "--namespace", NAMESPACE, check=False)[-4000:]
+        )
 
 
 @pytest.fixture

@@ -109,10 +109,13 @@ def server(site: Site) -> Iterator[str]:
     process = site.assay("serve", "--port", str(port), "--open", "--folder", str(site.folder / "server"))
     site.until("it answers", lambda: _answers(url))
     words = ["assay", "agent", "start", "--host", url, "--allow", "command", "--device-name", "in-a-pod"]
-    container = {"name": "agent", "image": IMAGE, "command": words,
-                 "env": [{"name": "ASSAY_CONTROL", "value": "off"}]}  # fmt: skip
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "agent"},
-           "spec": {"hostNetwork": True, "containers": [container], "nodeSelector": {"real": "yes"}}}  # fmt: skip
+    container = {"name": "agent", "image": IMAGE, "command": words, "env": [{"name": "ASSAY_CONTROL", "value": "off"}]}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "agent"},
+        "spec": {"hostNetwork": True, "containers": [container], "nodeSelector": {"real": "yes"}},
+    }
     site.cluster.admin.create("pods", pod, site.namespace)
     yield url
     site.cluster.admin.delete("pods", "agent", site.namespace, grace_s=0)
@@ -129,8 +132,18 @@ def _answers(url: str) -> bool:
 
 def test_scheduled_is_run_when_it_is_due(site, folder, server):
     """At its time the server hands it out, and an agent in the cluster measures it in its own container."""
-    words = ("--set", "place.engine=fleet", "--set", "target.image=null",
-             "--set", "measure.runs=1", "--set", "schedule=* * * * *", "--server", server)  # fmt: skip
+    words = (
+        "--set",
+        "place.engine=fleet",
+        "--set",
+        "target.image=null",
+        "--set",
+        "measure.runs=1",
+        "--set",
+        "schedule=* * * * *",
+        "--server",
+        server,
+    )
     assert site.assay("schedule", "add", str(folder / "scheduled.toml"), *words).wait(60) == 0, site.said()
     asking = httpx.Client(base_url=f"{server}/api/v1", trust_env=False)
 

@@ -16,8 +16,12 @@ def nodes(site: Site):
     add = site.cluster.fake_nodes.add
     for number in (1, 2):
         add(f"gpu-{number}", resources={GPU: "4"}, labels={"fake": "yes", "model": f"h{number}00"})
-    add("kept", resources={GPU: "4"}, labels={"fake": "yes", "model": "kept"},
-        taints=[{"key": GPU, "value": "present", "effect": "NoSchedule"}])  # fmt: skip
+    add(
+        "kept",
+        resources={GPU: "4"},
+        labels={"fake": "yes", "model": "kept"},
+        taints=[{"key": GPU, "value": "present", "effect": "NoSchedule"}],
+    )
     return site.cluster.fake_nodes
 
 
@@ -79,13 +83,26 @@ def test_a_label_and_a_taint_lead_to_the_one_node(site):
 
 @pytest.mark.usefixtures("nodes")
 def test_the_pod_is_what_was_asked_for(site):
-    priority = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "measuring"},
-                "value": 1000}  # fmt: skip
+    priority = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "measuring"},
+        "value": 1000,
+    }
     site.cluster.admin.create("priorityclasses", priority)
     try:
-        campaign = begun(site, gpus=1, cpus=2, priority_class="measuring", shm="64MiB", queue="lane",
-                         env={"MODE": "fast"}, labels={"team": "a"}, pull_secret="login",
-                         deadline="5m")  # fmt: skip
+        campaign = begun(
+            site,
+            gpus=1,
+            cpus=2,
+            priority_class="measuring",
+            shm="64MiB",
+            queue="lane",
+            env={"MODE": "fast"},
+            labels={"team": "a"},
+            pull_secret="login",
+            deadline="5m",
+        )
         (pod,), (job,) = site.pods(), site.cluster.admin.listed("jobs", site.namespace)
         spec, (container, *_) = pod["spec"], pod["spec"]["containers"]
         assert container["resources"]["limits"] == {"cpu": "2", "memory": str(2**30), GPU: "1"}

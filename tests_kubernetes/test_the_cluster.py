@@ -14,14 +14,22 @@ ASKS = "import sys, urllib.request\nfor url in sys.argv[1:]:\n    print(urllib.r
 def pod(name: str, words: list[str], node: str, **more: object) -> dict[str, object]:
     container = {"name": "one", "image": IMAGE, "command": words, **more.pop("container", {})}
     spec = {"containers": [container], "restartPolicy": "Never", "nodeSelector": {"kubernetes.io/hostname": node}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"own": name}},
-            "spec": {**spec, **more}}  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"own": name}},
+        "spec": {**spec, **more},
+    }
 
 
 def service(name: str, *, headless: bool) -> dict[str, object]:
     address = {"clusterIP": "None"} if headless else {}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
-            "spec": {**address, "selector": {"own": "server"}, "ports": [{"port": 8000}]}}  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {**address, "selector": {"own": "server"}, "ports": [{"port": 8000}]},
+    }
 
 
 def ended(site: Site, name: str) -> dict[str, object]:
@@ -60,8 +68,12 @@ def test_memory_is_limited(site):
 def test_a_job_of_this_kubernetes_starts_again_what_somebody_deleted(site):
     """Why assay may not leave it to a Job that an attempt is one attempt: its limit of retries is 0 here."""
     template = {"spec": pod("", ["sleep", "1000"], "real-1")["spec"]}
-    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "again"},
-           "spec": {"backoffLimit": 0, "template": template}}  # fmt: skip
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "again"},
+        "spec": {"backoffLimit": 0, "template": template},
+    }
     site.cluster.admin.create("jobs", job, site.namespace)
 
     def uids():

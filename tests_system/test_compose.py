@@ -48,8 +48,9 @@ class Desk:
 
     def measure(self, url: str) -> None:
         (self.folder / "bench.yaml").write_text(BENCHMARK)
-        said = self.assay("run", "bench.yaml", "--server", url, "--token-file", str(self.secret("admin")),
-                          "--fail-on", "never")  # fmt: skip
+        said = self.assay(
+            "run", "bench.yaml", "--server", url, "--token-file", str(self.secret("admin")), "--fail-on", "never"
+        )
         assert re.search(r"x +3\.000 +\[3\.000, 3\.000\]", said), said
 
     def campaigns(self, url: str) -> list[str]:

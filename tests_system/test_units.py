@@ -31,14 +31,27 @@ class Machine:
     """A container that was started as a machine is."""
 
     def __init__(self) -> None:
-        podman("run", "--detach", "--name", NAME, "--systemd=always", "--privileged", "--user=0", "--workdir=/",
-               "--stop-signal=SIGRTMIN+3", f"--volume={ROOT}/deploy/systemd:/units:ro", "--entrypoint=/sbin/init",
-               IMAGE)  # fmt: skip
+        podman(
+            "run",
+            "--detach",
+            "--name",
+            NAME,
+            "--systemd=always",
+            "--privileged",
+            "--user=0",
+            "--workdir=/",
+            "--stop-signal=SIGRTMIN+3",
+            f"--volume={ROOT}/deploy/systemd:/units:ro",
+            "--entrypoint=/sbin/init",
+            IMAGE,
+        )
         self.until_up()
 
     def until_up(self) -> None:
-        self.until("systemd has started everything", lambda: self.say(
-            "systemctl is-system-running", check=False).strip() in ("running", "degraded"))  # fmt: skip
+        self.until(
+            "systemd has started everything",
+            lambda: self.say("systemctl is-system-running", check=False).strip() in ("running", "degraded"),
+        )
 
     def say(self, line: str, *, check: bool = True) -> str:
         """What a line in its shell prints."""

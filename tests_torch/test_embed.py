@@ -21,8 +21,14 @@ def bert(tmp_path_factory, tokenizer):
 
     torch.manual_seed(5)
     folder = tmp_path_factory.mktemp("models") / "bert"
-    config = BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-                        vocab_size=512, max_position_embeddings=64)  # fmt: skip
+    config = BertConfig(
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        vocab_size=512,
+        max_position_embeddings=64,
+    )
     BertModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -94,8 +100,10 @@ def with_modules(folder, tmp_path, steps, settings):
 
     made = tmp_path / "st"
     shutil.copytree(folder, made)
-    modules = [{"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
-               for index, (kind, path) in enumerate(steps)]  # fmt: skip
+    modules = [
+        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for index, (kind, path) in enumerate(steps)
+    ]
     (made / "modules.json").write_text(json.dumps(modules))
     (made / "1_Pooling").mkdir()
     (made / "1_Pooling" / "config.json").write_text(json.dumps(settings))

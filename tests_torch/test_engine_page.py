@@ -70,12 +70,36 @@ def page(tmp_path, llama):
 
 
 def run(folder, *more):
-    command = [sys.executable, "-m", "assay", "run", "vllm.yaml", "--quiet", "--format", "json", "--set",
-               "target.dtype=float32", "--set", "measure.runs=1", "--set", "measure.warmup=1", "--set",
-               "measure.until={samples: 3}", "--set", "workload.batch=2",
-               "--set", "workload.output_tokens=5"]  # fmt: skip
-    done = subprocess.run([*command, *more], cwd=folder, capture_output=True, text=True, timeout=200,
-                          env={**os.environ, "PYTHONPATH": str(folder)})  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "assay",
+        "run",
+        "vllm.yaml",
+        "--quiet",
+        "--format",
+        "json",
+        "--set",
+        "target.dtype=float32",
+        "--set",
+        "measure.runs=1",
+        "--set",
+        "measure.warmup=1",
+        "--set",
+        "measure.until={samples: 3}",
+        "--set",
+        "workload.batch=2",
+        "--set",
+        "workload.output_tokens=5",
+    ]
+    done = subprocess.run(
+        [*command, *more],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+    )
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)["jobs"][0]
 

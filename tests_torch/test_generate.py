@@ -68,9 +68,14 @@ def test_tokens_equal_those_of_generate(name, batch, tokenizer, tmp_path):
     steps = Stepper(model, "cpu").run(fed, 24)
     with torch.inference_mode():
         whole = model.generate(
-            input_ids=fed.ids, attention_mask=fed.mask, do_sample=False, max_new_tokens=24, min_new_tokens=24,
-            pad_token_id=0, eos_token_id=None,
-        )  # fmt: skip
+            input_ids=fed.ids,
+            attention_mask=fed.mask,
+            do_sample=False,
+            max_new_tokens=24,
+            min_new_tokens=24,
+            pad_token_id=0,
+            eos_token_id=None,
+        )
     assert np.array(steps.tokens).T.tolist() == whole[:, fed.ids.shape[1] :].tolist()
     assert len({token for step in steps.tokens for token in step}) > 4, "a model that says one word proves nothing"
 
@@ -82,8 +87,14 @@ def test_a_stop_token_ends_the_answer_as_with_generate(llama, tokenizer):
     free = np.array(Stepper(model, "cpu").run(fed, 24).tokens)
     stop = int(free[5, 0])  # what the first prompt says as its sixth token, or earlier
     with torch.inference_mode():
-        whole = model.generate(input_ids=fed.ids, attention_mask=fed.mask, do_sample=False, max_new_tokens=24,
-                               eos_token_id=stop, pad_token_id=511)  # fmt: skip
+        whole = model.generate(
+            input_ids=fed.ids,
+            attention_mask=fed.mask,
+            do_sample=False,
+            max_new_tokens=24,
+            eos_token_id=stop,
+            pad_token_id=511,
+        )
     answers = whole[:, fed.ids.shape[1] :].tolist()
     steps = Stepper(model, "cpu", frozenset([stop])).run(fed, 24)
     lengths = answer_lengths(steps.tokens, [24] * 4, frozenset([stop]))
@@ -99,8 +110,12 @@ def test_phases_and_times_of_a_run(measured, llama, prompts):
     assert phases == ["load", "first", "warmup", "measure", "score", "cleanup", "score"]
     values = {name: samples(result, name).value for name in ("prefill_ms", "decode_ms", "ttft_ms", "e2e_ms", "itl_ms")}
     assert {name: len(value) for name, value in values.items()} == {
-        "prefill_ms": 4, "decode_ms": 28, "ttft_ms": 4, "e2e_ms": 4, "itl_ms": 28,
-    }  # fmt: skip
+        "prefill_ms": 4,
+        "decode_ms": 28,
+        "ttft_ms": 4,
+        "e2e_ms": 4,
+        "itl_ms": 28,
+    }
     assert (values["ttft_ms"] > values["prefill_ms"]).all(), "tokenisation is part of the one alone"
     # The parts make the whole: nothing is left out between the steps.
     whole = values["ttft_ms"] + values["decode_ms"].reshape(4, 7).sum(1)
@@ -121,8 +136,13 @@ def test_phases_and_times_of_a_run(measured, llama, prompts):
 
 
 def test_what_a_result_says_about_the_model(measured, llama, prompts):
-    result, _ = measured(llama, {"file": prompts, "output_tokens": 2}, threads=2, dtype="bf16",
-                         session_options={"attn_implementation": "eager"})  # fmt: skip
+    result, _ = measured(
+        llama,
+        {"file": prompts, "output_tokens": 2},
+        threads=2,
+        dtype="bf16",
+        session_options={"attn_implementation": "eager"},
+    )
     facts = result.facts
     assert (facts["dtype"], facts["attention"], facts["threads"]) == ("bfloat16", "eager", 2)
     assert facts["kv_cache"] == "DynamicCache"

@@ -103,8 +103,14 @@ def test_an_encoder_and_decoder_is_refused(measured, tokenizer, tmp_path):
 def test_a_model_that_says_it_is_another_has_no_memory_to_step(measured, tokenizer, tmp_path):
     from transformers import BertConfig, BertLMHeadModel
 
-    config = BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-                        vocab_size=512, is_decoder=False)  # fmt: skip
+    config = BertConfig(
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        vocab_size=512,
+        is_decoder=False,
+    )
     BertLMHeadModel(config).save_pretrained(tmp_path / "bert")
     tokenizer.save_pretrained(tmp_path / "bert")
     assert "step by step" in refusal(measured, tmp_path / "bert", {"output_tokens": 2}).message

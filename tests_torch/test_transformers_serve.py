@@ -32,8 +32,9 @@ def serving(llama, tmp_path_factory):
     program = Path(sys.executable).with_name("transformers")
     words = ["serve", str(llama), "--device", "cpu", "--host", "127.0.0.1", "--port", str(port)]
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([program, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
-                                   env=os.environ | own)  # fmt: skip
+        process = subprocess.Popen(
+            [program, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, env=os.environ | own
+        )
     try:
         _await(process, f"http://127.0.0.1:{port}/health", folder / "log")
         yield f"http://127.0.0.1:{port}"

@@ -29,8 +29,16 @@ def results(done):
 
 def test_the_example_measures_speed_and_quality(llama, tmp_path):
     shutil.copy(ROOT / "examples" / "transformers.yaml", tmp_path)
-    less = ("--set", f"target.model={llama}", "--set", "workload.output_tokens=6", "--set", "target.threads=1",
-            "--set", "workload.items=1")  # fmt: skip
+    less = (
+        "--set",
+        f"target.model={llama}",
+        "--set",
+        "workload.output_tokens=6",
+        "--set",
+        "target.threads=1",
+        "--set",
+        "workload.items=1",
+    )
     done = assay(tmp_path, "run", "transformers.yaml", "--quiet", "--format", "json", *SHORT, *less)
     jobs = results(done)
     assert [job["point"]["workload.batch"] for job in jobs] == [1, 4]
@@ -60,8 +68,11 @@ def test_an_exported_program(tmp_path):
 
 
 def test_an_embedding(llama, tmp_path):
-    document = {"benchmark": "vectors", "target": {"model": str(llama), "runtime": "transformers", "use": "embed"},
-                "workload": {"batch": 2}}  # fmt: skip
+    document = {
+        "benchmark": "vectors",
+        "target": {"model": str(llama), "runtime": "transformers", "use": "embed"},
+        "workload": {"batch": 2},
+    }
     (tmp_path / "b.json").write_text(json.dumps(document))
     (job,) = results(assay(tmp_path, "run", "b.json", "--quiet", "--format", "json", *SHORT))
     assert job["metrics"]["input_tokens_per_s"]["median"] > 0

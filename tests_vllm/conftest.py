@@ -45,10 +45,25 @@ def tiny_llama(tmp_path_factory) -> Path:
 def command(model: Path, port: str) -> list[str]:
     """How the server is started; `vllm serve` looks for a package of another name than that of the CPU's wheel."""
     return [
-        str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--served-model-name", "tiny",
-        "--dtype", "float32", "--max-model-len", str(CONTEXT), "--max-num-seqs", "8", "--enforce-eager",
-        "--host", "127.0.0.1", "--port", port,
-    ]  # fmt: skip
+        str(PYTHON),
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
+        str(model),
+        "--served-model-name",
+        "tiny",
+        "--dtype",
+        "float32",
+        "--max-model-len",
+        str(CONTEXT),
+        "--max-num-seqs",
+        "8",
+        "--enforce-eager",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        port,
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -56,8 +71,14 @@ def vllm_url(tiny_llama, tmp_path_factory) -> Iterator[str]:
     """Where the server answers."""
     folder, port = tmp_path_factory.mktemp("vllm"), free_port()
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command(tiny_llama, str(port)), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                   cwd=folder, env=os.environ | OWN)  # fmt: skip
+        process = subprocess.Popen(
+            command(tiny_llama, str(port)),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            env=os.environ | OWN,
+        )
     try:
         _await(process, f"http://127.0.0.1:{port}/health", folder / "log")
         yield f"http://127.0.0.1:{port}"

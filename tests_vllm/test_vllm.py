@@ -18,13 +18,17 @@ def run(url, tmp_path, *, load=None, workload=None, options=None, **target):
     document = {
         "benchmark": "vLLM",
         "target": {
-            "endpoint": url, "api": "openai-chat", "model": "tiny", "metrics": "/metrics",
-            "options": {"ignore_eos": True, **(options or {})}, **target,
+            "endpoint": url,
+            "api": "openai-chat",
+            "model": "tiny",
+            "metrics": "/metrics",
+            "options": {"ignore_eos": True, **(options or {})},
+            **target,
         },
         "workload": {"output_tokens": TOKENS, **(workload or {})},
         "load": load or {"concurrency": 2, "requests": 40},
         "measure": {"runs": 1, "warmup": 4, "timeout": "4m"},
-    }  # fmt: skip
+    }
     result = assay.run(document, store=tmp_path / "store")
     (job,) = result.jobs
     return result, job
@@ -72,8 +76,13 @@ def test_lengths_that_vary_are_each_as_asked(vllm_url, tmp_path):
 @pytest.mark.parametrize("api", ["openai-chat", "openai-completions"])
 @pytest.mark.parametrize("length", [10, 100, 333])
 def test_prompts_of_a_length_by_the_servers_tokenizer_are_that_long(vllm_url, tmp_path, api, length):
-    result, job = run(vllm_url, tmp_path, api=api, load={"concurrency": 2, "requests": 12},
-                      workload={"input_tokens": length, "output_tokens": 2, "items": 12})  # fmt: skip
+    result, job = run(
+        vllm_url,
+        tmp_path,
+        api=api,
+        load={"concurrency": 2, "requests": 12},
+        workload={"input_tokens": length, "output_tokens": 2, "items": 12},
+    )
     assert job.state == "done", job.error
     around = TEMPLATE_TOKENS if api == "openai-chat" else 0
     assert set(samples(result, job, "input_tokens")) == {length + around}
@@ -141,8 +150,12 @@ def test_a_context_overflow_of_some_requests_is_counted_beside_the_good_ones(vll
     lines = [{"prompt": "word " * (2000 if number % 4 == 0 else 20)} for number in range(8)]
     lines[-1] = {"prompt": "short"}  # the first request of all
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    _, job = run(vllm_url, tmp_path, workload={"task": "prompts", "file": str(tmp_path / "prompts.jsonl")},
-                 load={"concurrency": 2, "requests": 40})  # fmt: skip
+    _, job = run(
+        vllm_url,
+        tmp_path,
+        workload={"task": "prompts", "file": str(tmp_path / "prompts.jsonl")},
+        load={"concurrency": 2, "requests": 40},
+    )
     facts = job.runs[0].facts
     assert facts["errors"]["status 400"]["count"] == 10
     assert str(CONTEXT) in facts["errors"]["status 400"]["first"]
@@ -155,12 +168,17 @@ def test_started_by_us_its_clocks_are_told_apart(tiny_llama, tmp_path):
         "services": {
             "llm": {"command": command(tiny_llama, "{port}"), "env": OWN, "ready": {"http": "/health", "within": "5m"}}
         },
-        "target": {"service": "llm", "api": "openai-chat", "model": "tiny", "metrics": "/metrics",
-                   "options": {"ignore_eos": True}},
+        "target": {
+            "service": "llm",
+            "api": "openai-chat",
+            "model": "tiny",
+            "metrics": "/metrics",
+            "options": {"ignore_eos": True},
+        },
         "workload": {"output_tokens": TOKENS},
         "load": {"concurrency": 2, "requests": 20},
         "measure": {"runs": 1, "warmup": "none", "timeout": "5m"},
-    }  # fmt: skip
+    }
     result = assay.run(document, store=tmp_path / "store")
     (job,) = result.jobs
     assert job.state == "done", job.error

@@ -30,16 +30,28 @@ def make(folder: Path) -> None:
     sources = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))[:40]
     tokenizer.train(
         [str(path) for path in sources],
-        trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=list(SPECIAL), show_progress=False,
-                            initial_alphabet=pre_tokenizers.ByteLevel.alphabet()),
-    )  # fmt: skip
+        trainers.BpeTrainer(
+            vocab_size=VOCABULARY,
+            special_tokens=list(SPECIAL),
+            show_progress=False,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        ),
+    )
     torch.manual_seed(7)
     shape = LlamaConfig(
-        hidden_size=128, intermediate_size=256, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
-        vocab_size=VOCABULARY, max_position_embeddings=2048, bos_token_id=None, eos_token_id=0, pad_token_id=None,
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=VOCABULARY,
+        max_position_embeddings=2048,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=None,
         # Random weights of the usual size answer with one token again and again; larger ones wander.
         initializer_range=0.3,
-    )  # fmt: skip
+    )
     LlamaForCausalLM(shape).save_pretrained(folder)
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token=SPECIAL[0], chat_template=CHAT, clean_up_tokenization_spaces=False

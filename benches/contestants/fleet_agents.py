@@ -175,8 +175,16 @@ async def _phase(fleet, settings, what):
     after = _seconds(settings["processes"])
     cpu = {name: after[name] - before[name] for name in before}
     rss = psutil.Process(settings["processes"]["server"]).memory_info().rss
-    return {**vars(tally), "errors": len(tally.errors), "first_errors": tally.errors[:5], "done": len(tally.done),
-            "wall_s": wall_s, "cpu_s": cpu, "rss_bytes": rss, **more}  # fmt: skip
+    return {
+        **vars(tally),
+        "errors": len(tally.errors),
+        "first_errors": tally.errors[:5],
+        "done": len(tally.done),
+        "wall_s": wall_s,
+        "cpu_s": cpu,
+        "rss_bytes": rss,
+        **more,
+    }
 
 
 def _seconds(processes):

@@ -60,9 +60,13 @@ class Asking(FastHttpUser):
         counts["tokens"] += tokens
         if times:
             self.environment.events.request.fire(
-                request_type="POST", name="first", response_time=1000 * (times[0] - begin), response_length=0,
-                exception=None, context={},
-            )  # fmt: skip
+                request_type="POST",
+                name="first",
+                response_time=1000 * (times[0] - begin),
+                response_length=0,
+                exception=None,
+                context={},
+            )
         counts["ended"] += 1
         if counts["ended"] == REQUESTS:
             gevent.spawn(self.environment.runner.quit)

@@ -46,12 +46,7 @@ class SteadyClock:
     """The calendar was set if it moved this much against the monotonic clock between two looks."""
 
     def __init__(self, clock: Clock, ahead_s: float = 0.0) -> None:
-        """Begin at the calendar time.
-
-        Args:
-            clock: the clocks of this machine.
-            ahead_s: how far the clock that this one is to agree with is ahead of the calendar here.
-        """
+        """Begin at the calendar time."""
         self._clock = clock
         self._lock = threading.Lock()
         self._left_out_s = -ahead_s

@@ -41,7 +41,6 @@ class AssayError(Exception):
 
     @property
     def problem(self) -> Problem:
-        """The first problem."""
         return self.problems[0]
 
     def __str__(self) -> str:
@@ -62,7 +61,6 @@ class SpecError(UsageError):
 
     @classmethod
     def of(cls, problems: Iterable[Problem]) -> SpecError:
-        """Build one error from many problems."""
         found = tuple(problems)
         error = cls(found[0].message)
         error.problems = found

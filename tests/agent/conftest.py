@@ -35,10 +35,24 @@ FACTS = HostFacts("linux", {"cpu": "x"}, ("CPU (ONNX)",), Profile("box", "linux"
 def result_document(job_id, *, samples=None, state="done", error=None):
     run = {"run_id": 0, "is_cold_start": True, "started_at": "t", "completed_at": "t", "duration_seconds": 0.1}
     return {
-        "job": job_id, "digest": "d", "index": 0, "point": {}, "state": state, "verdict": "valid", "checks": [],
-        "gates": [], "metrics": {}, "runs": [{**run, "samples": samples}], "total_runs": 1, "successful_runs": 1,
-        "failed_runs": 0, "cold_start": {}, "environment": {}, "definition": {}, "error": error,
-    }  # fmt: skip
+        "job": job_id,
+        "digest": "d",
+        "index": 0,
+        "point": {},
+        "state": state,
+        "verdict": "valid",
+        "checks": [],
+        "gates": [],
+        "metrics": {},
+        "runs": [{**run, "samples": samples}],
+        "total_runs": 1,
+        "successful_runs": 1,
+        "failed_runs": 0,
+        "cold_start": {},
+        "environment": {},
+        "definition": {},
+        "error": error,
+    }
 
 
 @dataclass

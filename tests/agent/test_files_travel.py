@@ -32,10 +32,26 @@ def with_agent(tmp_path, monkeypatch, serve):
     def start(**settings):
         server = serve(**settings)
         with (tmp_path / "agent.log").open("wb") as log:
-            words = ["agent", "start", "--host", server.url, "--state", str(tmp_path / "agent"), "--min-free", "1MB",
-                     "--allow-env", "LEAVER_KEY"]  # fmt: skip
-            started.append(subprocess.Popen([sys.executable, "-m", "assay", *words], stdout=log, stderr=log,
-                                            env={**os.environ, "ASSAY_STORE": str(tmp_path / "own")}))  # fmt: skip
+            words = [
+                "agent",
+                "start",
+                "--host",
+                server.url,
+                "--state",
+                str(tmp_path / "agent"),
+                "--min-free",
+                "1MB",
+                "--allow-env",
+                "LEAVER_KEY",
+            ]
+            started.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", "assay", *words],
+                    stdout=log,
+                    stderr=log,
+                    env={**os.environ, "ASSAY_STORE": str(tmp_path / "own")},
+                )
+            )
         wait_for(lambda: server.client.get("/agents").json()["items"], what="the agent")
         return server
 
@@ -58,20 +74,25 @@ def test_answers_and_logs_come_back_through_a_fleet(with_agent, tmp_path):
     content = read_file(client, job.job, 1, OUTPUTS)
     (tmp_path / "answers.gz").write_bytes(content)
     assert [one.text for one in read_outputs(tmp_path / "answers.gz")] == [
-        "a cat sat on the mat ***", " ***", "dogs bark ***"
-    ]  # fmt: skip
+        "a cat sat on the mat ***",
+        " ***",
+        "dogs bark ***",
+    ]
     assert read_file(client, job.job, 0, "service-llm.err") == b"run 0 is up with ***\n"
     assert read_file(client, job.job, 0, "nothing") is None
     listed = server.client.get(f"/jobs/{job.job}/artefacts").json()["items"]
     assert [one["name"] for one in listed] == [
-        "run-0-outputs.jsonl.gz", "run-0-service-llm.err", "run-1-outputs.jsonl.gz", "run-1-service-llm.err"
-    ]  # fmt: skip
+        "run-0-outputs.jsonl.gz",
+        "run-0-service-llm.err",
+        "run-1-outputs.jsonl.gz",
+        "run-1-service-llm.err",
+    ]
     assert {one["sha256"] for one in listed} == {digest for run in job.runs for digest in run.files.values()}
     everything = b"".join(path.read_bytes() for path in (tmp_path / "server").rglob("*") if path.is_file())
     assert KEY.encode() not in everything
-    archive = zipfile.ZipFile(io.BytesIO(
-        server.client.get("/results/export", params={"campaign": result.record.campaign}).content
-    ))  # fmt: skip
+    archive = zipfile.ZipFile(
+        io.BytesIO(server.client.get("/results/export", params={"campaign": result.record.campaign}).content)
+    )
     place = f"{result.record.campaign}/files/job-0-run-1-"
     assert archive.read(f"{place}service-llm.err") == b"run 1 is up with ***\n"
     assert archive.read(f"{place}outputs.jsonl.gz") == content

@@ -33,8 +33,11 @@ def device(tmp_path, fast):
 
         facts = HostFacts("linux", {"cpu": "x"}, ("CPU (ONNX)",), Profile("box", "linux", 2, 2**30, {}, {}))
         settings = AgentSettings("http://127.0.0.1", tmp_path / "state", allow=frozenset({"command"}), min_free=0)
-        post = Post(settings, lambda: facts, lambda url, secret: Agent(
-            replace(settings, server=url, token=secret), executor=fast(), look=lambda: facts))  # fmt: skip
+        post = Post(
+            settings,
+            lambda: facts,
+            lambda url, secret: Agent(replace(settings, server=url, token=secret), executor=fast(), look=lambda: facts),
+        )
         server = listen(post, "127.0.0.1", 0, token)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         opened.append((post, server))

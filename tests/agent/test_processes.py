@@ -33,8 +33,20 @@ def process(command, **options):
 
 
 def start_command(server, state, *options):
-    return [*ASSAY, "agent", "start", "--host", server.url, "--state", str(state), "--allow", "command",
-            "--min-free", "1MB", *options]  # fmt: skip
+    return [
+        *ASSAY,
+        "agent",
+        "start",
+        "--host",
+        server.url,
+        "--state",
+        str(state),
+        "--allow",
+        "command",
+        "--min-free",
+        "1MB",
+        *options,
+    ]
 
 
 def wait_for(condition, timeout_s=30.0, what="it"):
@@ -200,8 +212,13 @@ print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), "ASSAY_TOKEN" in os.environ, os.en
 sys.stdout.flush()
 subprocess.run([sys.executable, "-c", dumpable])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
-                          env={**os.environ, "ASSAY_TOKEN": "of-the-agent"})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "ASSAY_TOKEN": "of-the-agent"},
+    )
     assert done.stdout.split() == ["0", "False", "stays", "1"]  # what it starts can be looked at as ever
 
 

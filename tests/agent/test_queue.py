@@ -118,8 +118,9 @@ def test_reachability_of_redis_is_told_and_its_password_is_not(server, redis_ser
     assert f"127.0.0.1:{redis_server.port} answers" in good.stdout
     bad = subprocess.run(
         [*command, "--redis-port", "9", "--redis-password-env", "REDIS_SECRET"],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+    )
     assert bad.returncode == 1
     assert "hunter2" not in bad.stdout + bad.stderr
 

@@ -36,8 +36,21 @@ class Fleet:
 
     def start_server(self, *options):
         log = (self.folder / "server.log").open("ab")
-        command = [*ASSAY, "serve", "--port", str(self.port), "--store", str(self.folder / "store"),
-                   "--heartbeat-s", "0.5", "--lease-s", "4", "--backoff-s", "0.1", *options]  # fmt: skip
+        command = [
+            *ASSAY,
+            "serve",
+            "--port",
+            str(self.port),
+            "--store",
+            str(self.folder / "store"),
+            "--heartbeat-s",
+            "0.5",
+            "--lease-s",
+            "4",
+            "--backoff-s",
+            "0.1",
+            *options,
+        ]
         self.server = self._start(command, log)
         if not self.port:
             self.port = int(self._read(r"http://127\.0\.0\.1:(\d+)"))
@@ -46,8 +59,22 @@ class Fleet:
 
     def start_agent(self, name="one", *options):
         log = (self.folder / f"agent-{name}.log").open("ab")
-        command = [*ASSAY, "agent", "start", "--host", self.url, "--state", str(self.folder / name), "--device-name",
-                   name, "--allow", "command", "--min-free", "1MB", *options]  # fmt: skip
+        command = [
+            *ASSAY,
+            "agent",
+            "start",
+            "--host",
+            self.url,
+            "--state",
+            str(self.folder / name),
+            "--device-name",
+            name,
+            "--allow",
+            "command",
+            "--min-free",
+            "1MB",
+            *options,
+        ]
         return self._start(command, log)
 
     def submit(self, document, **more):
@@ -129,9 +156,11 @@ def test_a_model_that_is_uploaded_is_measured(fleet, tiny_model):
     size = tiny_model.stat().st_size
     assert digest == hashlib.sha256(tiny_model.read_bytes()).hexdigest()
     document = {
-        "benchmark": "model", "target": {"model": "tiny.onnx"}, "place": {"engine": "fleet"},
+        "benchmark": "model",
+        "target": {"model": "tiny.onnx"},
+        "place": {"engine": "fleet"},
         "measure": {"runs": 2, "until": {"at_most": "1s"}},
-    }  # fmt: skip
+    }
     part = {"name": "tiny.onnx", "sha256": digest, "size_bytes": size}
     from assay.plan.job import JobFile
 
@@ -174,8 +203,10 @@ def test_a_cancelled_job_frees_its_agent(fleet):
 
 def test_a_command_waits_for_an_agent_that_is_allowed_to_run_it(fleet):
     log = (fleet.folder / "plain.log").open("ab")
-    fleet._start([*ASSAY, "agent", "start", "--host", fleet.url, "--state", str(fleet.folder / "plain"),
-                  "--min-free", "1MB"], log)  # fmt: skip
+    fleet._start(
+        [*ASSAY, "agent", "start", "--host", fleet.url, "--state", str(fleet.folder / "plain"), "--min-free", "1MB"],
+        log,
+    )
     wait_for(lambda: list(fleet.client.pages("/agents")), what="the agent")
     campaign = fleet.submit(command_benchmark("print('speed: 1')"))
     placement = fleet.client.get(f"/campaigns/{campaign}/placement")
@@ -215,10 +246,15 @@ def listener():
 def endpoint_benchmark(listener, header):
     return {
         "benchmark": "inside",
-        "target": {"endpoint": f"http://127.0.0.1:{listener.server_port}", "api": "http", "body": {"a": 1},
-                   "headers": {"X-Key": header}},
-        "load": {"requests": 3}, "measure": {"runs": 1, "warmup": 0},
-    }  # fmt: skip
+        "target": {
+            "endpoint": f"http://127.0.0.1:{listener.server_port}",
+            "api": "http",
+            "body": {"a": 1},
+            "headers": {"X-Key": header},
+        },
+        "load": {"requests": 3},
+        "measure": {"runs": 1, "warmup": 0},
+    }
 
 
 @pytest.fixture

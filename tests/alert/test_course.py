@@ -64,8 +64,10 @@ def test_an_alert_grows_and_ends_when_the_last_member_recovered():
     assert alert.title == "2 jobs of chat failed"
     half = recovered(alert, ["point a"], done("a", at=T0 + 1), T0 + 1)
     assert (half.state, half.title, states(half)) == (
-        "open", "chat b failed", {"point a": "recovered", "point b": "standing"}
-    )  # fmt: skip
+        "open",
+        "chat b failed",
+        {"point a": "recovered", "point b": "standing"},
+    )
     over = recovered(half, ["point b"], done("b", at=T0 + 2), T0 + 2)
     assert (over.state, over.telling.news) == ("resolved", "resolved")
     assert over.history[-1].why == "it was measured again"

@@ -127,8 +127,10 @@ def test_a_finding_that_is_back_long_after_its_alert_was_over_opens_a_new_one(st
     assert len({first.id, second.id, third.id}) == 3
     assert at(41, "f1") == (), "and it stays there"
     assert {one.id: one.state for one in kept(store)} == {
-        first.id: "resolved", second.id: "resolved", third.id: "open",
-    }  # fmt: skip
+        first.id: "resolved",
+        second.id: "resolved",
+        third.id: "open",
+    }
 
 
 def test_a_change_for_the_better_resolves_what_it_undoes(store, clock):
@@ -138,8 +140,9 @@ def test_a_change_for_the_better_resolves_what_it_undoes(store, clock):
     back = finding("g2", series="s1", change=-0.1, at=T0 + 2 * DAY, since=T0 + 2 * DAY)
     (alert,) = evaluate(store, [back], [WORSE], clock)
     assert (alert.state, {one.subject: one.state for one in alert.members}) == (
-        "open", {"f1": "recovered", "f2": "standing"}
-    )  # fmt: skip
+        "open",
+        {"f1": "recovered", "f2": "standing"},
+    )
     earlier = finding("g0", series="s2", change=-0.1, at=T0 + 3 * DAY, since=T0 - DAY)
     assert evaluate(store, [earlier], [WORSE], clock) == (), "it came before"
     (alert,) = evaluate(store, [finding("f2", series="s2", state="gone", at=T0 + 4 * DAY)], [WORSE], clock)

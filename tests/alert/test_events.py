@@ -127,11 +127,30 @@ def test_one_bad_run_is_no_broken_limit():
 def known(state="open", **more):
     series = SeriesRecord("s" * 16, "bench", "latency_ms", "ms", "lower", {"workload.batch": 8})
     ends = Interval(-float("inf"), 3.0, 0.95, "test")
-    found = Finding("step", 5, 4, 5, (5, 5), 10.0, 12.0, 2.0, ends, 0.2, Interval(0.1, 0.3, 0.95, "test"), 1e-6, 0.99,
-                    "worse", "worse")  # fmt: skip
+    found = Finding(
+        "step",
+        5,
+        4,
+        5,
+        (5, 5),
+        10.0,
+        12.0,
+        2.0,
+        ends,
+        0.2,
+        Interval(0.1, 0.3, 0.95, "test"),
+        1e-6,
+        0.99,
+        "worse",
+        "worse",
+    )
     said = Triage("code", ("commit changed",), (Difference("commit", "a" * 40, "b" * 40),))
-    given = {"last_good": Point(4, T0 - 9, 10.0), "first_bad": Point(5, T0 - 3, 12.0, job="c7-job-2",
-             context={"machine": "node7"}), "found_at": T0, **more}  # fmt: skip
+    given = {
+        "last_good": Point(4, T0 - 9, 10.0),
+        "first_bad": Point(5, T0 - 3, 12.0, job="c7-job-2", context={"machine": "node7"}),
+        "found_at": T0,
+        **more,
+    }
     return KnownFinding("f" * 16, series, found, said, state, **given)
 
 

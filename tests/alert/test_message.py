@@ -82,8 +82,15 @@ def test_what_has_recovered_is_not_told_as_if_it_stood():
 
 
 def test_alerts_without_numbers_are_told_by_their_sentences():
-    lost = replace(ALERT, kind="agent-lost", members=(replace(MEMBER, moved=None, series="", says="box is lost."),),
-                   sentences=("box is lost.",), differs=(), cause="", title="agent box is lost")  # fmt: skip
+    lost = replace(
+        ALERT,
+        kind="agent-lost",
+        members=(replace(MEMBER, moved=None, series="", says="box is lost."),),
+        sentences=("box is lost.",),
+        differs=(),
+        cause="",
+        title="agent box is lost",
+    )
     told = message(lost, picture=False)
     assert "box is lost." in told.text
     assert told.rows == ()
@@ -116,8 +123,15 @@ class _Tags(HTMLParser):
 
 @given(st.text(max_size=200))
 def test_no_name_can_become_markup(text):
-    alert = replace(ALERT, title=text, benchmark=text, sentences=(text,), by=text, cause=text,
-                    members=(replace(MEMBER, name=text, says=text),))  # fmt: skip
+    alert = replace(
+        ALERT,
+        title=text,
+        benchmark=text,
+        sentences=(text,),
+        by=text,
+        cause=text,
+        members=(replace(MEMBER, name=text, says=text),),
+    )
     told = message(alert, picture=False)
     parser = _Tags()
     parser.feed(told.html)

@@ -147,12 +147,23 @@ def test_svg_and_png_are_made_of_the_same_shapes_and_fast():
         assert (np.abs(picture[round(2 * y), round(2 * x)].astype(int) - (11, 92, 173)) < 40).all()
 
 
-@given(st.lists(st.tuples(NUMBERS, st.one_of(st.none(), st.floats(0, 1e9))), max_size=130), st.text(max_size=50),
-       st.integers(0, 130), NUMBERS)  # fmt: skip
+@given(
+    st.lists(st.tuples(NUMBERS, st.one_of(st.none(), st.floats(0, 1e9))), max_size=130),
+    st.text(max_size=50),
+    st.integers(0, 130),
+    NUMBERS,
+)
 @settings(max_examples=60, deadline=None)
 def test_any_series_can_be_drawn(series, title, change_at, level):
-    one = drawing_of(title, [value for value, _ in series], [error for _, error in series], [title] * len(series),
-                     change_at=change_at, before=level, after=level)  # fmt: skip
+    one = drawing_of(
+        title,
+        [value for value, _ in series],
+        [error for _, error in series],
+        [title] * len(series),
+        change_at=change_at,
+        before=level,
+        after=level,
+    )
     if one is None:
         return
     ET.fromstring(svg(one))

@@ -105,8 +105,12 @@ def test_a_rule_is_about_its_metric(asked, metric, fits):
 
 
 def test_a_rule_is_about_its_benchmarks():
-    rules = [rule("job failed", name="all"), rule("job failed", name="chats", benchmark="chat-*"),
-             rule("job failed", name="one", benchmark="chat-a"), rule("agent lost", name="other")]  # fmt: skip
+    rules = [
+        rule("job failed", name="all"),
+        rule("job failed", name="chats", benchmark="chat-*"),
+        rule("job failed", name="one", benchmark="chat-a"),
+        rule("agent lost", name="other"),
+    ]
     assert [one.name for one in matching(failed(benchmark="chat-a"), rules)] == ["all", "chats", "one"]
     assert [one.name for one in matching(failed(benchmark="vector"), rules)] == ["all"]
     lost = Event("agent-lost", 0.0, "agent-1", "lost", name="box")
@@ -123,8 +127,16 @@ def test_the_rule_of_a_file_is_for_that_benchmark_alone_whatever_its_name_looks_
 
 
 def test_rules_of_a_file_keep_their_names_while_they_ask_for_the_same():
-    said = {"alerts": [{"when": "latency_ms > 50"}, {"metric": "latency_ms", "when": "above", "value": 50.00001},
-                       "job failed", "job failed", {"when": "nonsense"}, 7]}  # fmt: skip
+    said = {
+        "alerts": [
+            {"when": "latency_ms > 50"},
+            {"metric": "latency_ms", "when": "above", "value": 50.00001},
+            "job failed",
+            "job failed",
+            {"when": "nonsense"},
+            7,
+        ]
+    }
     first = file_rules("chat", said, 1.0)
     assert [one.rule["when"] for one in first] == ["above", "above", "failed"]
     assert len({one.name for one in first}) == 3
@@ -185,9 +197,11 @@ def test_quiet_hours_are_those_of_the_clocks_on_the_wall(quiet, zone, now, until
 
 
 @given(
-    st.integers(0, 1439), st.integers(0, 1439), st.floats(at("2026-01-01"), at("2027-01-01")),
+    st.integers(0, 1439),
+    st.integers(0, 1439),
+    st.floats(at("2026-01-01"), at("2027-01-01")),
     st.sampled_from(["UTC", "Europe/Luxembourg", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe"]),
-)  # fmt: skip
+)
 def test_quiet_hours_end_and_then_are_over(begin, end, now, zone):
     if begin == end:
         return

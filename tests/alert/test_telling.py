@@ -103,8 +103,11 @@ def test_what_flaps_is_told_at_the_end_of_the_hour_as_it_is_then(store, clock):
 
 
 def test_each_rule_tells_its_own_channels_in_its_own_time(store, clock):
-    rules = keep(store, rule("agent lost", name="day", notify=("chat",), quiet="00:00-06:00"),
-                 rule("agent lost", name="night", notify=("pager", "chat")))  # fmt: skip
+    rules = keep(
+        store,
+        rule("agent lost", name="day", notify=("chat",), quiet="00:00-06:00"),
+        rule("agent lost", name="night", notify=("pager", "chat")),
+    )
     from assay.alert.records import Event
 
     evaluate(store, [Event("agent-lost", T0, "agent-1", "lost:1", name="box", agent="agent-1")], rules, clock)

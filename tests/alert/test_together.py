@@ -63,8 +63,11 @@ def test_all_open_the_same_alert_and_one_tells_of_it(servers, stored):
         for one in rules:
             AlertRules(servers[0].engine).put(given_rule(one.name, "*", one.alert, by="", now=T0))
         rules = list(rules_of(AlertRules(servers[0].engine).list()))
-    events = [*(failed(f"p{number}") for number in range(5)), limit(60),
-              *(finding(f"f{number}", **commit("b")) for number in range(5))]  # fmt: skip
+    events = [
+        *(failed(f"p{number}") for number in range(5)),
+        limit(60),
+        *(finding(f"f{number}", **commit("b")) for number in range(5)),
+    ]
     changed = at_once(servers, lambda store, _: evaluate(store, events, rules, clock))
     alerts = kept(servers[0])
     assert sorted((one.kind, len(one.members)) for one in alerts) == [("failed", 5), ("finding", 5), ("threshold", 1)]
@@ -79,8 +82,10 @@ def test_all_open_the_same_alert_and_one_tells_of_it(servers, stored):
 def test_different_parts_of_one_trouble_meet_in_one_alert(servers):
     clock = FakeClock()
     rules = [rule("job failed")]
-    at_once(servers, lambda store, number: [evaluate(store, [failed(f"p{number}-{part}")], rules, clock)
-                                            for part in range(10)])  # fmt: skip
+    at_once(
+        servers,
+        lambda store, number: [evaluate(store, [failed(f"p{number}-{part}")], rules, clock) for part in range(10)],
+    )
     (alert,) = kept(servers[0])
     assert len(alert.members) == 10 * SERVERS
     assert len(Notices(servers[0].engine, clock).list()) == 1

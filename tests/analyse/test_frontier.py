@@ -84,8 +84,11 @@ def test_it_is_what_asking_each_pair_would_say(found, x, y):
     for place, standing in enumerate(frontier(found, x, y)):
         own = turned_spots[place]
         others = [one for number, one in enumerate(turned_spots) if number != place]
-        beaten = any(all(a[0] >= b[0] for a, b in zip(one, own, strict=True)) and any(
-            a[0] > b[0] for a, b in zip(one, own, strict=True)) for one in others)  # fmt: skip
+        beaten = any(
+            all(a[0] >= b[0] for a, b in zip(one, own, strict=True))
+            and any(a[0] > b[0] for a, b in zip(one, own, strict=True))
+            for one in others
+        )
         may_be = any(all(a[2] >= b[1] for a, b in zip(one, own, strict=True)) for one in others)
         known = found[place].x_ends is not None and found[place].y_ends is not None
         assert standing.on_front == (not beaten)

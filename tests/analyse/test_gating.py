@@ -49,8 +49,10 @@ def test_reasons_are_counted_the_worst_first(result) -> None:
     found = judge(new, old)
     assert found.answer == "red"
     assert found.because == (
-        "1 of 2 numbers worse than the limit", "1 of 3 jobs not measured", "1 of 2 numbers cannot be told",
-    )  # fmt: skip
+        "1 of 2 numbers worse than the limit",
+        "1 of 3 jobs not measured",
+        "1 of 2 numbers cannot be told",
+    )
     assert [job.answer for job in found.jobs] == ["red", "cannot tell", "nothing"]
 
 
@@ -149,9 +151,11 @@ def made(template, rng, metrics: int, change: float):
     drawn = {f"m{n}_ms": (1 + change) * np.exp(0.05 * rng.standard_normal(5)) for n in range(metrics)}
     return replace(
         template,
-        metrics={name: summarise(name, "ms", "lower", {run: values[run : run + 1] for run in range(5)})
-                 for name, values in drawn.items()},
-    )  # fmt: skip
+        metrics={
+            name: summarise(name, "ms", "lower", {run: values[run : run + 1] for run in range(5)})
+            for name, values in drawn.items()
+        },
+    )
 
 
 @pytest.mark.simulated
@@ -204,10 +208,12 @@ def test_the_promise_of_red_is_not_doubted_on_the_same_day_or_with_several_resul
 
 
 def controlled(took: float) -> dict:
-    return {"environment": {
-        "machine": {"name": "bench-1", "cpu": "EPYC 7763", "cores": 8},
-        "before": {"fitness": {"control": {"version": 1, "integer_ms": took, "memory_ms": 7.0}}},
-    }}  # fmt: skip
+    return {
+        "environment": {
+            "machine": {"name": "bench-1", "cpu": "EPYC 7763", "cores": 8},
+            "before": {"fitness": {"control": {"version": 1, "integer_ms": took, "memory_ms": 7.0}}},
+        }
+    }
 
 
 @pytest.mark.parametrize(("took", "answer"), [(13.0, "cannot tell"), (7.0, "cannot tell"), (11.0, "red")])

@@ -91,8 +91,10 @@ def test_the_smallest_change_is_told_by_the_products_own_comparison_in_four_of_f
     for _ in range(pairs):
         for size in told:
             a, b = 10 * np.exp(spread * rng.standard_normal((2, runs)))
-            sides = [summarise("latency_ms", "ms", "lower", {i: np.array([v]) for i, v in enumerate(side)})
-                     for side in (a, b * (1 + size))]  # fmt: skip
+            sides = [
+                summarise("latency_ms", "ms", "lower", {i: np.array([v]) for i, v in enumerate(side)})
+                for side in (a, b * (1 + size))
+            ]
             told[size] += compare_metric("latency_ms", *sides).answer != "cannot tell"
     assert told[change] / pairs == pytest.approx(0.8, abs=0.03)
     assert told[0.0] / pairs <= 0.05 + 0.015

@@ -11,8 +11,10 @@ from assay.analyse.summary import summarise
 def with_metrics(told, **values):
     from dataclasses import replace
 
-    metrics = {name: summarise(name, "ms", "lower", {run: np.array(list(row)) for run, row in enumerate(rows)})
-               for name, rows in values.items()}  # fmt: skip
+    metrics = {
+        name: summarise(name, "ms", "lower", {run: np.array(list(row)) for run, row in enumerate(rows)})
+        for name, rows in values.items()
+    }
     return replace(told, metrics={**told.metrics, **metrics})
 
 

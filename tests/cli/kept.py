@@ -45,9 +45,12 @@ class Kept:
         """Keep a campaign: batch → how long a call takes, in ms."""
         self.clock.pass_s(3600)
         document: dict[str, Any] = {
-            "benchmark": benchmark, "target": {"model": "m.onnx"}, "matrix": {"workload.batch": list(levels)},
-            "objective": dict(objective or {}), "measure": {"runs": len(RUNS)},
-        }  # fmt: skip
+            "benchmark": benchmark,
+            "target": {"model": "m.onnx"},
+            "matrix": {"workload.batch": list(levels)},
+            "objective": dict(objective or {}),
+            "measure": {"runs": len(RUNS)},
+        }
         plan = make_plan(load(document), lambda _: {})
         made = self.store.create_campaign(plan, document, labels or {}, "here", self.clock)
         environment: dict[str, Any] = {"machine": MACHINE}
@@ -57,8 +60,11 @@ class Kept:
             self.store.move_job(job.id, "start")
             outcomes = [self._run(run, level * scale, samples) for run, scale in enumerate(RUNS)]
             kept = [self.store.keep_run(job.id, outcome) for outcome in outcomes]
-            judged = judge(job, [RunOutcome(one, outcome.samples) for one, outcome in zip(kept, outcomes, strict=True)],
-                           environment)  # fmt: skip
+            judged = judge(
+                job,
+                [RunOutcome(one, outcome.samples) for one, outcome in zip(kept, outcomes, strict=True)],
+                environment,
+            )
             result = change(replace(judged, verdict="valid", checks=()))
             event = "finish" if result.state == "done" else "fail"
             self.store.end_job(job.id, event, verdict=result.verdict, result=to_json(result), seconds=1.0)
@@ -74,9 +80,14 @@ class Kept:
         spread = np.random.default_rng(run).gamma(2.0, 0.05, samples)
         values = level * (0.95 + spread) / np.median(0.95 + spread)
         record = SingleRunResult(
-            run, run == 0, f"2026-01-01T00:00:0{run}+00:00", f"2026-01-01T00:00:0{run + 1}+00:00", 1.0,
-            metrics={"load_ms": 50.0 + run / 100}, device=DeviceProof("cpu", "cpu", {}, "made up"),
+            run,
+            run == 0,
+            f"2026-01-01T00:00:0{run}+00:00",
+            f"2026-01-01T00:00:0{run + 1}+00:00",
+            1.0,
+            metrics={"load_ms": 50.0 + run / 100},
+            device=DeviceProof("cpu", "cpu", {}, "made up"),
             window=Window(1.0, 1.0, 0.0, 0.0, 8, 0),
-        )  # fmt: skip
+        )
         at = np.arange(samples, dtype=np.int64)
         return RunOutcome(record, (SampleSet("latency_ms", "measure", at, values),))

@@ -94,18 +94,39 @@ def test_alerts_are_listed_shown_and_answered(alerts):
 def test_alerts_are_filtered(alerts):
     say, open_ = alerts
     open_("a")
-    for words, there in ((("--severity", "critical"), True), (("--severity", "info"), False),
-                         (("--benchmark", "chat"), True), (("--benchmark", "no"), False),
-                         (("--text", "crashed"), True), (("--text", "moon"), False),
-                         (("--state", "open"), True), (("--state", "snoozed"), False)):  # fmt: skip
+    for words, there in (
+        (("--severity", "critical"), True),
+        (("--severity", "info"), False),
+        (("--benchmark", "chat"), True),
+        (("--benchmark", "no"), False),
+        (("--text", "crashed"), True),
+        (("--text", "moon"), False),
+        (("--state", "open"), True),
+        (("--state", "snoozed"), False),
+    ):
         assert ("chat a failed" in say("list", *words)) == there, words
 
 
 def test_rules_are_set_listed_and_removed(alerts):
     say, _ = alerts
     assert say("rules").startswith("no rules")
-    assert say("rules", "set", "slow", "ttft_ms.p99 > 50", "--benchmark", "chat*", "--quiet", "22:00-07:00",
-               "--at-most-every", "1h", "--notify", "team") == "slow: ttft_ms.p99 > 50\n"  # fmt: skip
+    assert (
+        say(
+            "rules",
+            "set",
+            "slow",
+            "ttft_ms.p99 > 50",
+            "--benchmark",
+            "chat*",
+            "--quiet",
+            "22:00-07:00",
+            "--at-most-every",
+            "1h",
+            "--notify",
+            "team",
+        )
+        == "slow: ttft_ms.p99 > 50\n"
+    )
     say("rules", "set", "lost", "agent lost", "--severity", "critical")
     listed = say("rules")
     assert "ttft_ms.p99 > 50" in listed
@@ -147,8 +168,11 @@ def test_a_message_that_was_given_up_is_sent_after_all(run):
 def test_a_channel_is_tried(run, write, monkeypatch):
     monkeypatch.setenv("KEY", "s3cret")
     with receiving(Reply(), Reply(500, body=b"not you, s3cret")) as receiver:
-        file = write("channels.yaml", f"hook: {{kind: webhook, url: '{receiver.url}', secret: '${{env:KEY}}'}}\n"
-                                      "other: {kind: slack, url: '${env:NOT_SET}'}\n")  # fmt: skip
+        file = write(
+            "channels.yaml",
+            f"hook: {{kind: webhook, url: '{receiver.url}', secret: '${{env:KEY}}'}}\n"
+            "other: {kind: slack, url: '${env:NOT_SET}'}\n",
+        )
         said = run("alerts", "test-channel", "hook", "--channels", str(file), "--public-url", "https://a.example.com")
         assert said[:2] == (0, "hook took the test message\n")
         code, _, problem = run("alerts", "test-channel", "hook", "--channels", str(file))
@@ -191,8 +215,9 @@ def test_a_refused_word_changes_nothing(alerts, run):
 
 def test_a_local_run_that_fails_opens_an_alert(run, write):
     script = write("step.sh", "exit 1\n")
-    file = write("broken.yaml", "benchmark: broken\ntarget: {command: sh step.sh}\nmeasure: {runs: 1}\n"
-                                "alerts: [job failed]\n")  # fmt: skip
+    file = write(
+        "broken.yaml", "benchmark: broken\ntarget: {command: sh step.sh}\nmeasure: {runs: 1}\nalerts: [job failed]\n"
+    )
     code, _, _ = run("run", str(file), "--quiet")
     assert code == 3
     _, out, _ = run("alerts", "list", "--json")

@@ -36,8 +36,22 @@ def bench(write, tiny_model):
 
 def test_help_lists_every_verb():
     text = assay("--help").stdout
-    for verb in ("run", "plan", "validate", "init", "schema", "models", "results", "compare", "report", "exec",
-                 "info", "doctor", "device", "noise"):  # fmt: skip
+    for verb in (
+        "run",
+        "plan",
+        "validate",
+        "init",
+        "schema",
+        "models",
+        "results",
+        "compare",
+        "report",
+        "exec",
+        "info",
+        "doctor",
+        "device",
+        "noise",
+    ):
         assert f"\n  {verb} " in text
 
 
@@ -389,9 +403,14 @@ def test_ctrl_c_while_the_program_is_still_loading_is_one_line_and_130(tmp_path,
     # A library that takes long to load, as on a cold disk.
     (tmp_path / "typer.py").write_text("import time\nopen('loading', 'w').close()\ntime.sleep(60)\n")
     process = subprocess.Popen(
-        [*ASSAY, "validate", "x.yaml"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_interruptible,  # noqa: PLW1509
-    )  # fmt: skip
+        [*ASSAY, "validate", "x.yaml"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_interruptible,  # noqa: PLW1509
+    )
     _begun(tmp_path / "loading", process)
     for _ in range(signals):
         process.send_signal(signal.SIGINT)
@@ -404,9 +423,13 @@ def test_ctrl_c_while_the_program_is_still_loading_is_one_line_and_130(tmp_path,
 def test_ctrl_c_many_times_is_as_good_as_once(write, tmp_path):
     path = write("b.yaml", "benchmark: b\ntarget: {command: 'touch begun; sleep 600', shell: true}\n")
     process = subprocess.Popen(
-        [*ASSAY, "run", str(path), "--quiet"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [*ASSAY, "run", str(path), "--quiet"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         preexec_fn=_interruptible,  # noqa: PLW1509
-    )  # fmt: skip
+    )
     _begun(tmp_path / "begun", process)
     for _ in range(5):
         process.send_signal(signal.SIGINT)

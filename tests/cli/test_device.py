@@ -60,8 +60,10 @@ def test_bench_measures_prints_a_table_and_keeps_the_result(tmp_path):
     words = ("--tests", "fp32,int8", "--shapes", "64", "--each", "20ms", "--runs", "2", "--threads", "1", "--bare")
     done = subprocess.run(
         [*ASSAY, "device", "bench", *words, "--store", str(store), "--quiet"],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode in (0, 1), done.stderr
     lines = done.stdout.splitlines()
     assert any(line.split()[:2] == ["test", "value"] for line in lines)
@@ -72,8 +74,10 @@ def test_bench_measures_prints_a_table_and_keeps_the_result(tmp_path):
     campaign = lines[-1].split()[-1]
     shown = subprocess.run(
         [*ASSAY, "results", "show", campaign, "--store", str(store), "--format", "json"],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     (job,) = json.loads(shown.stdout)["jobs"]
     assert job["definition"]["target"]["device"] == "cpu"
     run = job["runs"][0]

@@ -46,8 +46,13 @@ def test_a_server_tells_the_same_as_its_store(folder, serve):
         """Without what must differ: where it was read, and the ways to results."""
         moved = tuple(replace(one, good=None, bad=None) for one in material.movements)
         failed = tuple(replace(one, link=None) for one in material.failed)
-        return replace(material, source="", movements=moved, failed=failed,
-                       alerts=tuple(replace(one, href="") for one in material.alerts))  # fmt: skip
+        return replace(
+            material,
+            source="",
+            movements=moved,
+            failed=failed,
+            alerts=tuple(replace(one, href="") for one in material.alerts),
+        )
 
     assert plain(remote.material) == plain(local.material)
     assert remote.spots == local.spots

@@ -113,8 +113,11 @@ def test_the_commit_of_the_files_is_that_of_the_folder_they_came_from(cli, bench
 
 
 def test_files_travel_with_a_benchmark(cli, write, tiny_model):
-    file = write("model.yaml", f"benchmark: tiny\ntarget: {{model: {tiny_model.name}}}\n"
-                 "measure: {runs: 1, warmup: none, until: {at_least: 10ms, at_most: 50ms}}\n")  # fmt: skip
+    file = write(
+        "model.yaml",
+        f"benchmark: tiny\ntarget: {{model: {tiny_model.name}}}\n"
+        "measure: {runs: 1, warmup: none, until: {at_least: 10ms, at_most: 50ms}}\n",
+    )
     code, out, _ = cli("run", str(file), "--format", "json", "--out", str(file.parent / "out"))
     assert code == 0
     result = json.loads(out)["jobs"][0]
@@ -125,7 +128,7 @@ def test_files_travel_with_a_benchmark(cli, write, tiny_model):
 
 
 def test_a_failing_job_gives_the_code_of_a_local_run(cli, write):
-    file = write("bad.yaml", "benchmark: bad\ntarget: {command: \"false\"}\nmeasure: {runs: 1}\n")  # fmt: skip
+    file = write("bad.yaml", 'benchmark: bad\ntarget: {command: "false"}\nmeasure: {runs: 1}\n')
     there, report, _ = cli("run", str(file))
     here, local, _ = cli("run", str(file), "--local")
     assert (there, here) == (3, 3)
@@ -273,8 +276,11 @@ def test_a_report_of_what_a_server_does_not_have_is_refused(cli, benchmark):
 
 def test_the_logs_of_a_campaign_are_those_of_its_jobs(cli, write):
     words = [f"{sys.executable} -c \"print('line of {n}'); raise SystemExit(1)\"" for n in (1, 2)]
-    file = write("two.yaml", f"benchmark: two\ntarget: {{command: nothing}}\nmeasure: {{runs: 1}}\n"
-                 f"matrix: {{target.command: {json.dumps(words)}}}\n")  # fmt: skip
+    file = write(
+        "two.yaml",
+        f"benchmark: two\ntarget: {{command: nothing}}\nmeasure: {{runs: 1}}\n"
+        f"matrix: {{target.command: {json.dumps(words)}}}\n",
+    )
     _, out, _ = cli("run", str(file), "--format", "json")
     campaign = json.loads(out)["campaign"]
     for name in (campaign, "latest"):

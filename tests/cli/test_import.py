@@ -132,8 +132,14 @@ def measured(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.live
 def test_a_recipe_runs_on_a_cluster_with_the_simulator_in_place_of_ollama(folder: Path, slurm: SlurmCluster) -> None:
-    here = ("--set", "place.slurm.partition=debug", "--set", "measure.runs=1", "--set",
-            "place.slurm.clients={count: 1, partition: debug, memory: 300MiB, time: 5m}")  # fmt: skip
+    here = (
+        "--set",
+        "place.slurm.partition=debug",
+        "--set",
+        "measure.runs=1",
+        "--set",
+        "place.slurm.clients={count: 1, partition: debug, memory: 300MiB, time: 5m}",
+    )
     done = run(folder, "recipe.json", "--set", SIMULATOR, *here, "--out", "out")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "recipe.json is a team9 recipe, imported as a benchmark" in done.stderr

@@ -107,12 +107,32 @@ def test_a_machine_without_anything_gives_reasons(tmp_path):
 
 
 def test_a_gpu_in_words(tmp_path):
-    one = Gpu(0, "NVIDIA H200", "nvidia", "nvml", memory_bytes=150754820096, driver="580.1", cuda="13.0",
-              capability="9.0", architecture="Hopper", multiprocessors=132, tensor_cores=4, precisions=("fp64", "fp8"),
-              nvlinks=18, pcie={"generation": 1, "width": 16, "max_generation": 5, "max_width": 16},
-              clocks_mhz={"sm": 345.0}, max_clocks_mhz={"sm": 1980.0}, power_limit_w=700.0, temperature_c=36.0,
-              slowdown_c=92.0, ecc=True, mig=False, throttle=("power cap",), agreed_by=("nvidia-smi",),
-              differs={"cuda": "torch: 12.8"})  # fmt: skip
+    one = Gpu(
+        0,
+        "NVIDIA H200",
+        "nvidia",
+        "nvml",
+        memory_bytes=150754820096,
+        driver="580.1",
+        cuda="13.0",
+        capability="9.0",
+        architecture="Hopper",
+        multiprocessors=132,
+        tensor_cores=4,
+        precisions=("fp64", "fp8"),
+        nvlinks=18,
+        pcie={"generation": 1, "width": 16, "max_generation": 5, "max_width": 16},
+        clocks_mhz={"sm": 345.0},
+        max_clocks_mhz={"sm": 1980.0},
+        power_limit_w=700.0,
+        temperature_c=36.0,
+        slowdown_c=92.0,
+        ecc=True,
+        mig=False,
+        throttle=("power cap",),
+        agreed_by=("nvidia-smi",),
+        differs={"cuda": "torch: 12.8"},
+    )
     found = facts_of(tmp_path) | {"gpu": gpu_facts(Detection((one,), "nvml", {"nvml": "1 GPU"}), now=True)}
     line = next(line for line in render(found, 1000).splitlines() if line.startswith("gpus"))
     assert line == (
@@ -130,12 +150,18 @@ def test_frameworks_that_failed_say_why_in_full(tmp_path):
     long = "RuntimeError: " + "the driver is too old; " * 12
     found = facts_of(tmp_path) | {
         "frameworks": {
-            "torch": {"version": "2.6", "works": True, "tried_at": "2026-01-02T03:04:05", "devices": {
-                "cpu": {"works": True, "proof": "a matrix product", "seconds": 0.01},
-                "cuda:0": {"works": False, "why": long, "seconds": 1.5}}},
+            "torch": {
+                "version": "2.6",
+                "works": True,
+                "tried_at": "2026-01-02T03:04:05",
+                "devices": {
+                    "cpu": {"works": True, "proof": "a matrix product", "seconds": 0.01},
+                    "cuda:0": {"works": False, "why": long, "seconds": 1.5},
+                },
+            },
             "vllm": {"version": "0.9", "works": None, "proof": "imports", "tried_at": "2026-01-02T03:04:05"},
         }
-    }  # fmt: skip
+    }
     lines = render(found, 90).splitlines()
     assert next(line for line in lines if line.startswith("failed")) == f"failed   torch cuda:0: {long.strip()}"
     assert any(line.split()[:4] == ["torch", "2.6", "cpu", "works"] for line in lines)
@@ -147,12 +173,23 @@ def test_frameworks_that_failed_say_why_in_full(tmp_path):
 def test_a_model_says_what_is_not_known_of_it_and_cannot_steer_the_terminal(tmp_path):
     found = facts_of(tmp_path) | {
         "models": [
-            {"path": "/m/\x1b[31mred.gguf", "format": "gguf", "size_bytes": 2048, "architecture": "llama",
-             "parameters": 1234567, "dtype": "Q4_K", "quantisation": "Q4_K_M"},
-            {"path": "/m/x.pt", "format": "torch", "size_bytes": 10,
-             "absent": {"dtype": "not told", "parameters": "not told"}},
+            {
+                "path": "/m/\x1b[31mred.gguf",
+                "format": "gguf",
+                "size_bytes": 2048,
+                "architecture": "llama",
+                "parameters": 1234567,
+                "dtype": "Q4_K",
+                "quantisation": "Q4_K_M",
+            },
+            {
+                "path": "/m/x.pt",
+                "format": "torch",
+                "size_bytes": 10,
+                "absent": {"dtype": "not told", "parameters": "not told"},
+            },
         ]
-    }  # fmt: skip
+    }
     text = render(found, 160)
     assert "\x1b" not in text
     assert "1,234,567" in text

@@ -28,13 +28,17 @@ def cli(monkeypatch, capsys, tmp_path):
 
 def write(folder, url, **load):
     file = folder / "part.json"
-    file.write_text(json.dumps({
-        "benchmark": "part",
-        "target": {"endpoint": url, "api": "openai-chat", "model": "sim"},
-        "workload": {"output_tokens": 4},
-        "load": {"rate": 40.0, "arrivals": "constant", "duration": "1s", "hosts": 2, **load},
-        "measure": {"runs": 1, "warmup": "none", "timeout": "30s"},
-    }))  # fmt: skip
+    file.write_text(
+        json.dumps(
+            {
+                "benchmark": "part",
+                "target": {"endpoint": url, "api": "openai-chat", "model": "sim"},
+                "workload": {"output_tokens": 4},
+                "load": {"rate": 40.0, "arrivals": "constant", "duration": "1s", "hosts": 2, **load},
+                "measure": {"runs": 1, "warmup": "none", "timeout": "30s"},
+            }
+        )
+    )
     return file
 
 

@@ -59,8 +59,15 @@ def test_a_run_with_an_object_store_and_all_that_can_be_done_with_it(assay, benc
     sent = keys(place)
     assert sent
     status = json.loads(assay("objects", "status", "--json").stdout)
-    assert status == {"url": f"file://{place}", "cache_bytes": None, "answers": True, "problem": "", "waiting": 0,
-                      "to_delete": 0, "only_there": 0}  # fmt: skip
+    assert status == {
+        "url": f"file://{place}",
+        "cache_bytes": None,
+        "answers": True,
+        "problem": "",
+        "waiting": 0,
+        "to_delete": 0,
+        "only_there": 0,
+    }
     for path in copies():
         path.unlink()
     assert "not here      0" not in assay("objects", "status").stdout

@@ -38,8 +38,12 @@ def prepared(file, *words: str):
 
 
 def benchmark(tmp_path, **more):
-    service = {"image": "docker://vllm/vllm:1", "command": "serve {port}", "mounts": {"models": "/models"},
-               "ready": {"http": "/"}}  # fmt: skip
+    service = {
+        "image": "docker://vllm/vllm:1",
+        "command": "serve {port}",
+        "mounts": {"models": "/models"},
+        "ready": {"http": "/"},
+    }
     document = {
         "benchmark": "chat",
         "services": {"llm": service},
@@ -56,8 +60,10 @@ def test_a_look_tells_what_is_missing_and_fetches_nothing(apptainer, tmp_path):
     code, items = prepared(benchmark(tmp_path), "--check")
     assert code == 1
     assert {name: item["state"] for name, item in items.items()} == {
-        "docker://vllm/vllm:1": "missing", "prompts.jsonl": "missing", "models": "missing",
-    }  # fmt: skip
+        "docker://vllm/vllm:1": "missing",
+        "prompts.jsonl": "missing",
+        "models": "missing",
+    }
     assert not (tmp_path / "cache").exists()
     assert not apptainer.with_name("log.jsonl").exists()
     said = CliRunner().invoke(app, ["prepare", str(tmp_path / "bench.json"), "--check"])
@@ -74,8 +80,10 @@ def test_what_is_fetched_is_kept_by_its_digest_and_found_again(apptainer, tmp_pa
     image = items["docker://vllm/vllm:1"]
     content = b"the image of docker://vllm/vllm:1"
     assert (image["state"], image["sha256"], image["size_bytes"]) == (
-        "fetched", hashlib.sha256(content).hexdigest(), len(content),
-    )  # fmt: skip
+        "fetched",
+        hashlib.sha256(content).hexdigest(),
+        len(content),
+    )
     assert image["path"] == str(tmp_path / f"cache/images/apptainer/{image['sha256']}.sif")
     assert items["prompts.jsonl"]["sha256"] == hashlib.sha256((tmp_path / "prompts.jsonl").read_bytes()).hexdigest()
     assert items["models"]["size_bytes"] == 1000
@@ -100,16 +108,21 @@ def test_a_damaged_image_is_told_and_fetched_again(apptainer, tmp_path):
 
 
 def test_one_failure_stops_no_other(apptainer, tmp_path):
-    file = benchmark(tmp_path, workload={}, services={
-        "one": {"image": "docker://nowhere:1", "command": "a {port}", "ready": {"http": "/"}},
-        "llm": {"image": "docker://here:1", "command": "a {port}", "ready": {"http": "/"}},
-        "bare": {"image": "docker://unused:1", "command": "a {port}", "container": "none"},
-    })  # fmt: skip
+    file = benchmark(
+        tmp_path,
+        workload={},
+        services={
+            "one": {"image": "docker://nowhere:1", "command": "a {port}", "ready": {"http": "/"}},
+            "llm": {"image": "docker://here:1", "command": "a {port}", "ready": {"http": "/"}},
+            "bare": {"image": "docker://unused:1", "command": "a {port}", "container": "none"},
+        },
+    )
     code, items = prepared(file)
     assert code == 3
     assert {name: item["state"] for name, item in items.items()} == {
-        "docker://nowhere:1": "failed", "docker://here:1": "fetched",
-    }  # fmt: skip
+        "docker://nowhere:1": "failed",
+        "docker://here:1": "fetched",
+    }
     assert "manifest unknown" in items["docker://nowhere:1"]["note"]
 
 

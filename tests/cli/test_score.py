@@ -47,8 +47,12 @@ def test_scoring_later_says_what_the_run_said(cli):
 
 
 def test_quality_stands_beside_speed_in_one_table(cli):
-    assay.run({**document(runs=2, scorers=()), "matrix": {"target.search.answers": [["the cat"], ["a dog"]],
-                                                         "target.search.references": [["the cat"]]}})  # fmt: skip
+    assay.run(
+        {
+            **document(runs=2, scorers=()),
+            "matrix": {"target.search.answers": [["the cat"], ["a dog"]], "target.search.references": [["the cat"]]},
+        }
+    )
     code, out, _ = cli("score", "-s", "exact-match", "-s", "length")
     assert code == 0
     lines = out.splitlines()

@@ -31,10 +31,23 @@ def test_a_server_with_a_script_and_flags(tmp_path):
     script = tmp_path / "sim.yaml"
     script.write_text('record: false\nbody: \'{"from": "file"}\'\nlatency: 1ms\n')
     process = subprocess.Popen(
-        [*ASSAY, "sim", "http", "--script", str(script), "--size", "100", "--error", "500:number=1", "--error",
-         "503:number=2"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [
+            *ASSAY,
+            "sim",
+            "http",
+            "--script",
+            str(script),
+            "--size",
+            "100",
+            "--error",
+            "500:number=1",
+            "--error",
+            "503:number=2",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         line = process.stdout.readline()
         assert line.startswith("listening on http://127.0.0.1:"), process.stderr.read()

@@ -50,9 +50,17 @@ def test_a_service_is_reached_from_another_host_by_its_own_address(hosts, tmp_pa
         "workload": {"output_tokens": 8},
         "load": {"concurrency": 2, "duration": "2s"},
         "measure": {"runs": 1, "warmup": "none", "timeout": "60s"},
-        "place": {"engine": "slurm", "slurm": {"time": "10m", "memory": "500MB", "clients": 2, "exclusive": True,
-                                               "each": {"llm": {"options": ["--nodelist=n1"]}}}},
-    }  # fmt: skip
+        "place": {
+            "engine": "slurm",
+            "slurm": {
+                "time": "10m",
+                "memory": "500MB",
+                "clients": 2,
+                "exclusive": True,
+                "each": {"llm": {"options": ["--nodelist=n1"]}},
+            },
+        },
+    }
     process = site.start(document, "--fail-on", "never", "--out", str(site.folder / "out"))
     assert process.wait(120) == 0, site.said()
     campaign = site.newest()

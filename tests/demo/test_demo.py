@@ -168,8 +168,11 @@ def test_series_have_a_point_for_every_result(played: tuple[Store, Player]) -> N
     known = SeriesStore(store)
     series = known.list(benchmark="demo image classifier", metric="latency_ms")
     assert len(series) == 9
-    done = [one for one in Listing(store.engine).campaigns(benchmark="demo image classifier").items
-            if one.state in ("done", "partial", "running")]  # fmt: skip
+    done = [
+        one
+        for one in Listing(store.engine).campaigns(benchmark="demo image classifier").items
+        if one.state in ("done", "partial", "running")
+    ]
     assert max(len(known.points(one.id)) for one in series) in (len(done), len(done) - 1)
 
 

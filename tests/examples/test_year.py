@@ -38,9 +38,11 @@ def test_the_list_counts_right():
     outcomes = [row[3].strip("*") for row in rows]
     told = re.search(r"Of (\d+) true changes, (\d+) were found and (\d+) missed; (\d+) findings are false", text)
     assert [int(one) for one in told.groups()] == [
-        outcomes.count("found") + outcomes.count("missed"), outcomes.count("found"), outcomes.count("missed"),
+        outcomes.count("found") + outcomes.count("missed"),
+        outcomes.count("found"),
+        outcomes.count("missed"),
         outcomes.count("false"),
-    ]  # fmt: skip
+    ]
     gone = re.search(r"(\d+) more findings were told and taken back later: (\d+) of them spoke of nothing true", text)
     assert int(gone[1]) == sum(map(len, tables[1:]))
     assert int(gone[2]) == sum(line.endswith("| **no** |") for part in tables[1:] for line in part)
@@ -49,7 +51,11 @@ def test_the_list_counts_right():
 def test_every_series_has_its_picture_and_the_page_shows_it():
     shown = set(re.findall(r"\]\(a-year/([\w-]+)\.svg\)", PAGE.read_text()))
     made = year()
-    names = {series_name(bench.name, place, metric).replace("#", "").replace(" ", "-")
-             for bench in made.benchmarks for place, job in enumerate(bench.jobs) for metric in job}  # fmt: skip
+    names = {
+        series_name(bench.name, place, metric).replace("#", "").replace(" ", "-")
+        for bench in made.benchmarks
+        for place, job in enumerate(bench.jobs)
+        for metric in job
+    }
     assert shown == names == {path.stem for path in PAGE.with_suffix("").glob("*.svg")}
     assert sum(path.stat().st_size for path in PAGE.with_suffix("").glob("*.svg")) < 500_000

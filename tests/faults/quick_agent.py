@@ -78,11 +78,25 @@ class _Execution:
         now = self.executor.clock.utc().isoformat()
         run = {"run_id": 0, "is_cold_start": True, "started_at": now, "completed_at": now, "duration_seconds": 0.1}
         document = {
-            "job": entry.job, "digest": job["digest"], "index": job["index"], "point": job["point"], "state": "done",
-            "verdict": "valid", "checks": [], "gates": [], "metrics": {}, "runs": [{**run, "samples": digest}],
-            "total_runs": 1, "successful_runs": 1, "failed_runs": 0, "cold_start": {}, "definition": {},
-            "environment": {"fence": entry.fence}, "started_at": now, "completed_at": now,
-        }  # fmt: skip
+            "job": entry.job,
+            "digest": job["digest"],
+            "index": job["index"],
+            "point": job["point"],
+            "state": "done",
+            "verdict": "valid",
+            "checks": [],
+            "gates": [],
+            "metrics": {},
+            "runs": [{**run, "samples": digest}],
+            "total_runs": 1,
+            "successful_runs": 1,
+            "failed_runs": 0,
+            "cold_start": {},
+            "definition": {},
+            "environment": {"fence": entry.fence},
+            "started_at": now,
+            "completed_at": now,
+        }
         write_whole(entry.result, json.dumps(document).encode())
         # From here on the result is on disk: it must never be lost.
         with os.fdopen(os.open(self.executor.ledger, os.O_APPEND | os.O_CREAT | os.O_WRONLY), "w") as ledger:
@@ -101,9 +115,13 @@ def main() -> int:
     signal.signal(signal.SIGUSR1, lambda *_: _jump(clock))
     profile = Profile(asked.name, "linux", 2, 2**30, {"onnxruntime": "1"}, {"onnxruntime": {"cpu": "CPU"}})
     settings = AgentSettings(
-        server=asked.server, state=Path(asked.state), name=asked.name, min_free=1_000_000, grace_s=1.0,
+        server=asked.server,
+        state=Path(asked.state),
+        name=asked.name,
+        min_free=1_000_000,
+        grace_s=1.0,
         redis=RedisPlace("127.0.0.1", asked.redis_port) if asked.redis_port else None,
-    )  # fmt: skip
+    )
     executor = QuickExecutor(Path(asked.ledger), Path(asked.samples), clock, asked.seed)
     facts = HostFacts("linux", {"cpu": "x"}, ("CPU (ONNX)",), profile)
     agent = Agent(settings, executor=executor, clock=clock, look=lambda: facts)

@@ -63,8 +63,18 @@ class Faults:
         self.while_running = 0
 
     def schedule(self) -> list[str]:
-        names = ["kill an agent", "kill the server", "restart Redis", "restart PostgreSQL", "cut the network",
-                 "skew a clock", "deliver twice", "deliver late", "freeze an agent", "cancel"]  # fmt: skip
+        names = [
+            "kill an agent",
+            "kill the server",
+            "restart Redis",
+            "restart PostgreSQL",
+            "cut the network",
+            "skew a clock",
+            "deliver twice",
+            "deliver late",
+            "freeze an agent",
+            "cancel",
+        ]
         names += ["fill a disk"] if self.disk else []
         order = names * 3
         self.chance.shuffle(order)
@@ -74,11 +84,18 @@ class Faults:
         if self.world.client.get(f"/campaigns/{self.campaign}")["state"] == "running":
             self.while_running += 1
         {
-            "kill an agent": self._kill_agent, "kill the server": self._kill_server, "restart Redis": self._redis,
-            "restart PostgreSQL": self._postgresql, "cut the network": self._cut, "fill a disk": self._fill,
-            "skew a clock": self._skew, "deliver twice": self._twice, "deliver late": self._late,
-            "freeze an agent": self._freeze, "cancel": self._cancel,
-        }[name]()  # fmt: skip
+            "kill an agent": self._kill_agent,
+            "kill the server": self._kill_server,
+            "restart Redis": self._redis,
+            "restart PostgreSQL": self._postgresql,
+            "cut the network": self._cut,
+            "fill a disk": self._fill,
+            "skew a clock": self._skew,
+            "deliver twice": self._twice,
+            "deliver late": self._late,
+            "freeze an agent": self._freeze,
+            "cancel": self._cancel,
+        }[name]()
         self.injected[name] += 1
 
     def _busy(self):
@@ -182,8 +199,11 @@ class Faults:
 
 def test_every_job_ends_once_and_nothing_is_lost(world, disk, capsys):
     world.start()
-    document = {"benchmark": "faults", "target": {"model": "squeezenet"},
-                "matrix": {"workload.seed": list(range(JOBS))}}  # fmt: skip
+    document = {
+        "benchmark": "faults",
+        "target": {"model": "squeezenet"},
+        "matrix": {"workload.seed": list(range(JOBS))},
+    }
     campaign = world.client.submit(Submission(document=document))["id"]
     faults = Faults(world, campaign, random.Random(SEED), disk)
     for name in faults.schedule():
@@ -254,20 +274,30 @@ def render(faults: Faults, jobs, lost: list[str]) -> str:
     accepted = Counter(job["summary"]["id"] for job in jobs for e in job["history"] if e["kind"] == "result accepted")
     rows = [(f"fault: {name}", count) for name, count in sorted(faults.injected.items())]
     rows += [("jobs", len(jobs)), *((f"jobs {state}", count) for state, count in sorted(states.items()))]
-    rows += [("results counted", sum(accepted.values())), ("jobs with more than one result counted",
-             sum(count > 1 for count in accepted.values()))]  # fmt: skip
-    rows += [("late results kept as evidence", kinds["result late"]),
-             ("repeated results kept as evidence", kinds["result repeated"]), ("results lost", len(lost)),
-             ("leases given", kinds["leased"]), ("leases expired", kinds["lease expired"]),
-             ("attempts that crashed", kinds["attempt crashed"]), ("leases given back", kinds["released"])]  # fmt: skip
+    rows += [
+        ("results counted", sum(accepted.values())),
+        ("jobs with more than one result counted", sum(count > 1 for count in accepted.values())),
+    ]
+    rows += [
+        ("late results kept as evidence", kinds["result late"]),
+        ("repeated results kept as evidence", kinds["result repeated"]),
+        ("results lost", len(lost)),
+        ("leases given", kinds["leased"]),
+        ("leases expired", kinds["lease expired"]),
+        ("attempts that crashed", kinds["attempt crashed"]),
+        ("leases given back", kinds["released"]),
+    ]
     lines = [f"| {name} | {count} |" for name, count in rows]
     return "\n".join([f"seed {SEED}", "", "| what | how many |", "|---|---:|", *lines, ""])
 
 
 def test_the_checks_of_this_test_can_fail():
     job = {"summary": {"id": "j", "state": "done"}, "result": {"environment": {"fence": 1}}, "evidence": []}
-    good = [{"kind": "submitted", "detail": {}}, {"kind": "leased", "detail": {"fence": 1}},
-            {"kind": "result accepted", "detail": {"fence": 1}}]  # fmt: skip
+    good = [
+        {"kind": "submitted", "detail": {}},
+        {"kind": "leased", "detail": {"fence": 1}},
+        {"kind": "result accepted", "detail": {"fence": 1}},
+    ]
     assert explain({**job, "history": good}) == []
     assert explain({**job, "history": [*good, good[-1]]})
     assert explain({**job, "history": good[:2]})

@@ -48,9 +48,23 @@ class Device:
 
     def start(self) -> None:
         world = self._world
-        command = [sys.executable, "-m", "tests.faults.quick_agent", "--server", f"http://127.0.0.1:{self.wire.port}",
-                   "--state", str(self.state), "--name", self.name, "--ledger", str(world.ledger),
-                   "--samples", str(world.samples), "--seed", str(self._number)]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "tests.faults.quick_agent",
+            "--server",
+            f"http://127.0.0.1:{self.wire.port}",
+            "--state",
+            str(self.state),
+            "--name",
+            self.name,
+            "--ledger",
+            str(world.ledger),
+            "--samples",
+            str(world.samples),
+            "--seed",
+            str(self._number),
+        ]
         command += ["--redis-port", str(world.redis.port)] if self._by_redis else []
         self.process = world.spawn(command, f"{self.name}.log")
 
@@ -98,10 +112,32 @@ class World:
             device.start()
 
     def start_server(self) -> None:
-        command = [sys.executable, "-m", "assay", "serve", "--port", str(self.port), "--folder",
-                   str(self.folder / "store"), "--lease-s", str(LEASE_S), "--heartbeat-s", str(HEARTBEAT_S),
-                   "--silent-after-s", "6", "--tries", "20", "--backoff-s", "0.1", "--log-level", "warning",
-                   "--database-url", self.database, "--redis-url", self.redis_url]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "assay",
+            "serve",
+            "--port",
+            str(self.port),
+            "--folder",
+            str(self.folder / "store"),
+            "--lease-s",
+            str(LEASE_S),
+            "--heartbeat-s",
+            str(HEARTBEAT_S),
+            "--silent-after-s",
+            "6",
+            "--tries",
+            "20",
+            "--backoff-s",
+            "0.1",
+            "--log-level",
+            "warning",
+            "--database-url",
+            self.database,
+            "--redis-url",
+            self.redis_url,
+        ]
         self.server = self.spawn(command, "server.log")
         until(self.is_ready, "the server is ready")
 

@@ -31,8 +31,12 @@ def caches(cpu: int, kinds: list[tuple[int, str, str, str]]) -> dict[str, str | 
     found: dict[str, str | bytes] = {}
     for index, (level, kind, size, shared) in enumerate(kinds):
         folder = f"{CPU}/cpu{cpu}/cache/index{index}"
-        found |= {f"{folder}/level": f"{level}\n", f"{folder}/type": f"{kind}\n", f"{folder}/size": f"{size}\n",
-                  f"{folder}/shared_cpu_list": f"{shared}\n"}  # fmt: skip
+        found |= {
+            f"{folder}/level": f"{level}\n",
+            f"{folder}/type": f"{kind}\n",
+            f"{folder}/size": f"{size}\n",
+            f"{folder}/shared_cpu_list": f"{shared}\n",
+        }
     return found
 
 
@@ -99,8 +103,15 @@ def raspberry_pi_5(root: Path) -> Path:
     for one in range(4):
         files[f"{CPU}/cpu{one}/topology/core_cpus_list"] = f"{one}\n"
         files[f"{CPU}/cpu{one}/topology/physical_package_id"] = "0\n"
-        files |= caches(one, [(1, "Data", "64K", f"{one}"), (1, "Instruction", "64K", f"{one}"),
-                              (2, "Unified", "512K", f"{one}"), (3, "Unified", "2048K", "0-3")])  # fmt: skip
+        files |= caches(
+            one,
+            [
+                (1, "Data", "64K", f"{one}"),
+                (1, "Instruction", "64K", f"{one}"),
+                (2, "Unified", "512K", f"{one}"),
+                (3, "Unified", "2048K", "0-3"),
+            ],
+        )
     return plant(root, files, {"sys/block/mmcblk0/device/subsystem": "../../../bus/mmc"})
 
 
@@ -159,8 +170,15 @@ def dual_xeon(root: Path) -> Path:
                 f"{policy}/base_frequency": "2000000\n",
                 f"{policy}/scaling_cur_freq": "3100000\n" if one else "2900000\n",
             }
-            files |= caches(one, [(1, "Data", "48K", pair), (1, "Instruction", "32K", pair),
-                                  (2, "Unified", "2048K", pair), (3, "Unified", "107520K", cpus)])  # fmt: skip
+            files |= caches(
+                one,
+                [
+                    (1, "Data", "48K", pair),
+                    (1, "Instruction", "32K", pair),
+                    (2, "Unified", "2048K", pair),
+                    (3, "Unified", "107520K", cpus),
+                ],
+            )
     return plant(root, files)
 
 
@@ -213,8 +231,15 @@ def h200_vm(root: Path) -> Path:
             f"{CPU}/cpu{one}/topology/core_cpus_list": f"{one}\n",
             f"{CPU}/cpu{one}/topology/physical_package_id": "0\n",
         }
-        files |= caches(one, [(1, "Data", "48K", f"{one}"), (1, "Instruction", "32K", f"{one}"),
-                              (2, "Unified", "2048K", f"{one}"), (3, "Unified", "307200K", "0-15")])  # fmt: skip
+        files |= caches(
+            one,
+            [
+                (1, "Data", "48K", f"{one}"),
+                (1, "Instruction", "32K", f"{one}"),
+                (2, "Unified", "2048K", f"{one}"),
+                (3, "Unified", "307200K", "0-15"),
+            ],
+        )
     (root / "sys/class/thermal").mkdir(parents=True)
     plant(root, files, {f"sys/block/{name}/device/subsystem": "../../../../bus/virtio" for name in ("vda", "vdb")})
     device = root / "dev/cpu/0/cpuid"
@@ -250,9 +275,11 @@ def container_v2(root: Path) -> Path:
 
 def container_v1(root: Path) -> Path:
     """One and a half cores, two GiB and eight CPUs, in a container that sees its own cgroup as the top."""
-    lines = ("40 30 0:36 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory",
-             "41 30 0:37 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct",
-             "42 30 0:38 /docker/abc /sys/fs/cgroup/cpuset ro - cgroup cgroup rw,cpuset")  # fmt: skip
+    lines = (
+        "40 30 0:36 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory",
+        "41 30 0:37 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct",
+        "42 30 0:38 /docker/abc /sys/fs/cgroup/cpuset ro - cgroup cgroup rw,cpuset",
+    )
     return plant(
         root,
         {

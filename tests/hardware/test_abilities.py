@@ -78,8 +78,18 @@ def test_a_mac_is_asked_whether_it_may_sample_its_power(tmp_path):
     assert look(tmp_path, run=lambda _: "CPU Power: 10 mW", system="darwin")["energy_powermetrics"]["works"]
 
 
-GPU = Gpu(0, "NVIDIA H200", "nvidia", "nvml", memory_bytes=150 * 10**9, driver="580.1", temperature_c=30.0,
-          clocks_mhz={"sm": 345.0}, throttle=(), pcie={"generation": 1, "max_generation": 5})  # fmt: skip
+GPU = Gpu(
+    0,
+    "NVIDIA H200",
+    "nvidia",
+    "nvml",
+    memory_bytes=150 * 10**9,
+    driver="580.1",
+    temperature_c=30.0,
+    clocks_mhz={"sm": 345.0},
+    throttle=(),
+    pcie={"generation": 1, "max_generation": 5},
+)
 DISPLAY = Gpu(1, "a display adapter", "aspeed", "sysfs")
 
 
@@ -108,6 +118,6 @@ def test_the_machine_counts_its_gpus(monkeypatch, gpus, expected):
 
     monkeypatch.setattr(detect, "local_gpus", lambda: SimpleNamespace(gpus=gpus))
     found = machine._gpu()
-    assert found == ({} if not expected else {
-        "gpu": "NVIDIA H200", "gpus": 2, "gpu_memory_bytes": 150 * 10**9, "driver": "580.1"
-    })  # fmt: skip
+    assert found == (
+        {} if not expected else {"gpu": "NVIDIA H200", "gpus": 2, "gpu_memory_bytes": 150 * 10**9, "driver": "580.1"}
+    )

@@ -27,9 +27,14 @@ def look(tmp_path, place, usage=lambda _: (100, 40)):
 def test_a_network_file_system_says_so(tmp_path):
     found, absent = look(tmp_path, "/srv/results")
     assert found == {
-        "folder": "/srv/results", "type": "nfs4", "device": "server:/export", "mounted_at": "/srv", "network": True,
-        "size_bytes": 100, "free_bytes": 40,
-    }  # fmt: skip
+        "folder": "/srv/results",
+        "type": "nfs4",
+        "device": "server:/export",
+        "mounted_at": "/srv",
+        "network": True,
+        "size_bytes": 100,
+        "free_bytes": 40,
+    }
     assert absent == {}
 
 

@@ -69,8 +69,10 @@ def test_a_second_process_that_tells_nothing_leaves_no_device_without_an_answer(
     attempt, _ = outcomes(Outcome((NAMES, CPU), "SIGSEGV"), Outcome((), "it took longer than 1 s"))
     found = prove("torch", attempt)
     assert {name: one["works"] for name, one in found["devices"].items()} == {
-        "cpu": True, "cuda:0": False, "cuda:1": False
-    }  # fmt: skip
+        "cpu": True,
+        "cuda:0": False,
+        "cuda:1": False,
+    }
     assert found["devices"]["cuda:1"]["why"] == "it took longer than 1 s"
 
 
@@ -159,9 +161,12 @@ def test_a_wrong_result_is_no_proof(pretend):
 @pytest.mark.live
 def test_a_framework_that_hangs_is_ended_with_all_that_it_started(pretend, tmp_path):
     mark = tmp_path / "child.pid"
-    pretend("vllm", "import subprocess, sys, time, pathlib\n"
-                    "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-                    f"pathlib.Path({str(mark)!r}).write_text(str(p.pid))\ntime.sleep(600)\n")  # fmt: skip
+    pretend(
+        "vllm",
+        "import subprocess, sys, time, pathlib\n"
+        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"pathlib.Path({str(mark)!r}).write_text(str(p.pid))\ntime.sleep(600)\n",
+    )
     outcome = in_a_process("vllm", None, limit_s=5.0)
     assert outcome.why == "it took longer than 5 s"
     pid = int(mark.read_text())

@@ -27,9 +27,19 @@ def test_info_holds_everything(tmp_path):
     found = info((), False, places={"results": tmp_path}, cache_folder=tmp_path)
     json.dumps(found, allow_nan=False)
     assert {
-        "machine", "os", "cpu", "memory", "limits", "gpu", "file_systems", "now", "probes", "frameworks", "models",
+        "machine",
+        "os",
+        "cpu",
+        "memory",
+        "limits",
+        "gpu",
+        "file_systems",
+        "now",
+        "probes",
+        "frameworks",
+        "models",
         "absent",
-    } <= found.keys()  # fmt: skip
+    } <= found.keys()
     assert found["file_systems"].keys() == {"results", "temporary"}
     assert found["now"]["memory"]["available_bytes"] > 0
     assert found["frameworks"]["onnxruntime"]["works"] is None

@@ -82,9 +82,16 @@ def test_a_server_with_two_sockets_and_two_memory_nodes(tmp_path):
     assert clocks_now(server) == {"slowest_mhz": 2900.0, "fastest_mhz": 3100.0, "told_by": "cpufreq"}
     assert found["virtualisation"] == {"virtual": False, "told_by": "the processor's flags"}
     assert found["memory"]["modules"] == [
-        {"count": 2, "size_bytes": 32 * GIB, "type": "DDR5", "speed_mts": 4400, "rated_mts": 4800,
-         "part": "PART-16", "maker": "Maker"}
-    ]  # fmt: skip
+        {
+            "count": 2,
+            "size_bytes": 32 * GIB,
+            "type": "DDR5",
+            "speed_mts": 4400,
+            "rated_mts": 4800,
+            "part": "PART-16",
+            "maker": "Maker",
+        }
+    ]
     assert found["memory"]["huge_pages"] == {"count": 8, "size_bytes": 2 * 2**20}
     nvme = next(one for one in found["disks"] if one["nvme"])
     assert (nvme["model"], nvme["attached"]) == ("Dell Ent NVMe CM6 RI 3.84TB", "nvme over pcie")
@@ -110,8 +117,10 @@ def test_a_virtual_machine_of_qemu(tmp_path):
 def test_a_virtual_machine_whose_hypervisor_answers_the_processor(tmp_path):
     found = read_hardware(source(recorded.h200_vm(tmp_path)))
     assert found["virtualisation"] == {
-        "virtual": True, "hypervisor": "KVM", "told_by": "the processor's identification"
-    }  # fmt: skip
+        "virtual": True,
+        "hypervisor": "KVM",
+        "told_by": "the processor's identification",
+    }
     assert cache(3, "unified", 300 * 2**20, 16, 1) in found["cpu"]["caches"]
     assert "amx_tile" in found["cpu"]["isa"]
     assert found["limits"] == {"usable_cores": 16, "affinity_cores": 16, "cgroups": "v2"}
@@ -150,10 +159,24 @@ def test_a_machine_without_anything_names_every_missing_part(tmp_path):
     assert found["cpu"] == {"architecture": "x86_64"}
     assert "memory" not in found
     assert {
-        "cpu.model", "cpu.cores", "cpu.threads", "cpu.caches", "cpu.numa", "cpu.isa", "cpu.governor", "cpu.turbo",
-        "memory.total_bytes", "memory.modules", "disks", "board", "virtualisation", "limits.cgroups", "os.kernel",
-        "os.version", "limits.affinity_cores",
-    } <= found["absent"].keys()  # fmt: skip
+        "cpu.model",
+        "cpu.cores",
+        "cpu.threads",
+        "cpu.caches",
+        "cpu.numa",
+        "cpu.isa",
+        "cpu.governor",
+        "cpu.turbo",
+        "memory.total_bytes",
+        "memory.modules",
+        "disks",
+        "board",
+        "virtualisation",
+        "limits.cgroups",
+        "os.kernel",
+        "os.version",
+        "limits.affinity_cores",
+    } <= found["absent"].keys()
     assert all(found["absent"].values())
 
 
@@ -167,11 +190,15 @@ def test_a_machine_without_sys_still_counts_its_threads(tmp_path):
 def test_garbage_in_one_file_costs_that_fact_alone(tmp_path):
     root = recorded.dual_xeon(tmp_path)
     for name in (
-        "sys/class/powercap/intel-rapl:0/energy_uj", "sys/devices/system/node/node0/meminfo",
-        "sys/devices/system/cpu/cpu0/cache/index3/size", "sys/devices/system/cpu/cpu0/topology/core_cpus_list",
-        "sys/devices/system/cpu/intel_pstate/no_turbo", "sys/block/sda/size", "sys/firmware/dmi/entries/17-0/raw",
+        "sys/class/powercap/intel-rapl:0/energy_uj",
+        "sys/devices/system/node/node0/meminfo",
+        "sys/devices/system/cpu/cpu0/cache/index3/size",
+        "sys/devices/system/cpu/cpu0/topology/core_cpus_list",
+        "sys/devices/system/cpu/intel_pstate/no_turbo",
+        "sys/block/sda/size",
+        "sys/firmware/dmi/entries/17-0/raw",
         "sys/devices/system/cpu/cpufreq/policy0/cpuinfo_max_freq",
-    ):  # fmt: skip
+    ):
         (root / name).write_bytes(b"\xff\x00garbage\xfe")
     found = read_hardware(source(root))
     assert "sda" not in [one["name"] for one in found["disks"]]

@@ -103,8 +103,12 @@ def test_a_gguf_file_with_junk_in_it_never_crashes(tmp_path, at, junk):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.one_of(st.binary(max_size=80), st.text(max_size=60).map(
-    lambda body: struct.pack("<Q", len(body.encode())) + body.encode())))  # fmt: skip
+@given(
+    st.one_of(
+        st.binary(max_size=80),
+        st.text(max_size=60).map(lambda body: struct.pack("<Q", len(body.encode())) + body.encode()),
+    )
+)
 def test_any_bytes_are_safetensors_or_refused(tmp_path, content):
     file = tmp_path / "any.safetensors"
     file.write_bytes(content)
@@ -134,10 +138,16 @@ def test_a_safetensors_file_tells_its_parameters_and_types(tmp_path):
 def hugging(tmp_path):
     folder = tmp_path / "models--org--name" / "snapshots" / "abc"
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps({
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "float16",
-        "quantization_config": {"quant_method": "gptq", "bits": 4},
-    }))  # fmt: skip
+    (folder / "config.json").write_text(
+        json.dumps(
+            {
+                "architectures": ["LlamaForCausalLM"],
+                "model_type": "llama",
+                "torch_dtype": "float16",
+                "quantization_config": {"quant_method": "gptq", "bits": 4},
+            }
+        )
+    )
     for part in (1, 2):
         name = f"model-0000{part}-of-00002.safetensors"
         (folder / name).write_bytes(safetensors_bytes({f"w{part}": ("I32", [100, 10])}))
@@ -274,9 +284,12 @@ def test_no_pickle_is_ever_loaded(tmp_path):
         archive.writestr("m/archive_format", "pt2")
     kinds = {Path(one["path"]).name: one.get("kind") for one in find_models([tmp_path])}
     assert kinds == {
-        "old.pt": "a pickle of the old format", "old.pth": "a pickle of the old format",
-        "new.pt": "a pickle with tensors", "script.pt": "TorchScript", "program.pt2": "an exported program",
-    }  # fmt: skip
+        "old.pt": "a pickle of the old format",
+        "old.pth": "a pickle of the old format",
+        "new.pt": "a pickle with tensors",
+        "script.pt": "TorchScript",
+        "program.pt2": "an exported program",
+    }
     assert not mark.exists()
 
 

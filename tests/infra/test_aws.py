@@ -17,8 +17,13 @@ from assay.infra.outside import deploy_folder
 from assay.infra.record import folder_of
 
 ROOT = Path(__file__).resolve().parents[2]
-OUTPUT = json.dumps({"bucket": {"value": "b"}, "chart_values": {"value": "registry: r\n"},
-                     "secret": {"value": "s3cr3t", "sensitive": True}})  # fmt: skip
+OUTPUT = json.dumps(
+    {
+        "bucket": {"value": "b"},
+        "chart_values": {"value": "registry: r\n"},
+        "secret": {"value": "s3cr3t", "sensitive": True},
+    }
+)
 
 
 def terraform(programs, *more, state="aws_vpc.this\n"):
@@ -139,8 +144,9 @@ def test_the_files_are_valid_where_the_providers_are_at_hand(real_terraform, tmp
     """Without a mirror of the providers on this machine there is nothing to check against."""
     work = tmp_path / "aws"
     shutil.copytree(deploy_folder() / FILES, work)
-    begun = subprocess.run([real_terraform, "init", "-backend=false", "-input=false"], cwd=work, capture_output=True,
-                           text=True)  # fmt: skip
+    begun = subprocess.run(
+        [real_terraform, "init", "-backend=false", "-input=false"], cwd=work, capture_output=True, text=True
+    )
     if begun.returncode:
         assert "provider" in begun.stderr.lower(), begun.stderr
         pytest.skip("the providers of Terraform cannot be reached from here")

@@ -26,8 +26,16 @@ def healthy(monkeypatch):
 
 
 def contained(**changes):
-    given = {"version": __version__, "runtime": "docker", "command": ("docker", "compose"), "project": "assay-x",
-             "host": "127.0.0.1", "port": 8080, "metrics_port": 9090, "tag": "t4g"}  # fmt: skip
+    given = {
+        "version": __version__,
+        "runtime": "docker",
+        "command": ("docker", "compose"),
+        "project": "assay-x",
+        "host": "127.0.0.1",
+        "port": 8080,
+        "metrics_port": 9090,
+        "tag": "t4g",
+    }
     return Contained(**{**given, **changes})
 
 

@@ -118,8 +118,9 @@ def rendered(helm):
 
     def render(*settings: str, code: int = 0) -> dict[tuple[str, str], dict]:
         words = [word for one in settings for word in ("--set", one)]
-        done = subprocess.run([helm, "template", "assay", str(CHART), "--namespace", "team", *words],
-                              capture_output=True, text=True)  # fmt: skip
+        done = subprocess.run(
+            [helm, "template", "assay", str(CHART), "--namespace", "team", *words], capture_output=True, text=True
+        )
         assert done.returncode == code, done.stderr
         if code:
             return {("error", ""): {"said": done.stderr}}
@@ -145,8 +146,13 @@ def test_helm_finds_nothing_wrong_with_the_chart(helm):
 @pytest.mark.live
 def test_the_chart_has_every_part(rendered):
     objects = rendered(REGISTRY)
-    assert set(pods(objects)) == {"assay-server", "assay-postgresql", "assay-redis", "assay-prometheus",
-                                  "assay-agent-cpu"}  # fmt: skip
+    assert set(pods(objects)) == {
+        "assay-server",
+        "assay-postgresql",
+        "assay-redis",
+        "assay-prometheus",
+        "assay-agent-cpu",
+    }
     for name in ("server", "postgresql", "redis", "prometheus"):
         assert ("Service", f"assay-{name}") in objects
     server = pods(objects)["assay-server"]
@@ -173,8 +179,11 @@ def test_every_object_is_one_that_the_api_of_kubernetes_knows(rendered, settings
 @pytest.mark.live
 def test_every_selector_finds_the_pods_of_its_part(rendered):
     objects = rendered(REGISTRY)
-    labels = {name: one["spec"]["template"]["metadata"]["labels"] for (kind, name), one in objects.items()
-              if kind in WORKLOADS}  # fmt: skip
+    labels = {
+        name: one["spec"]["template"]["metadata"]["labels"]
+        for (kind, name), one in objects.items()
+        if kind in WORKLOADS
+    }
     for (kind, name), one in objects.items():
         if kind in WORKLOADS:
             assert one["spec"]["selector"]["matchLabels"].items() <= labels[name].items()
@@ -249,9 +258,14 @@ def test_a_group_has_as_many_agents_as_asked_for_also_none(rendered, settings, c
 
 @pytest.mark.live
 def test_a_group_with_gpus_is_one_setting_away(rendered):
-    objects = rendered(REGISTRY, "agents[0].name=gpu", "agents[0].image.name=assay-agent-cuda",
-                       r"agents[0].resources.limits.nvidia\.com/gpu=1", "agents[0].allow={command}",
-                       "agents[0].labels.rack=quiet")  # fmt: skip
+    objects = rendered(
+        REGISTRY,
+        "agents[0].name=gpu",
+        "agents[0].image.name=assay-agent-cuda",
+        r"agents[0].resources.limits.nvidia\.com/gpu=1",
+        "agents[0].allow={command}",
+        "agents[0].labels.rack=quiet",
+    )
     (container,) = pods(objects)["assay-agent-gpu"]["containers"]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
     assert "--allow=command" in container["args"]

@@ -14,18 +14,24 @@ from assay.infra.record import folder_of, kept
 
 def told_part(name, ready, wanted=1, message=""):
     conditions = [{"type": "Available", "status": "False", "message": message}] if message else []
-    return {"metadata": {"name": f"assay-{name}", "labels": {"app.kubernetes.io/component": name}},
-            "spec": {"replicas": wanted}, "status": {"readyReplicas": ready, "conditions": conditions}}  # fmt: skip
+    return {
+        "metadata": {"name": f"assay-{name}", "labels": {"app.kubernetes.io/component": name}},
+        "spec": {"replicas": wanted},
+        "status": {"readyReplicas": ready, "conditions": conditions},
+    }
 
 
 def cluster(programs, *, namespace_there=True, may_make=True, parts=(), helm=()):
     items = json.dumps({"items": list(parts) or [told_part("server", 1)]})
-    programs.add("kubectl", [
-        (["current-context"], 0, "kind-test\n"),
-        (["deployments,statefulsets"], 0, items),
-        (["create"], 0 if may_make else 1, ""),
-        (["get", "namespace"], 0 if namespace_there else 1, ""),
-    ])  # fmt: skip
+    programs.add(
+        "kubectl",
+        [
+            (["current-context"], 0, "kind-test\n"),
+            (["deployments,statefulsets"], 0, items),
+            (["create"], 0 if may_make else 1, ""),
+            (["get", "namespace"], 0 if namespace_there else 1, ""),
+        ],
+    )
     programs.add("helm", list(helm))
 
 
@@ -48,8 +54,7 @@ def test_a_namespace_that_was_made_for_it_is_removed_with_it(place, programs, to
     assert record.made_namespace
     kubernetes.destroy("default", told.append, keep_data=False)
     assert programs.called("helm", "uninstall", "assay")
-    assert programs.called("delete", "persistentvolumeclaims,secrets", "--selector",
-                           "app.kubernetes.io/instance=assay")  # fmt: skip
+    assert programs.called("delete", "persistentvolumeclaims,secrets", "--selector", "app.kubernetes.io/instance=assay")
     assert programs.called("delete", "namespace", "assay")
     assert not place.parent.exists()
 
@@ -115,8 +120,9 @@ def test_a_machine_without_helm_is_told_what_to_do_and_nothing_is_made(place, pr
 @pytest.mark.parametrize(("context", "where"), [(None, "by the kubeconfig"), ("far", "by the context far")])
 def test_a_cluster_that_is_not_reached_is_told_and_nothing_is_made(place, programs, told, context, where):
     programs.add("helm")
-    programs.add("kubectl", [(["version"], 1, "Client Version: v1\nconnection refused\n"),
-                             (["current-context"], 1, "")])  # fmt: skip
+    programs.add(
+        "kubectl", [(["version"], 1, "Client Version: v1\nconnection refused\n"), (["current-context"], 1, "")]
+    )
     with pytest.raises(UsageError, match=f"no Kubernetes cluster is reached {where}: connection refused"):
         kubernetes.create(Wish("default", context=context), told.append)
     assert not place.exists()

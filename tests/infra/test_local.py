@@ -51,8 +51,14 @@ class System:
             self.env.pop(name, None)
 
     def run(self, words: tuple[str, ...], code: int | None) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run([sys.executable, "-m", "assay", *words], capture_output=True, text=True, env=self.env,
-                              stdin=subprocess.DEVNULL, timeout=300)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-m", "assay", *words],
+            capture_output=True,
+            text=True,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+        )
         assert code is None or done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
@@ -269,8 +275,9 @@ def test_a_program_that_is_not_here_is_unpacked_from_the_packages_of_the_system(
         pytest.skip(f"the packages of this system cannot be reached: {problem.problem.message[:200]}")
     found = find_programs(["redis"], unpacked, {"PATH": ""}, root=tmp_path / "nothing")
     assert Path(found["redis"]).is_relative_to(unpacked)
-    done = subprocess.run([found["redis"], "--version"], capture_output=True, text=True,
-                          env=library_path(found["redis"], unpacked))  # fmt: skip
+    done = subprocess.run(
+        [found["redis"], "--version"], capture_output=True, text=True, env=library_path(found["redis"], unpacked)
+    )
     assert "Redis server" in done.stdout, done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["programs"]
     assert any("nothing is installed" in line for line in told)

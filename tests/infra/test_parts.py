@@ -18,12 +18,21 @@ SUBSETS = list(chain.from_iterable(combinations(OPTIONAL, size) for size in rang
 
 def local(without=(), **changes):
     ports = {"server": 8080, "postgresql": 5433, "redis": 6380, "prometheus": 9091}
-    programs = {"postgresql": "/usr/lib/postgresql/15/bin/postgres", "redis": "/usr/bin/redis-server",
-                "prometheus": "/usr/bin/prometheus"}  # fmt: skip
-    given = {"version": "0", "created_at": 0.0, "tag": "t4g", "host": "127.0.0.1", "accounts": {},
-             "ports": {part: port for part, port in ports.items() if part not in without},
-             "programs": {part: path for part, path in programs.items() if part not in without},
-             "agent": "agent" not in without}  # fmt: skip
+    programs = {
+        "postgresql": "/usr/lib/postgresql/15/bin/postgres",
+        "redis": "/usr/bin/redis-server",
+        "prometheus": "/usr/bin/prometheus",
+    }
+    given = {
+        "version": "0",
+        "created_at": 0.0,
+        "tag": "t4g",
+        "host": "127.0.0.1",
+        "accounts": {},
+        "ports": {part: port for part, port in ports.items() if part not in without},
+        "programs": {part: path for part, path in programs.items() if part not in without},
+        "agent": "agent" not in without,
+    }
     return Local(**{**given, **changes})
 
 
@@ -91,9 +100,17 @@ def test_only_our_own_parts_see_the_environment_of_the_user(tmp_path, keys):
 
 
 def test_settings_of_another_server_are_not_inherited():
-    given = {"PATH": "/bin", "ASSAY_SERVER": "http://other", "ASSAY_SERVER_PORT": "1", "ASSAY_TOKEN": "x",
-             "ASSAY_TOKEN_FILE": "y", "ASSAY_STORE": "z", "ASSAY_INFRA": "i", "ASSAY_AGENT_ALLOW": "command",
-             "HF_HOME": "/models"}  # fmt: skip
+    given = {
+        "PATH": "/bin",
+        "ASSAY_SERVER": "http://other",
+        "ASSAY_SERVER_PORT": "1",
+        "ASSAY_TOKEN": "x",
+        "ASSAY_TOKEN_FILE": "y",
+        "ASSAY_STORE": "z",
+        "ASSAY_INFRA": "i",
+        "ASSAY_AGENT_ALLOW": "command",
+        "HF_HOME": "/models",
+    }
     assert inherited(given) == {"PATH": "/bin", "HF_HOME": "/models"}
 
 

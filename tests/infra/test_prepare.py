@@ -22,8 +22,12 @@ def verified(folder, secret):
 
 
 def test_tables_are_made_and_tokens_known_and_it_can_be_repeated(tmp_path):
-    environ = {"ASSAY_SERVER_FOLDER": str(tmp_path), "ASSAY_INFRA_TOKEN_ADMIN": "assay_a\n",
-               "ASSAY_INFRA_TOKEN_AGENT": "assay_b", "ASSAY_INFRA_TOKEN_READER": ""}  # fmt: skip
+    environ = {
+        "ASSAY_SERVER_FOLDER": str(tmp_path),
+        "ASSAY_INFRA_TOKEN_ADMIN": "assay_a\n",
+        "ASSAY_INFRA_TOKEN_AGENT": "assay_b",
+        "ASSAY_INFRA_TOKEN_READER": "",
+    }
     assert prepare(environ) == f"tables from nothing to {HEAD}; tokens for admin, agent"
     assert current_revision(tmp_path / DATABASE) == HEAD
     assert verified(tmp_path, "assay_a") == "admin"

@@ -45,8 +45,9 @@ class World:
         self.folder = folder
         (folder / "logs").mkdir()
         with (folder / "out.log").open("wb") as log:
-            self.process = subprocess.Popen([sys.executable, "-c", HOST, str(folder), json.dumps(parts)], stdout=log,
-                                            stderr=log)  # fmt: skip
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", HOST, str(folder), json.dumps(parts)], stdout=log, stderr=log
+            )
 
     def parts(self) -> dict[str, dict]:
         path = self.folder / "status.json"
@@ -88,15 +89,26 @@ def stays(name: str) -> dict:
 
 def test_each_part_waits_for_the_one_before_and_a_step_must_end_well(world, tmp_path):
     slow = {"name": "first", "code": "import time; time.sleep(0.5); " + STAYS.format(name="first")}
-    step = {"name": "step", "code": "import os, pathlib; p = pathlib.Path(os.environ['FOLDER'], 'tries');"
-            "n = len(p.read_text()) if p.exists() else 0; p.write_text('x' * (n + 1)); raise SystemExit(n == 0)",
-            "once": True}  # fmt: skip
+    step = {
+        "name": "step",
+        "code": "import os, pathlib; p = pathlib.Path(os.environ['FOLDER'], 'tries');"
+        "n = len(p.read_text()) if p.exists() else 0; p.write_text('x' * (n + 1)); raise SystemExit(n == 0)",
+        "once": True,
+    }
     one = world(slow, step, stays("last"))
     until(lambda: one.state("last") == "healthy", "the last is healthy")
     assert [one.state(name) for name in ("first", "step")] == ["healthy", "done"]
     said = [line.split(" ", 2)[2] for line in one.log().splitlines()]
-    order = ["first started", "first is healthy", "step started", "step ended with code 1", "step started",
-             "step ended with code 0", "last started", "last is healthy"]  # fmt: skip
+    order = [
+        "first started",
+        "first is healthy",
+        "step started",
+        "step ended with code 1",
+        "step started",
+        "step ended with code 0",
+        "last started",
+        "last is healthy",
+    ]
     places = []
     for beginning in order:
         places.append(next(p for p, line in enumerate(said) if line.startswith(beginning) and p not in places))

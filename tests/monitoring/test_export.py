@@ -74,5 +74,10 @@ def test_every_chosen_name_is_one_of_a_node():
 def test_the_parts_of_a_histogram_belong_to_it():
     kinds = {"a_seconds": "histogram", "b": "gauge", "c_total": "counter", "d": "unknown"}
     assert [kind_of(name, kinds) for name in ("a_seconds_bucket", "b", "c_total", "b_sum", "d", "e")] == [
-        "histogram", "gauge", "counter", "", "", "",
-    ]  # fmt: skip
+        "histogram",
+        "gauge",
+        "counter",
+        "",
+        "",
+        "",
+    ]

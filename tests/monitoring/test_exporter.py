@@ -31,8 +31,16 @@ class Board:
     def read(self, index):
         if index:
             raise RuntimeError("GPU is lost")
-        return {"gpu_util_pct": 97.0, "gpu_mem_bytes": 68_719_476_736.0, "power_w": 612.25, "sm_mhz": 1980.0,
-                "mem_mhz": 3201.0, "temperature_c": 58.0, "energy_j": 1234.5, "throttle_bits": 4.0}  # fmt: skip
+        return {
+            "gpu_util_pct": 97.0,
+            "gpu_mem_bytes": 68_719_476_736.0,
+            "power_w": 612.25,
+            "sm_mhz": 1980.0,
+            "mem_mhz": 3201.0,
+            "temperature_c": 58.0,
+            "energy_j": 1234.5,
+            "throttle_bits": 4.0,
+        }
 
 
 @contextmanager
@@ -64,11 +72,23 @@ def announce(folder, name, url):
 def test_a_strict_reader_understands_the_machine():
     told = parse(render(machine_families()))
     names = {one.name for one in told.samples}
-    assert {"node_cpu_seconds_total", "node_load1", "node_memory_MemTotal_bytes", "node_memory_MemAvailable_bytes",
-            "node_network_receive_bytes_total", "node_time_seconds", "node_boot_time_seconds"} <= names  # fmt: skip
+    assert {
+        "node_cpu_seconds_total",
+        "node_load1",
+        "node_memory_MemTotal_bytes",
+        "node_memory_MemAvailable_bytes",
+        "node_network_receive_bytes_total",
+        "node_time_seconds",
+        "node_boot_time_seconds",
+    } <= names
     assert told.kinds["node_cpu_seconds_total"] == "counter"
-    assert {mode for one in told.samples if one.name == "node_cpu_seconds_total" for key, mode in one.labels
-            if key == "mode"} >= {"user", "system", "idle"}  # fmt: skip
+    assert {
+        mode
+        for one in told.samples
+        if one.name == "node_cpu_seconds_total"
+        for key, mode in one.labels
+        if key == "mode"
+    } >= {"user", "system", "idle"}
 
 
 def test_labels_are_escaped():
@@ -88,11 +108,16 @@ def test_memory_fields_with_parentheses_are_named_as_the_node_exporter_does(tmp_
 def test_gpus_have_the_names_and_units_of_dcgm_and_a_lost_one_says_nothing():
     told = {one.name: one for one in parse(render(Gpus(Board).families())).samples}
     assert {name: one.value for name, one in told.items()} == {
-        "DCGM_FI_DEV_GPU_UTIL": 97.0, "DCGM_FI_DEV_FB_USED": 65536.0, "DCGM_FI_DEV_POWER_USAGE": 612.25,
-        "DCGM_FI_DEV_SM_CLOCK": 1980.0, "DCGM_FI_DEV_MEM_CLOCK": 3201.0, "DCGM_FI_DEV_GPU_TEMP": 58.0,
-        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 1234500.0, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": 4.0,
+        "DCGM_FI_DEV_GPU_UTIL": 97.0,
+        "DCGM_FI_DEV_FB_USED": 65536.0,
+        "DCGM_FI_DEV_POWER_USAGE": 612.25,
+        "DCGM_FI_DEV_SM_CLOCK": 1980.0,
+        "DCGM_FI_DEV_MEM_CLOCK": 3201.0,
+        "DCGM_FI_DEV_GPU_TEMP": 58.0,
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 1234500.0,
+        "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": 4.0,
         "DCGM_FI_DEV_FB_TOTAL": 143771.0,
-    }  # fmt: skip
+    }
     labels = dict(told["DCGM_FI_DEV_GPU_UTIL"].labels)
     assert (labels["gpu"], labels["UUID"], labels["modelName"], labels["device"]) == (
         "0",

@@ -16,9 +16,11 @@ one_series = st.builds(
     lambda name, labels, kind, rows: Scraped(
         name, labels, kind, np.array(sorted(rows), dtype=np.int64), np.array([float(r) / 7 for r in sorted(rows)])
     ),
-    names, st.dictionaries(names, names, max_size=3), st.sampled_from(["", "counter", "gauge"]),
+    names,
+    st.dictionaries(names, names, max_size=3),
+    st.sampled_from(["", "counter", "gauge"]),
     st.sets(st.integers(0, 2**40), min_size=1, max_size=8),
-)  # fmt: skip
+)
 
 
 def plain(found: Metrics):

@@ -96,8 +96,13 @@ def test_the_own_exporter_says_what_the_node_exporter_says(node_exporter, own_ex
     ours, mine = told_by(own_exporter)
     _, after = told_by(node_exporter)
     shared = {name for name, _ in mine if name.startswith("node_")} & {name for name, _ in before}
-    assert {"node_cpu_seconds_total", "node_memory_MemAvailable_bytes", "node_network_receive_bytes_total",
-            "node_load1", "node_context_switches_total"} <= shared  # fmt: skip
+    assert {
+        "node_cpu_seconds_total",
+        "node_memory_MemAvailable_bytes",
+        "node_network_receive_bytes_total",
+        "node_load1",
+        "node_context_switches_total",
+    } <= shared
     assert {name for name, _ in mine if name.startswith("node_")} - shared == set()  # no name of our own making
     for name in shared:
         assert ours.kinds[name] == theirs.kinds[name], name

@@ -57,8 +57,10 @@ def test_a_service_without_metrics_says_so():
 
 
 def test_gpus_are_told_apart_by_node_and_number():
-    rows = [series("DCGM_FI_DEV_POWER_USAGE", {"node": name, "gpu": gpu}, np.full(5, watts))
-            for name, gpu, watts in (("n1", "0", 500.0), ("n1", "1", 80.0), ("n2", "0", 300.0))]  # fmt: skip
+    rows = [
+        series("DCGM_FI_DEV_POWER_USAGE", {"node": name, "gpu": gpu}, np.full(5, watts))
+        for name, gpu, watts in (("n1", "0", 500.0), ("n1", "1", 80.0), ("n2", "0", 300.0))
+    ]
     rows.append(series("DCGM_FI_DEV_FB_USED", {"node": "n1", "gpu": "0"}, np.full(5, 1024.0)))
     told = figures(metrics(*rows))
     assert told["n1 GPU 0", "gpu_power_w"] == (500.0, 500.0)

@@ -99,8 +99,10 @@ def test_a_target_file_says_where_and_whose(tmp_path):
     target = discovery.target_of("a", "https://u:p@host:8443/m?x=1", {"node": "n1", "job": ""})
     discovery.add_target(tmp_path, target)
     (told,) = json.loads((tmp_path / "a.json").read_text())
-    assert told == {"targets": ["host:8443"],
-                    "labels": {"node": "n1", "__metrics_path__": "/m?x=1", "__scheme__": "https"}}  # fmt: skip
+    assert told == {
+        "targets": ["host:8443"],
+        "labels": {"node": "n1", "__metrics_path__": "/m?x=1", "__scheme__": "https"},
+    }
     assert discovery.names(tmp_path) == {"a"}
     discovery.remove_target(tmp_path, "a")
     discovery.remove_target(tmp_path, "a")
@@ -175,8 +177,9 @@ def test_an_order_travels_through_the_folder(tmp_path):
 def test_the_dashboards_are_there_and_ask_for_what_there_is(tmp_path):
     files = grafana_files(tmp_path, "http://p:9090", "/d")
     boards = {name: json.loads(text) for name, text in files.items() if name.startswith("dashboards/")}
-    assert set(boards) == {f"dashboards/{name}.json"
-                           for name in ("overview", "service-nodes", "client-nodes", "gpus", "tokens")}  # fmt: skip
+    assert set(boards) == {
+        f"dashboards/{name}.json" for name in ("overview", "service-nodes", "client-nodes", "gpus", "tokens")
+    }
     assert len({one["uid"] for one in boards.values()}) == len(boards)
     for board in boards.values():
         assert board["panels"]
@@ -199,8 +202,14 @@ def test_the_files_are_written_where_grafana_can_read_them(tmp_path):
 
 def test_a_tunnel_is_a_command_that_is_only_printed():
     assert shlex.split(Tunnel("me@login", "n12", 9090).text().splitlines()[0]) == [
-        "ssh", "-N", "-J", "me@login", "-L", "9090:127.0.0.1:9090", "n12",
-    ]  # fmt: skip
+        "ssh",
+        "-N",
+        "-J",
+        "me@login",
+        "-L",
+        "9090:127.0.0.1:9090",
+        "n12",
+    ]
     assert Tunnel("login", "n12", 9090, 8080, "0.0.0.0").words() == ["ssh", "-N", "-L", "8080:n12:9090", "login"]
     done = CliRunner().invoke(app, ["monitoring", "tunnel", "me@login", "n12", "--port", "4321"])
     assert done.output.splitlines()[0] == "ssh -N -J me@login -L 9090:127.0.0.1:4321 n12"

@@ -86,8 +86,14 @@ class Campaign:
 def campaign(tmp_path, monkeypatch) -> Iterator[Callable[..., Campaign]]:
     """Make a campaign of one group: its services, and a job for each client."""
     made: list[Campaign] = []
-    environ = {**os.environ, "ASSAY_NODE_ADDRESS": "127.0.0.1", "ASSAY_CACHE": str(tmp_path / "cache"),
-               "ASSAY_LOCK": "off", "SLURMD_NODENAME": "n1", "SLURM_JOB_ID": "77"}  # fmt: skip
+    environ = {
+        **os.environ,
+        "ASSAY_NODE_ADDRESS": "127.0.0.1",
+        "ASSAY_CACHE": str(tmp_path / "cache"),
+        "ASSAY_LOCK": "off",
+        "SLURMD_NODENAME": "n1",
+        "SLURM_JOB_ID": "77",
+    }
 
     def make(what: Definition, kind: str = "services", group: str = "point-0000") -> Campaign:
         folder = Folder(tmp_path / "shared")

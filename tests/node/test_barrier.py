@@ -28,10 +28,11 @@ def test_a_part_meets_in_the_folder_of_its_group(tmp_path):
 def both(folder: Folder) -> list[float]:
     waited: list[float] = []
     threads = [
-        threading.Thread(target=lambda host=host: waited.append(
-            begin_together(meeting_of(folder, "g", job(host)), 20.0).waited_s))
+        threading.Thread(
+            target=lambda host=host: waited.append(begin_together(meeting_of(folder, "g", job(host)), 20.0).waited_s)
+        )
         for host in range(2)
-    ]  # fmt: skip
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -15,8 +15,10 @@ class Cluster:
     """A scheduler whose jobs end after so many looks."""
 
     def __init__(self, *jobs: tuple[str, str, str, int | None], silent: int = 0) -> None:
-        self.jobs = [(BatchState(id_, None, name, state, comment=comment_of("c1", name)), ends)
-                     for id_, name, state, ends in jobs]  # fmt: skip
+        self.jobs = [
+            (BatchState(id_, None, name, state, comment=comment_of("c1", name)), ends)
+            for id_, name, state, ends in jobs
+        ]
         self.looks, self.cancelled, self.silent = 0, [], silent
 
     def find(self, prefix):
@@ -24,8 +26,10 @@ class Cluster:
             self.silent -= 1
             raise MeasureError("no answer")
         self.looks += 1
-        found = [replace(job, state="COMPLETED") if ends is not None and self.looks > ends else job
-                 for job, ends in self.jobs]  # fmt: skip
+        found = [
+            replace(job, state="COMPLETED") if ends is not None and self.looks > ends else job
+            for job, ends in self.jobs
+        ]
         return tuple(job for job in found if job.comment.startswith(prefix))
 
     def cancel(self, keys):
@@ -52,8 +56,12 @@ def test_those_that_have_not_begun_are_cancelled_at_once_and_those_that_stay_aft
 
 
 def test_only_its_own_jobs_and_not_itself():
-    cluster = Cluster(("1", "point-10-llm", "PENDING", None), ("2", "point-1-end", "RUNNING", None),
-                      ("3", "monitor", "RUNNING", None), ("4", "point-1.llm", "PENDING", None))  # fmt: skip
+    cluster = Cluster(
+        ("1", "point-10-llm", "PENDING", None),
+        ("2", "point-1-end", "RUNNING", None),
+        ("3", "monitor", "RUNNING", None),
+        ("4", "point-1.llm", "PENDING", None),
+    )
     assert ended(cluster, own="2") == ("4",)
 
 

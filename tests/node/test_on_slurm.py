@@ -18,9 +18,16 @@ pytestmark = [pytest.mark.live, pytest.mark.skipif(sys.platform == "win32", reas
 def submitted(slurm, here, module: str, name: str, *words: str) -> str:
     command = [sys.executable, "-m", f"assay.engines.slurm.node.{module}", str(here.folder.path), here.group, *words]
     out = here.folder.path / f"{name}.log"
-    return slurm.run("sbatch", "--parsable", f"--output={out}", f"--error={out}", f"--job-name={name}",
-                     f"--comment={comment_of('c1', name)}", "--export=ALL,ASSAY_NODE_ADDRESS=127.0.0.1",
-                     f"--wrap=exec {shlex.join(command)}").strip()  # fmt: skip
+    return slurm.run(
+        "sbatch",
+        "--parsable",
+        f"--output={out}",
+        f"--error={out}",
+        f"--job-name={name}",
+        f"--comment={comment_of('c1', name)}",
+        "--export=ALL,ASSAY_NODE_ADDRESS=127.0.0.1",
+        f"--wrap=exec {shlex.join(command)}",
+    ).strip()
 
 
 def test_scancel_ends_everything_and_is_told(slurm, campaign, tmp_path):
@@ -39,10 +46,22 @@ def test_the_end_job_stops_services_and_cancels_those_that_never_began(slurm, ca
     here = campaign(family(tmp_path))
     submitted(slurm, here, "service", f"{here.group}-web", "web")
     here.service("web")
-    held = slurm.run("sbatch", "--parsable", "--hold", f"--comment={comment_of('c1', f'{here.group}-db')}",
-                     "--output=/dev/null", "--wrap=true").strip()  # fmt: skip
-    other = slurm.run("sbatch", "--parsable", "--hold", f"--comment={comment_of('c1', f'{here.group}0-db')}",
-                      "--output=/dev/null", "--wrap=true").strip()  # fmt: skip
+    held = slurm.run(
+        "sbatch",
+        "--parsable",
+        "--hold",
+        f"--comment={comment_of('c1', f'{here.group}-db')}",
+        "--output=/dev/null",
+        "--wrap=true",
+    ).strip()
+    other = slurm.run(
+        "sbatch",
+        "--parsable",
+        "--hold",
+        f"--comment={comment_of('c1', f'{here.group}0-db')}",
+        "--output=/dev/null",
+        "--wrap=true",
+    ).strip()
     submitted(slurm, here, "end", f"{here.group}-end")
     wait_for(lambda: slurm.queued() == [other], 60, "the end of the group alone")
     assert f"cancelled: {held}" in (here.folder.path / f"{here.group}-end.log").read_text()

@@ -23,8 +23,19 @@ def folder(tmp_path) -> Folder:
 
 def running(folder: Folder, name: str = "llm") -> Running:
     logs = [folder.service_log("g", name, stream) for stream in ("out", "err")]
-    return Running(name, "10.0.0.7", 8000, "http://10.0.0.7:8000", 100, 2_000_000_100, 4711, "apptainer", *logs,
-                   facts={"image": "x"}, secrets=("KEY",))  # fmt: skip
+    return Running(
+        name,
+        "10.0.0.7",
+        8000,
+        "http://10.0.0.7:8000",
+        100,
+        2_000_000_100,
+        4711,
+        "apptainer",
+        *logs,
+        facts={"image": "x"},
+        secrets=("KEY",),
+    )
 
 
 def web(within: float = 5.0) -> Service:

@@ -60,8 +60,11 @@ def test_it_is_published_when_it_is_ready_and_its_model_is_warm(campaign, tmp_pa
     told = here.service()
     port = told["port"]
     assert (told["host"], told["base_url"], told["node"], told["slurm_job"]) == (
-        "127.0.0.1", f"http://127.0.0.1:{port}", "n1", "77",
-    )  # fmt: skip
+        "127.0.0.1",
+        f"http://127.0.0.1:{port}",
+        "n1",
+        "77",
+    )
     assert told["metrics"] == f"http://127.0.0.1:{port}/metrics"
     assert told["facts"]["warm"] == "POST /v1/chat/completions"
     assert float(told["facts"]["warm_s"]) > 0
@@ -149,8 +152,9 @@ def test_a_group_that_has_ended_starts_nothing_more(campaign, tmp_path):
 
 def test_a_service_learns_where_another_one_is(campaign, tmp_path):
     front = {"command": f"{sys.executable} front.py {{host:llm}} {{port:llm}}", "ready": {"http": "/", "within": 20.0}}
-    (tmp_path / "front.py").write_text("import sys; open('told', 'w').write(' '.join(sys.argv[1:]))\n" + LISTEN
-                                       + "server.serve_forever()")  # fmt: skip
+    (tmp_path / "front.py").write_text(
+        "import sys; open('told', 'w').write(' '.join(sys.argv[1:]))\n" + LISTEN + "server.serve_forever()"
+    )
     back = {"command": SIM, "ready": {"http": "/health", "within": 20.0}}
     here = campaign(definition(services={"llm": back, "front": front}))
     one = here.start("service", "front")

@@ -93,8 +93,11 @@ def test_commands_run_only_where_they_are_allowed():
     ],
 )
 def test_a_model_that_can_run_code_needs_an_agent_that_allows_commands(target, said):
-    ready = replace(HERE, runtimes={**HERE.runtimes, "torch": "2", "transformers": "5"},
-                    devices={"onnxruntime": {"cpu": "x", "tensorrt": "x"}})  # fmt: skip
+    ready = replace(
+        HERE,
+        runtimes={**HERE.runtimes, "torch": "2", "transformers": "5"},
+        devices={"onnxruntime": {"cpu": "x", "tensorrt": "x"}},
+    )
     (lacking,) = missing(job(target), replace(ready, commands=False))
     assert said in lacking
     assert lacking.endswith("here was not started with --allow command")

@@ -23,9 +23,11 @@ def plan(matrix=None, target=None, more=None, **section):
 def test_a_point_becomes_a_job_for_each_machine():
     made = plan(matrix={"load.rate": [10.0, 40.0]})
     assert [dict(job.point) for job in made.jobs] == [
-        {"load.rate": 10.0, "load.host": 0}, {"load.rate": 10.0, "load.host": 1},
-        {"load.rate": 40.0, "load.host": 0}, {"load.rate": 40.0, "load.host": 1},
-    ]  # fmt: skip
+        {"load.rate": 10.0, "load.host": 0},
+        {"load.rate": 10.0, "load.host": 1},
+        {"load.rate": 40.0, "load.host": 0},
+        {"load.rate": 40.0, "load.host": 1},
+    ]
     assert [job.definition.load.host for job in made.jobs] == [0, 1, 0, 1]
     assert [job.index for job in made.jobs] == [0, 1, 2, 3]
     assert len({job.digest for job in made.jobs}) == 4

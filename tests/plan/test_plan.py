@@ -44,8 +44,11 @@ def test_exclude_removes_and_include_adds():
     }
     made = plan(base(matrix=matrix))
     assert [(job.definition.workload.batch, job.definition.target.threads) for job in made.jobs] == [
-        (1, 1), (1, 2), (8, 2), (32, 4),
-    ]  # fmt: skip
+        (1, 1),
+        (1, 2),
+        (8, 2),
+        (32, 4),
+    ]
 
 
 def test_no_matrix_is_one_job():

@@ -15,8 +15,13 @@ from assay.errors import MeasureError
 @pytest.fixture
 def out(tmp_path):
     folder = tmp_path / "out"
-    for name, content in {"result.json": "{}", "runs/0.json": "{}", "samples/ab/abc": "x" * 500, "files/.part": "-",
-                          "samples/incoming/1": "-"}.items():  # fmt: skip
+    for name, content in {
+        "result.json": "{}",
+        "runs/0.json": "{}",
+        "samples/ab/abc": "x" * 500,
+        "files/.part": "-",
+        "samples/incoming/1": "-",
+    }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content)
     return folder

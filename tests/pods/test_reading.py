@@ -28,8 +28,10 @@ class Log:
         return iter([content[begin : begin + self.piece] for begin in range(0, len(content), self.piece)])
 
 
-@given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.text("ab é", max_size=5)), max_size=6), max_size=5),
-       st.integers(1, 40))  # fmt: skip
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 3), st.text("ab é", max_size=5)), max_size=6), max_size=5),
+    st.integers(1, 40),
+)
 @settings(max_examples=80, deadline=None)
 def test_every_line_comes_once(tmp_path_factory, batches, piece):
     log, at_us = Log(piece), 0

@@ -23,8 +23,9 @@ def of(pod: PodSeen) -> Seen:
     ids=["ending", "not late yet", "late", "lost just now", "lost"],
 )
 def test_a_pod_has_all_the_time_that_it_was_given_unless_its_node_is_lost(after_s, lost, ended):
-    pod = PodSeen("p", uid="u", phase="Running", node="n1", reason="NodeLost" if lost else "",
-                  deleted_at=ASKED, over_at=OVER)  # fmt: skip
+    pod = PodSeen(
+        "p", uid="u", phase="Running", node="n1", reason="NodeLost" if lost else "", deleted_at=ASKED, over_at=OVER
+    )
     assert has_ended(of(pod), ASKED + timedelta(seconds=after_s), ()) is ended
 
 

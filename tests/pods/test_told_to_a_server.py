@@ -24,9 +24,12 @@ def test_a_server_sees_what_runs_where_and_the_result_and_one_that_died_is_told_
         answer = client.get(f"/campaigns/{campaign}")
         return answer.json()["job_list"] if answer.status_code == 200 else []
 
-    site.kube.until("it runs on a node", lambda: any(
-        one["state"] == "running" and " (Job assay-" in (one["progress"] or {}).get("note", "") for one in jobs()
-    ))  # fmt: skip
+    site.kube.until(
+        "it runs on a node",
+        lambda: any(
+            one["state"] == "running" and " (Job assay-" in (one["progress"] or {}).get("note", "") for one in jobs()
+        ),
+    )
     server.kill()
     site.go()
     assert process.wait(120) == 0, site.said()

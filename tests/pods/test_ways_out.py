@@ -29,8 +29,12 @@ def test_results_go_over_a_server(site: Site, serve, monkeypatch) -> None:
 
 def test_a_program_runs_in_its_own_image(site: Site) -> None:
     document = site.document()
-    document["target"] |= {"image": "busybox", "command": "echo x=$N; exit $CODE", "shell": True,
-                           "env": {"N": "5", "CODE": "0"}}  # fmt: skip
+    document["target"] |= {
+        "image": "busybox",
+        "command": "echo x=$N; exit $CODE",
+        "shell": True,
+        "env": {"N": "5", "CODE": "0"},
+    }
     followed = site.run({**document, "matrix": {"target.env.CODE": ["0", "7"]}})
     good, bad = followed.end().jobs
     assert good.state == "done", followed.said.getvalue()

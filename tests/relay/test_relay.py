@@ -32,8 +32,9 @@ class Campaign:
         self.folder, self.clock, self.notes = folder, FakeClock(), []
         self.store = Store(folder / "store")
         loaded = load(DOCUMENT)
-        plan = self.store.create_campaign(plan_of(loaded), loaded.source.document, {"team": "a"}, "", self.clock,
-                                          "slurm")  # fmt: skip
+        plan = self.store.create_campaign(
+            plan_of(loaded), loaded.source.document, {"team": "a"}, "", self.clock, "slurm"
+        )
         self.jobs, self.id = plan.jobs, plan.jobs[0].campaign
 
     def end(self, index: int, *, state: str = "done", files=None) -> None:

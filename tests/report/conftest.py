@@ -71,14 +71,26 @@ def statistics(name: str, by_run: Mapping[int, np.ndarray], *, sampled: bool = F
     metric = describe(name)
     tail = [float(q) for q in np.percentile(values, [90, 95, 99])] if sampled and values.size > 700 else [None] * 3
     return MetricStatistics(
-        unit=metric.unit, better=metric.better, count=values.size, mean=float(values.mean()),
-        std=float(values.std(ddof=1)) if values.size > 1 else None, median=centre, min=float(values.min()),
-        max=float(values.max()), mad=float(np.median(np.abs(values - centre))), p50=float(np.median(values)),
-        p90=tail[0], p95=tail[1], p99=tail[2], p99_9=None,
+        unit=metric.unit,
+        better=metric.better,
+        count=values.size,
+        mean=float(values.mean()),
+        std=float(values.std(ddof=1)) if values.size > 1 else None,
+        median=centre,
+        min=float(values.min()),
+        max=float(values.max()),
+        mad=float(np.median(np.abs(values - centre))),
+        p50=float(np.median(values)),
+        p90=tail[0],
+        p95=tail[1],
+        p99=tail[2],
+        p99_9=None,
         interval=Interval(centre - half, centre + half, 0.95, "t on run medians") if len(medians) > 1 else None,
-        runs=len(medians), run_values=medians,
-        outliers=(Outlier(0, 17, float(values.max()), 21.4),) if sampled else (), outlier_count=31 if sampled else 0,
-    )  # fmt: skip
+        runs=len(medians),
+        run_values=medians,
+        outliers=(Outlier(0, 17, float(values.max()), 21.4),) if sampled else (),
+        outlier_count=31 if sampled else 0,
+    )
 
 
 def single_run(job: int, run: int, centre: float, samples: tuple[SampleSet, ...]) -> SingleRunResult:
@@ -90,13 +102,18 @@ def single_run(job: int, run: int, centre: float, samples: tuple[SampleSet, ...]
         completed_at=f"2026-02-03T10:{job:02}:{run * 5 + 4:02}.500+00:00",
         duration_seconds=4.5,
         phases={
-            "prepare": 0.01, "load": 0.062 * cold, "first": 0.02,
-            "warmup": float(samples[0].value.sum()) / 1e3, "measure": float(samples[1].value.sum()) / 1e3,
+            "prepare": 0.01,
+            "load": 0.062 * cold,
+            "first": 0.02,
+            "warmup": float(samples[0].value.sum()) / 1e3,
+            "measure": float(samples[1].value.sum()) / 1e3,
         },
         metrics={
-            "load_ms": 62.0 * cold + run, "first_ms": centre * 2.4 * cold,
+            "load_ms": 62.0 * cold + run,
+            "first_ms": centre * 2.4 * cold,
             "throughput_per_s": 1000 / centre - run * 0.1,
-            "baseline_rss_mb": 61.2 + run * 0.1, "peak_load_rss_mb": 92.5 + run * 0.3,
+            "baseline_rss_mb": 61.2 + run * 0.1,
+            "peak_load_rss_mb": 92.5 + run * 0.3,
             "peak_run_rss_mb": 118.1 + run * 0.4,
         },
         absent={"power_w": "no power counter can be read on this machine"},
@@ -105,7 +122,7 @@ def single_run(job: int, run: int, centre: float, samples: tuple[SampleSet, ...]
         device=DeviceProof("cpu", "cpu", {"CPUExecutionProvider": 66}, "onnxruntime profile"),
         window=Window(4.0, 3.9, 0.4, 0.0, 48, 0, 180.0, 0.1, 0.2),
         samples="cd" * 32,
-    )  # fmt: skip
+    )
 
 
 def definition(batch: int, threads: int) -> dict:
@@ -130,13 +147,25 @@ def done_job(
     }
     metrics["latency_ms"] = statistics("latency_ms", {r: sets[1].value for r, sets in drawn.items()}, sampled=True)
     return MultiRunJobResult(
-        job=f"campaign-1770112800-job-{index}", digest="d1" * 32, index=index,
-        point={"workload.batch": batch, "target.threads": threads}, state="done", verdict="valid", checks=CHECKS,
-        gates=(Check("latency_ms.p99", True, "13.9 ms, the objective is 20 ms"),), metrics=metrics, runs=runs,
-        total_runs=RUNS, successful_runs=RUNS, failed_runs=0, cold_start=dict(runs[0].metrics),
-        environment=ENVIRONMENT, definition=definition(batch, threads),
-        started_at=runs[0].started_at, completed_at=runs[-1].completed_at,
-    )  # fmt: skip
+        job=f"campaign-1770112800-job-{index}",
+        digest="d1" * 32,
+        index=index,
+        point={"workload.batch": batch, "target.threads": threads},
+        state="done",
+        verdict="valid",
+        checks=CHECKS,
+        gates=(Check("latency_ms.p99", True, "13.9 ms, the objective is 20 ms"),),
+        metrics=metrics,
+        runs=runs,
+        total_runs=RUNS,
+        successful_runs=RUNS,
+        failed_runs=0,
+        cold_start=dict(runs[0].metrics),
+        environment=ENVIRONMENT,
+        definition=definition(batch, threads),
+        started_at=runs[0].started_at,
+        completed_at=runs[-1].completed_at,
+    )
 
 
 def suspect_job(index: int = 1) -> MultiRunJobResult:
@@ -147,18 +176,32 @@ def suspect_job(index: int = 1) -> MultiRunJobResult:
 
 def failed_job(index: int = 2, message: str = "the process was killed while it loaded the model") -> MultiRunJobResult:
     failure = Failure(
-        "out-of-memory", message, phase="load", signal="SIGKILL", memory_mb=15_211.0,
+        "out-of-memory",
+        message,
+        phase="load",
+        signal="SIGKILL",
+        memory_mb=15_211.0,
         log_tail=("loading squeezenet", "terminate called after throwing 'std::bad_alloc'", "\x1b[31mkilled\x1b[0m"),
         try_="a smaller workload.batch, or a machine with more memory",
-    )  # fmt: skip
+    )
     dead = SingleRunResult(
         0, True, "2026-02-03T10:09:00.000+00:00", "2026-02-03T10:09:02.000+00:00", 2.0, error=failure
     )
     return replace(
-        done_job(index), point={"workload.batch": 512, "target.threads": 2}, state="failed", verdict=None, checks=(),
-        gates=(), metrics={}, runs=(dead,), total_runs=1, successful_runs=0, failed_runs=1, cold_start={},
+        done_job(index),
+        point={"workload.batch": 512, "target.threads": 2},
+        state="failed",
+        verdict=None,
+        checks=(),
+        gates=(),
+        metrics={},
+        runs=(dead,),
+        total_runs=1,
+        successful_runs=0,
+        failed_runs=1,
+        cold_start={},
         error=failure,
-    )  # fmt: skip
+    )
 
 
 def one_run_job(index: int = 3) -> MultiRunJobResult:
@@ -189,9 +232,14 @@ def command_job(index: int = 0, metric: str = "images_per_s") -> MultiRunJobResu
 
 def campaign(*jobs: MultiRunJobResult, benchmark: str = "squeezenet on a CPU") -> CampaignRecord:
     return CampaignRecord(
-        campaign="campaign-1770112800", benchmark=benchmark, created_at="2026-02-03T10:00:00.000+00:00", state="done",
-        jobs=jobs, labels={"team": "vision"}, assay_version="0.1.0",
-    )  # fmt: skip
+        campaign="campaign-1770112800",
+        benchmark=benchmark,
+        created_at="2026-02-03T10:00:00.000+00:00",
+        state="done",
+        jobs=jobs,
+        labels={"team": "vision"},
+        assay_version="0.1.0",
+    )
 
 
 def honest() -> CampaignRecord:
@@ -203,10 +251,13 @@ def hostile() -> CampaignRecord:
     """A campaign in which every text a user can choose tries to become markup, a formula or a terminal code."""
     bad = f"{HOSTILE}\"'&|=1+1\x1b[31m\nsecond line ünïcødé 模型"
     job = replace(
-        suspect_job(0), point={"target.model": bad, "workload.batch": 8}, checks=(Check(bad, False, bad),),
-        gates=(Check(bad, None, bad),), environment={"machine": {"name": bad, "cpu": bad}, bad: bad},
+        suspect_job(0),
+        point={"target.model": bad, "workload.batch": 8},
+        checks=(Check(bad, False, bad),),
+        gates=(Check(bad, None, bad),),
+        environment={"machine": {"name": bad, "cpu": bad}, bad: bad},
         definition={"target": {"model": bad, "device": "cpu"}, bad: bad},
-    )  # fmt: skip
+    )
     job = replace(job, metrics={**job.metrics, f"speed{{{bad}}}": job.metrics["load_ms"]})
     return replace(campaign(job, failed_job(1, bad), benchmark=bad), labels={bad: bad})
 

@@ -36,39 +36,70 @@ def streamed(rate: float, run: int, seconds: float = 60.0) -> tuple[RunOutcome, 
     e2e = ttft + itl.sum(axis=1)
     at = np.sort(rng.uniform(0, seconds * 1e9, n)).astype(np.int64)
     values = {
-        "ttft_ms": ttft, "e2e_ms": e2e, "itl_ms": itl.ravel(), "tpot_ms": itl.mean(axis=1),
-        "output_tokens": np.full(n, TOKENS + 1.0), "input_tokens": rng.integers(200, 900, n).astype(float),
-        "schedule_delay_ms": rng.exponential(0.05, n), "rouge_l": np.clip(rng.normal(0.31, 0.05, n), 0, 1),
-    }  # fmt: skip
-    sets = [SampleSet(name, "measure", np.repeat(at, TOKENS) if name == "itl_ms" else at, one)
-            for name, one in values.items()]  # fmt: skip
+        "ttft_ms": ttft,
+        "e2e_ms": e2e,
+        "itl_ms": itl.ravel(),
+        "tpot_ms": itl.mean(axis=1),
+        "output_tokens": np.full(n, TOKENS + 1.0),
+        "input_tokens": rng.integers(200, 900, n).astype(float),
+        "schedule_delay_ms": rng.exponential(0.05, n),
+        "rouge_l": np.clip(rng.normal(0.31, 0.05, n), 0, 1),
+    }
+    sets = [
+        SampleSet(name, "measure", np.repeat(at, TOKENS) if name == "itl_ms" else at, one)
+        for name, one in values.items()
+    ]
     good = float((ttft < 500).mean())
     failed = 0.004 if rate > 15 else 0.0
-    view = {"ttft_ms.p50": {"value": float(np.median(ttft)) - 2.0, "from": "vllm:time_to_first_token_seconds"},
-            "output_tokens_per_s": {"value": rate * TOKENS, "from": "vllm:generation_tokens_total"}}  # fmt: skip
+    view = {
+        "ttft_ms.p50": {"value": float(np.median(ttft)) - 2.0, "from": "vllm:time_to_first_token_seconds"},
+        "output_tokens_per_s": {"value": rate * TOKENS, "from": "vllm:generation_tokens_total"},
+    }
     result = SingleRunResult(
-        run_id=run, is_cold_start=run == 0, started_at=f"2026-03-01T10:00:{run:02}+00:00",
-        completed_at=f"2026-03-01T10:01:{run:02}+00:00", duration_seconds=70.0,
+        run_id=run,
+        is_cold_start=run == 0,
+        started_at=f"2026-03-01T10:00:{run:02}+00:00",
+        completed_at=f"2026-03-01T10:01:{run:02}+00:00",
+        duration_seconds=70.0,
         phases={"load": 0.1, "first": 0.6, "warmup": 5.0, "measure": seconds},
         metrics={
-            "first_ms": 900.0 + run, "output_tokens_per_s": rate * (TOKENS + 1) * (1 + 0.004 * run),
-            "throughput_per_s": rate * (1 - failed), "goodput_per_s": rate * good, "offered_per_s": rate,
-            "error_rate": failed, "skipped": 0.0, "concurrency": rate * float(e2e.mean()) / 1e3,
-            "client_cpu_pct": 12.0 + rate, "client_ceiling_pct": 2.0 + rate / 4, "loop_lag_ms": 0.4,
-            "cost": 0.0123 * rate, "start_to_ready_s": 4.2,
+            "first_ms": 900.0 + run,
+            "output_tokens_per_s": rate * (TOKENS + 1) * (1 + 0.004 * run),
+            "throughput_per_s": rate * (1 - failed),
+            "goodput_per_s": rate * good,
+            "offered_per_s": rate,
+            "error_rate": failed,
+            "skipped": 0.0,
+            "concurrency": rate * float(e2e.mean()) / 1e3,
+            "client_cpu_pct": 12.0 + rate,
+            "client_ceiling_pct": 2.0 + rate / 4,
+            "loop_lag_ms": 0.4,
+            "cost": 0.0123 * rate,
+            "start_to_ready_s": 4.2,
         },
         absent={"first_answer_ms": "no answer had reasoning before it"},
         sample_counts={name: one.size for name, one in values.items()},
         facts={
-            "tokens": {"input": {"source": "server usage"}, "output": {"source": "server usage"},
-                       "tokens_per_chunk": {"mean": 1.0, "max": 1}, "bundled": False},
-            "errors": {"timeout": {"count": 3, "first": "no end after 120 s"},
-                       "status 503": {"count": 1, "first": "overloaded <b>now</b>"}} if failed else {},
-            "finish_reasons": {"length": n - 2, "stop": 2}, "load": {"stopped": "finished"},
-            "server_view": {"service": view}, "cost": {"currency": "USD"},
+            "tokens": {
+                "input": {"source": "server usage"},
+                "output": {"source": "server usage"},
+                "tokens_per_chunk": {"mean": 1.0, "max": 1},
+                "bundled": False,
+            },
+            "errors": {
+                "timeout": {"count": 3, "first": "no end after 120 s"},
+                "status 503": {"count": 1, "first": "overloaded <b>now</b>"},
+            }
+            if failed
+            else {},
+            "finish_reasons": {"length": n - 2, "stop": 2},
+            "load": {"stopped": "finished"},
+            "server_view": {"service": view},
+            "cost": {"currency": "USD"},
         },
-        window=Window(seconds, 8.0, 1.0, 0.0, 8, 0), samples="ab" * 32,
-    )  # fmt: skip
+        window=Window(seconds, 8.0, 1.0, 0.0, 8, 0),
+        samples="ab" * 32,
+    )
     return RunOutcome(result, tuple(sets)), values
 
 
@@ -91,8 +122,13 @@ def over_rates(rates: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 12.0, 16.0, 19.0)
     judged = []
     for index, rate in enumerate(rates):
         workload = {"task": "wikipedia-summary", "output_tokens": 64}
-        definition = {"target": ENDPOINT, "workload": workload, "load": {"rate": rate, "duration": 60.0},
-                      "objective": OBJECTIVE, "measure": {"runs": RUNS, "errors": 0.01}}  # fmt: skip
+        definition = {
+            "target": ENDPOINT,
+            "workload": workload,
+            "load": {"rate": rate, "duration": 60.0},
+            "objective": OBJECTIVE,
+            "measure": {"runs": RUNS, "errors": 0.01},
+        }
         job = _job(index, {"load.rate": rate}, definition)
         outcomes = [streamed(rate, run)[0] for run in range(RUNS)]
         sets |= {(job.id, one.result.run_id): one.samples for one in outcomes}
@@ -102,8 +138,12 @@ def over_rates(rates: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 12.0, 16.0, 19.0)
 
 def searched():
     """A search for a rate, in three runs."""
-    definition = {"target": ENDPOINT, "workload": {"task": "wikipedia-summary"}, "load": {"rate": "search"},
-                  "objective": OBJECTIVE}  # fmt: skip
+    definition = {
+        "target": ENDPOINT,
+        "workload": {"task": "wikipedia-summary"},
+        "load": {"rate": "search"},
+        "objective": OBJECTIVE,
+    }
     job = _job(0, {}, definition)
     outcomes = []
     for run in range(RUNS):
@@ -111,8 +151,10 @@ def searched():
         rng = np.random.default_rng(run)
         while not isinstance(step := search.step(), Done):
             n = max(int(min(step.rate, CAPACITY) * step.duration_s), 1)
-            values = {"ttft_ms": _ttft(step.rate, n, rng) * (8 if step.rate > CAPACITY else 1),
-                      "itl_ms": 9 * np.exp(0.25 * rng.standard_normal(n * TOKENS))}  # fmt: skip
+            values = {
+                "ttft_ms": _ttft(step.rate, n, rng) * (8 if step.rate > CAPACITY else 1),
+                "itl_ms": 9 * np.exp(0.25 * rng.standard_normal(n * TOKENS)),
+            }
             search.tell(ProbeOutcome(step.rate, step.duration_s, step.rate, min(step.rate, CAPACITY), values))
         rate = step.capacity or 1.0
         outcome, _ = streamed(min(rate, 19.0), run)
@@ -140,13 +182,26 @@ def vectors(efs: tuple[int, ...] = (16, 32, 64, 128, 256)):
             recall = rng.binomial(10, 1 - 0.6 * np.exp(-ef / 30), 3000) / 10
             at = np.arange(3000, dtype=np.int64) * 10**6
             result = SingleRunResult(
-                run, run == 0, "2026-03-01T10:00:00+00:00", "2026-03-01T10:00:09+00:00", 9.0,
-                metrics={"throughput_per_s": 8000 / float(latency.mean()), "insert_s": 3.0 + run / 10, "index_s": 1.0,
-                         "error_rate": 0.0, "concurrency": 7.9},
+                run,
+                run == 0,
+                "2026-03-01T10:00:00+00:00",
+                "2026-03-01T10:00:09+00:00",
+                9.0,
+                metrics={
+                    "throughput_per_s": 8000 / float(latency.mean()),
+                    "insert_s": 3.0 + run / 10,
+                    "index_s": 1.0,
+                    "error_rate": 0.0,
+                    "concurrency": 7.9,
+                },
                 window=Window(3.0, 1.0, 0.1, 0.0, 8, 0),
-            )  # fmt: skip
-            outcomes.append(RunOutcome(result, (SampleSet("latency_ms", "measure", at, latency),
-                                                SampleSet("recall", "measure", at, recall))))  # fmt: skip
+            )
+            outcomes.append(
+                RunOutcome(
+                    result,
+                    (SampleSet("latency_ms", "measure", at, latency), SampleSet("recall", "measure", at, recall)),
+                )
+            )
         sets |= {(job.id, one.result.run_id): one.samples for one in outcomes}
         judged.append(judge(job, outcomes, ENVIRONMENT))
     return _record("vector search", judged), lambda job, run: sets.get((job, run), ())

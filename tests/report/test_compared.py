@@ -54,8 +54,11 @@ def test_text_says_first_what_may_not_be_compared(two) -> None:
     assert lines[2].split() == ["job", "metric", "a", "b", "change", "verdict"]
     assert re.match(r"batch=1 threads=1 +latency_ms .* \+20 % \[\+18\.\d, \+21\.\d\]  worse$", lines[3])
     assert lines[5].endswith("cannot tell: not comparable")
-    assert lines[7:10] == ["only in a: batch=2 threads=1", "only in b: batch=64 threads=1",
-                           "a old squeezenet on a CPU 2026-02-09T10:00:00"]  # fmt: skip
+    assert lines[7:10] == [
+        "only in a: batch=2 threads=1",
+        "only in b: batch=64 threads=1",
+        "a old squeezenet on a CPU 2026-02-09T10:00:00",
+    ]
     assert lines[-1] == "change is b against a, from the spread between runs"
 
 

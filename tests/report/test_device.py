@@ -140,8 +140,11 @@ def test_a_job_is_named_by_its_device():
 
 def test_sizes_are_written_as_people_write_them():
     assert [show_size(2**28, "bytes"), show_size(8192, "n"), show_size(1, "cores"), show_size(16, "cores")] == [
-        "256.0 MiB", "8192²", "1 core", "16 cores",
-    ]  # fmt: skip
+        "256.0 MiB",
+        "8192²",
+        "1 core",
+        "16 cores",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -125,9 +125,15 @@ def test_csv_gets_columns_at_its_end_and_only_where_somebody_looked():
     header = list(rows[0])
     assert tuple(header[:25]) == SARK_COLUMNS
     assert header[header.index("Error") + 1 :] == [
-        "EnergyGrade", "EnergySource", "IdlePowerW", "NoEnergy", "PricePerHour", "PriceCurrency", "PriceDate",
+        "EnergyGrade",
+        "EnergySource",
+        "IdlePowerW",
+        "NoEnergy",
+        "PricePerHour",
+        "PriceCurrency",
+        "PriceDate",
         "Throttled",
-    ]  # fmt: skip
+    ]
     assert (rows[0]["EnergyGrade"], rows[0]["IdlePowerW"], rows[0]["PricePerHour"]) == ("counter", "121.0", "2.5")
     assert rows[0]["EnergySource"] == "NVML energy counter of GPU 0; RAPL counter of package-0"
     assert rows[0]["PriceDate"] == "2026-01-30"

@@ -17,18 +17,44 @@ from assay.report.sides import Side
 
 GOLDEN = Path(__file__).with_name("golden")
 RED = Line(
-    "latency_ms", "ms", "lower", 0.05, 6.74, Interval(6.56, 6.92, 0.95, ""), 7.41, Interval(7.28, 7.54, 0.95, ""),
-    0.099, Interval(0.072, 0.124, 0.95, ""), "red", "worse by more than 5.0 %", 5, 1e-4,
-)  # fmt: skip
+    "latency_ms",
+    "ms",
+    "lower",
+    0.05,
+    6.74,
+    Interval(6.56, 6.92, 0.95, ""),
+    7.41,
+    Interval(7.28, 7.54, 0.95, ""),
+    0.099,
+    Interval(0.072, 0.124, 0.95, ""),
+    "red",
+    "worse by more than 5.0 %",
+    5,
+    1e-4,
+)
 UNTOLD = replace(
-    RED, name="ttft_ms.p99", limit=0.03, change=0.02, interval=Interval(-0.04, 0.08, 0.95, ""), answer="cannot tell",
+    RED,
+    name="ttft_ms.p99",
+    limit=0.03,
+    change=0.02,
+    interval=Interval(-0.04, 0.08, 0.95, ""),
+    answer="cannot tell",
     because="the change may be none, or worse by more than 3.0 %; about 4 more runs on each side would tell",
-)  # fmt: skip
+)
 GREEN = replace(
-    RED, name="throughput_per_s", unit="1/s", better="higher", baseline=145.8, value=150.0, baseline_interval=None,
-    value_interval=Interval(145.0, 155.0, 0.95, ""), change=0.029, interval=Interval(0.001, 0.057, 0.95, ""),
-    answer="green", because="better",
-)  # fmt: skip
+    RED,
+    name="throughput_per_s",
+    unit="1/s",
+    better="higher",
+    baseline=145.8,
+    value=150.0,
+    baseline_interval=None,
+    value_interval=Interval(145.0, 155.0, 0.95, ""),
+    change=0.029,
+    interval=Interval(0.001, 0.057, 0.95, ""),
+    answer="green",
+    because="better",
+)
 ABSENT = Line("recall", "", "higher", 0.05, because="recall was not measured")
 WARNING = "onnxruntime is 1.20.1 against 1.21.0"
 

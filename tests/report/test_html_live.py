@@ -169,8 +169,9 @@ def test_paper_is_light_whatever_the_screen_is(build, look):
     contrast, where = page.evaluate(CONTRAST)
     assert contrast >= 4.5, where
     assert page.evaluate("() => getComputedStyle(document.querySelector('section')).backgroundColor") in (
-        "rgb(255, 255, 255)", "rgba(0, 0, 0, 0)",
-    )  # fmt: skip
+        "rgb(255, 255, 255)",
+        "rgba(0, 0, 0, 0)",
+    )
 
 
 def test_a_phone_keeps_names_and_numbers_apart(build, look):

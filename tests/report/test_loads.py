@@ -111,8 +111,11 @@ def of_buckets(job, **statistics):
 
 
 def test_percentiles_of_the_servers_histograms_show_their_bucket(rates) -> None:
-    told = {"ttft_ms.p50": {"value": 75.0, "between": [50.0, 100.0]}, "ttft_ms.mean": {"value": 51.0, "count": 9},
-            "ttft_ms.p99": {"value": None, "between": [2500.0, None]}}  # fmt: skip
+    told = {
+        "ttft_ms.p50": {"value": 75.0, "between": [50.0, 100.0]},
+        "ttft_ms.mean": {"value": 51.0, "count": 9},
+        "ttft_ms.p99": {"value": None, "between": [2500.0, None]},
+    }
     record = rates[0]
     job = of_buckets(record.jobs[-1], **told)
     text = render_job(job, width=140)

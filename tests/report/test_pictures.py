@@ -36,12 +36,14 @@ def rates():
 @pytest.fixture(scope="module")
 def pictures(rates):
     record, samples = rates
-    found = {"plain": job_pictures(build.done_job(), build.samples, lambda *_: None),
-             "watched": job_pictures(watched.job(), build.samples, watched.files),
-             "device": job_pictures(watched.device_job(), build.samples, lambda *_: None),
-             "load": job_pictures(record.jobs[-1], samples, lambda *_: None),
-             "search": job_pictures(loads.searched()[0].jobs[0], loads.searched()[1], lambda *_: None),
-             "curves": [*draw_curves(record, job_labels(record), {}), *draw_goodput(record)]}  # fmt: skip
+    found = {
+        "plain": job_pictures(build.done_job(), build.samples, lambda *_: None),
+        "watched": job_pictures(watched.job(), build.samples, watched.files),
+        "device": job_pictures(watched.device_job(), build.samples, lambda *_: None),
+        "load": job_pictures(record.jobs[-1], samples, lambda *_: None),
+        "search": job_pictures(loads.searched()[0].jobs[0], loads.searched()[1], lambda *_: None),
+        "curves": [*draw_curves(record, job_labels(record), {}), *draw_goodput(record)],
+    }
     return [(kind, one) for kind, group in found.items() for one in group]
 
 

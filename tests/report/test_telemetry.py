@@ -71,8 +71,15 @@ def test_the_job_comes_first_whatever_the_order_of_the_file():
 
 def test_each_quantity_that_was_read_has_a_panel(picture):
     titles = dict.fromkeys(title for title, *_ in curves(picture))
-    assert list(titles) == ["Processor, % of a core", "Memory, GB", "GPU utilisation, %", "GPU memory, GB", "Power, W",
-                            "Clock, MHz", "Temperature, °C"]  # fmt: skip
+    assert list(titles) == [
+        "Processor, % of a core",
+        "Memory, GB",
+        "GPU utilisation, %",
+        "GPU memory, GB",
+        "Power, W",
+        "Clock, MHz",
+        "Temperature, °C",
+    ]
 
 
 def height(points: np.ndarray, at: float) -> float:
@@ -173,8 +180,11 @@ def test_the_picture_is_told_in_words_and_stays_small(picture):
 def test_an_hour_of_eight_boards_stays_small():
     at = np.arange(-5.0, 3600.0, 2.0)  # fewer looks than there would be: thinning makes them equal
     rng = np.random.default_rng(1)
-    noise = {(f"gpu:{board}", name): (at, rng.random(at.size) * 500 + 50 * board)
-             for board in range(8) for name in ("power_w", "gpu_util_pct", "sm_mhz", "temperature_c")}  # fmt: skip
+    noise = {
+        (f"gpu:{board}", name): (at, rng.random(at.size) * 500 + 50 * board)
+        for board in range(8)
+        for name in ("power_w", "gpu_util_pct", "sm_mhz", "temperature_c")
+    }
     content = watched.recorded(more=noise, phases=(("measure", 0.0, 3600.0),))
     drawn = draw_telemetry(watched.job(), lambda job, run, name: content).figure()
     assert len(drawn) < 60_000
@@ -258,9 +268,12 @@ def test_what_was_not_seen_is_named_for_people():
     job = watched.job()
     blind = replace(job, runs=(replace(job.runs[0], seen=watched.seen(absent=absent)),))
     assert unseen_sentences(blind) == [
-        "not seen: energy of GPU 1: a", "not seen: the machine: clock: b", "not seen: RAPL: c",
-        "not seen: package-0: d", "not seen: cpu throttling: e",
-    ]  # fmt: skip
+        "not seen: energy of GPU 1: a",
+        "not seen: the machine: clock: b",
+        "not seen: RAPL: c",
+        "not seen: package-0: d",
+        "not seen: cpu throttling: e",
+    ]
 
 
 def test_what_never_moved_is_told_in_one_line():
@@ -313,9 +326,18 @@ def test_hostile_names_stay_text():
     bad = "<script>alert(1)</script>"
     at = np.arange(0.0, 5.0, 0.1)
     job = watched.job()
-    runs = tuple(replace(run, seen=watched.seen(absent={bad: bad}, throttled={bad: (bad,)}, foreign={bad: (bad,)},
-                                                statistics={f"{bad}.power_w": {"mean": 1.0, "min": 1.0, "max": 1.0}}))
-                 for run in job.runs)  # fmt: skip
+    runs = tuple(
+        replace(
+            run,
+            seen=watched.seen(
+                absent={bad: bad},
+                throttled={bad: (bad,)},
+                foreign={bad: (bad,)},
+                statistics={f"{bad}.power_w": {"mean": 1.0, "min": 1.0, "max": 1.0}},
+            ),
+        )
+        for run in job.runs
+    )
     content = watched.recorded(more={(bad, "power_w"): (at, at), ("x", bad): (at, at)}, phases=((bad, 0.0, 4.0),))
     page = render_html(watched.build.campaign(replace(job, runs=runs)), watched.build.samples, lambda *_: content)
     ET.fromstring(page.removeprefix("<!DOCTYPE html>\n"))

@@ -65,8 +65,16 @@ def test_colour_only_repeats_words(build):
 
 def test_a_job_in_full(build):
     text = render_job(build.suspect_job())
-    for part in ("FAILED    machine quiet", "passed    enough samples", "not told  clocks not throttled",
-                 "not measured", "cold start", "machine.cpu", "onnxruntime", "workload.batch"):  # fmt: skip
+    for part in (
+        "FAILED    machine quiet",
+        "passed    enough samples",
+        "not told  clocks not throttled",
+        "not measured",
+        "cold start",
+        "machine.cpu",
+        "onnxruntime",
+        "workload.batch",
+    ):
         assert part in text
     assert text.index("FAILED") < text.index("not told") < text.index("passed    ")
 

@@ -105,18 +105,30 @@ def fitness(drift: float, warm: float) -> dict:
     """A state of the machine as it is read before and after a job."""
     usual = {"median_ms": 20.0, "band_pct": 3.0, "drift_pct": drift}
     return {
-        "at": "2026-02-03T10:00:00+00:00", "device": "cuda",
+        "at": "2026-02-03T10:00:00+00:00",
+        "device": "cuda",
         "processor": {"governors": {"performance": 16}, "turbo": "on", "held_down": []},
-        "heat": {"sensors": 2, "hottest": {"sensor": "coretemp", "celsius": warm},
-                 "nearest": {"sensor": "coretemp", "celsius": warm, "limit_c": 100.0, "headroom_c": 100.0 - warm}},
+        "heat": {
+            "sensors": 2,
+            "hottest": {"sensor": "coretemp", "celsius": warm},
+            "nearest": {"sensor": "coretemp", "celsius": warm, "limit_c": 100.0, "headroom_c": 100.0 - warm},
+        },
         "memory": {"total_bytes": 2**34, "available_bytes": 2**33, "swap_used_bytes": 0},
         "clock": {"source": "tsc", "available": ["tsc"]},
-        "gpus": [{"index": 0, "name": "A board", "temperature_c": warm - 10, "headroom_c": 30.0, "throttle": [],
-                  "foreign": [{"pid": 99, "name": "other"}]}],
+        "gpus": [
+            {
+                "index": 0,
+                "name": "A board",
+                "temperature_c": warm - 10,
+                "headroom_c": 30.0,
+                "throttle": [],
+                "foreign": [{"pid": 99, "name": "other"}],
+            }
+        ],
         "control": {"version": 1, "integer_ms": 20.4, "memory_ms": 8.0, "history": {"entries": 9, "integer": usual}},
         "load": {"average_1m": 0.4, "others_pct": 1.25, "steal_pct": 0.0},
         "absent": {"thermal headroom": "<b>no</b> sensor tells"},
-    }  # fmt: skip
+    }
 
 
 def job(index: int = 0, **more) -> MultiRunJobResult:
@@ -124,13 +136,19 @@ def job(index: int = 0, **more) -> MultiRunJobResult:
     plain = build.done_job(index)
     runs = tuple(
         replace(
-            run, seen=seen(run.run_id), files={FILE: f"{run.run_id:064x}"}, absent={},
+            run,
+            seen=seen(run.run_id),
+            files={FILE: f"{run.run_id:064x}"},
+            absent={},
             metrics={**run.metrics, **{name: value + run.run_id / 1e4 for name, value in ENERGY.items()}},
-            facts={**run.facts, "energy": energy_facts(),
-                   "price": {"per_hour": 2.5, "currency": "USD", "date": "2026-01-30", "matched": "*"}},
+            facts={
+                **run.facts,
+                "energy": energy_facts(),
+                "price": {"per_hour": 2.5, "currency": "USD", "date": "2026-01-30", "matched": "*"},
+            },
         )
         for run in plain.runs
-    )  # fmt: skip
+    )
     metrics = {
         name: build.statistics(name, {run.run_id: np.array([run.metrics[name]]) for run in runs}) for name in ENERGY
     }
@@ -161,8 +179,10 @@ def _curve(run: int, name: str) -> list[dict]:
         return [
             {"n": n, "value": PEAKS[name] * scale * (1 - 1 / (n / 256)), "blocks": 9, "spread": 0.01} for n in SHAPES
         ]
-    return [{"bytes": size, "value": 4000.0 * scale if size >= 2**26 else 1000.0 * scale, "blocks": 9, "spread": 0.02}
-            for size in SIZES]  # fmt: skip
+    return [
+        {"bytes": size, "value": 4000.0 * scale if size >= 2**26 else 1000.0 * scale, "blocks": 9, "spread": 0.02}
+        for size in SIZES
+    ]
 
 
 def _test(run: int, name: str, place: int) -> dict:
@@ -170,8 +190,14 @@ def _test(run: int, name: str, place: int) -> dict:
     by = "n" if name in PEAKS else "bytes"
     metric = f"{name}_tflops" if name in PEAKS else f"{name}_gb_per_s"
     best = max(curve, key=lambda point: point["value"])
-    told = {"metric": metric, "begin_ns": BEGIN + place * S, "end_ns": BEGIN + (place + 1) * S, "curve": curve,
-            "best": {by: best[by], "value": best["value"]}, "how": {}}  # fmt: skip
+    told = {
+        "metric": metric,
+        "begin_ns": BEGIN + place * S,
+        "end_ns": BEGIN + (place + 1) * S,
+        "curve": curve,
+        "best": {by: best[by], "value": best["value"]},
+        "how": {},
+    }
     if by == "n":
         return {**told, "reported": best, "check": {"largest_error": 1e-3, "tolerance": 1e-2, "sizes": 6}}
     level = [size for size in SIZES if size >= 2**26]
@@ -186,11 +212,16 @@ def device_job(index: int = 0, tests=("copy", "read", "fp64", "fp32", "bf16")) -
         told = {name: _test(run.run_id, name, place) for place, name in enumerate(tests)}
         told["fp8"] = {"metric": "fp8_tflops", "begin_ns": 1, "end_ns": 2, "absent": "this board has no FP8", "how": {}}
         spans = {
-            name: {"statistics": {"gpu:0.sm_mhz": {"mean": 1980.0}, "gpu:0.power_w": {"mean": 650.0},
-                                  "gpu:0.temperature_c": {"mean": 61.0}},
-                   "throttled": {"gpu:0": ["power cap"] if name == "bf16" else []}}
+            name: {
+                "statistics": {
+                    "gpu:0.sm_mhz": {"mean": 1980.0},
+                    "gpu:0.power_w": {"mean": 650.0},
+                    "gpu:0.temperature_c": {"mean": 61.0},
+                },
+                "throttled": {"gpu:0": ["power cap"] if name == "bf16" else []},
+            }
             for name in told
-        }  # fmt: skip
+        }
         metrics = {one["metric"]: one["reported"]["value"] for one in told.values() if "reported" in one}
         for name, value in metrics.items():
             values.setdefault(name, {})[run.run_id] = np.array([value])
@@ -200,6 +231,13 @@ def device_job(index: int = 0, tests=("copy", "read", "fp64", "fp32", "bf16")) -
     statistics = {name: build.statistics(name, found) for name, found in values.items()}
     definition = {"target": {"device": "cuda"}, "measure": {"runs": 3}}
     return replace(
-        plain, runs=tuple(runs), metrics=statistics, definition=definition, point={}, gates=(), cold_start={},
-        total_runs=3, successful_runs=3,
-    )  # fmt: skip
+        plain,
+        runs=tuple(runs),
+        metrics=statistics,
+        definition=definition,
+        point={},
+        gates=(),
+        cold_start={},
+        total_runs=3,
+        successful_runs=3,
+    )

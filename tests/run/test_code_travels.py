@@ -45,8 +45,10 @@ def sent(found: dict[str, tuple[LocalPart, ...]], definition: Definition) -> Job
 def test_code_is_one_file_and_data_another(base: Path) -> None:
     found = files_of(definition(), base)
     assert {text: [part.name for part in parts] for text, parts in found.items()} == {
-        "train.py": ["train.py"], "src": ["code.tar"], "data.csv": ["data.csv"],
-    }  # fmt: skip
+        "train.py": ["train.py"],
+        "src": ["code.tar"],
+        "data.csv": ["data.csv"],
+    }
     assert local_paths(definition()) == ("src", "data.csv")
 
 

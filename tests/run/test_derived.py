@@ -45,9 +45,13 @@ def test_package_and_memory_add_up_and_the_whole_system_is_left_out():
     }
     assert absent == {}
     assert facts["energy"] == {
-        "grade": "counter", "joules": 110.0, "seconds": 2.0, "watts": 55.0, "idle_w": 23.0,
+        "grade": "counter",
+        "joules": 110.0,
+        "seconds": 2.0,
+        "watts": 55.0,
+        "idle_w": 23.0,
         "sources": [PACKAGE.source, DRAM.source],
-    }  # fmt: skip
+    }
 
 
 def test_the_whole_system_alone_where_nothing_else_is_told():
@@ -57,8 +61,14 @@ def test_the_whole_system_alone_where_nothing_else_is_told():
 
 
 def test_a_job_on_a_gpu_has_its_energy_and_that_of_the_processor():
-    look = seen(PACKAGE, BOARD, gpu0__job_processes=flat(1), gpu0__gpu_util_pct=flat(80), gpu1__job_processes=flat(0),
-                gpu1__gpu_util_pct=flat(20))  # fmt: skip
+    look = seen(
+        PACKAGE,
+        BOARD,
+        gpu0__job_processes=flat(1),
+        gpu0__gpu_util_pct=flat(80),
+        gpu1__job_processes=flat(0),
+        gpu1__gpu_util_pct=flat(20),
+    )
     metrics, _, _ = made({"output_tokens_per_s": 450.0, "throughput_per_s": 4.5}, look, GPU)
     assert metrics["energy_j"] == 900.0
     assert metrics["gpu_util_pct"] == 80

@@ -109,8 +109,10 @@ def test_a_program_prints_and_emits(tmp_path):
 
 def test_a_metric_after_more_output_than_is_kept_is_found_and_what_was_dropped_is_said(tmp_path):
     flood = 70 * 2**20
-    command = shell(f"echo first: 1; yes | head -c {flood}; echo; echo last: 2",
-                    metrics=[{"name": name, "pattern": rf"{name}: (\d+)"} for name in ("first", "last")])  # fmt: skip
+    command = shell(
+        f"echo first: 1; yes | head -c {flood}; echo; echo last: 2",
+        metrics=[{"name": name, "pattern": rf"{name}: (\d+)"} for name in ("first", "last")],
+    )
     (outcome,) = execute(tmp_path, command)
     assert {one.metric: one.value.tolist() for one in outcome.samples} == {"first": [1], "last": [2]}
     assert not {"first", "last"} & set(outcome.result.absent)

@@ -102,8 +102,11 @@ def _check_energy(result):
 def test_a_run_that_crashed_has_its_readings_too(tmp_path):
     files = []
     crash = "import os, time; time.sleep(0.4); os.abort()"
-    (outcome,) = execute(tmp_path, {"command": [sys.executable, "-c", crash]},
-                         keep=lambda outcome: files.append(rows(outcome.files[FILE])))  # fmt: skip
+    (outcome,) = execute(
+        tmp_path,
+        {"command": [sys.executable, "-c", crash]},
+        keep=lambda outcome: files.append(rows(outcome.files[FILE])),
+    )
     assert outcome.result.error.code == "command"
     seen = outcome.result.seen
     assert (seen.window_ns[1] - seen.window_ns[0]) / 1e9 > 0.4
@@ -112,8 +115,9 @@ def test_a_run_that_crashed_has_its_readings_too(tmp_path):
 
 
 def test_a_run_that_is_killed_by_its_deadline_is_seen(tmp_path):
-    (outcome,) = execute(tmp_path, {"command": [sys.executable, "-c", "import time; time.sleep(60)"]},
-                         measure={"timeout": "1500ms"})  # fmt: skip
+    (outcome,) = execute(
+        tmp_path, {"command": [sys.executable, "-c", "import time; time.sleep(60)"]}, measure={"timeout": "1500ms"}
+    )
     assert outcome.result.error.code == "timeout"
     assert outcome.result.seen.looks > 3
     assert FILE in outcome.files

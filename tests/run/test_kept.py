@@ -103,8 +103,10 @@ def test_the_same_answers_stay_the_same_file(tmp_path):
     assert len(digests) == 1
 
 
-@given(st.lists(st.sampled_from([b"x", b"secret", b"sec", b"ret\n", b"secretive", b"se", b"*"]), max_size=60),
-       st.integers(1, 9))  # fmt: skip
+@given(
+    st.lists(st.sampled_from([b"x", b"secret", b"sec", b"ret\n", b"secretive", b"se", b"*"]), max_size=60),
+    st.integers(1, 9),
+)
 def test_secrets_that_lie_across_blocks_are_found(parts, size):
     content = b"".join(parts)
     hidden = kept._pattern(["A", "B"], {"A": "secret", "B": "secretive"})

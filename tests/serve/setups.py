@@ -20,8 +20,15 @@ AT = "2026-01-01T00:00:00.000+00:00"
 
 
 def profile(name: str = "box", **more: Any) -> dict[str, Any]:
-    return {"name": name, "os": "linux", "cpus": 4, "memory_bytes": 8 * 2**30, "runtimes": {"onnxruntime": "1.20"},
-            "devices": {"onnxruntime": {"cpu": "CPU"}}, **more}  # fmt: skip
+    return {
+        "name": name,
+        "os": "linux",
+        "cpus": 4,
+        "memory_bytes": 8 * 2**30,
+        "runtimes": {"onnxruntime": "1.20"},
+        "devices": {"onnxruntime": {"cpu": "CPU"}},
+        **more,
+    }
 
 
 def enrolment(name: str = "box", **more: Any) -> dict[str, Any]:
@@ -29,8 +36,13 @@ def enrolment(name: str = "box", **more: Any) -> dict[str, Any]:
 
 
 def benchmark(name: str = "speed", batches: tuple[int, ...] = (1, 2), **more: Any) -> dict[str, Any]:
-    return {"benchmark": name, "target": {"model": "squeezenet"}, "measure": {"runs": 3},
-            "matrix": {"workload.batch": list(batches)}, **more}  # fmt: skip
+    return {
+        "benchmark": name,
+        "target": {"model": "squeezenet"},
+        "measure": {"runs": 3},
+        "matrix": {"workload.batch": list(batches)},
+        **more,
+    }
 
 
 def samples_file(seed: int = 0) -> tuple[bytes, str]:
@@ -47,8 +59,16 @@ def result_of(job: Job, *, failed: bool = False, samples: str | None = None, sca
         error = Failure("crashed", "the process died", phase="load") if failed else None
         values = np.random.default_rng(run).normal(10.0 * scale, 0.1, 50)
         sets = (SampleSet("latency_ms", "measure", np.arange(50, dtype=np.int64) * 10_000_000, values),)
-        ran = SingleRunResult(run, run == 0, AT, AT, 1.0, metrics={"load_ms": 5.0}, error=error,
-                              device=DeviceProof("cpu", "cpu", {"CPUExecutionProvider": 5}, "the profile"))  # fmt: skip
+        ran = SingleRunResult(
+            run,
+            run == 0,
+            AT,
+            AT,
+            1.0,
+            metrics={"load_ms": 5.0},
+            error=error,
+            device=DeviceProof("cpu", "cpu", {"CPUExecutionProvider": 5}, "the profile"),
+        )
         outcomes.append(RunOutcome(ran, () if failed else sets))
     result = judge(job, outcomes, {"machine": {"name": "box"}}, planned_runs=3)
     runs = tuple(replace(run, samples=samples if run.run_id == 0 else None) for run in result.runs)

@@ -69,8 +69,11 @@ def test_every_route_names_who_may_use_it(method, route):
 
 @pytest.mark.parametrize(("method", "route"), OURS, ids=[f"{method} {route.path}" for method, route in OURS])
 def test_a_reader_changes_nothing_and_an_agent_does_only_its_work(method, route):
-    allowed = set.intersection(*(set(one.roles) for one in gates(route) if isinstance(one, Allow))) if any(
-        isinstance(one, Allow) for one in gates(route)) else set(ROLES)  # fmt: skip
+    allowed = (
+        set.intersection(*(set(one.roles) for one in gates(route) if isinstance(one, Allow)))
+        if any(isinstance(one, Allow) for one in gates(route))
+        else set(ROLES)
+    )
     if method not in ("GET", "HEAD"):
         assert "reader" not in allowed
     if route.path not in PUBLIC:
@@ -289,8 +292,11 @@ def test_the_guide_says_what_a_user_may_do_with_agents():
     """Adding and removing agents is for an admin alone; the table of the guide must not promise more."""
     page = (Path(__file__).parents[2] / "docs/how-to/secure-a-server.md").read_text()
     rows = {row[0].strip(" `"): row[1] for line in page.splitlines() if (row := line.strip("|").split("|"))[1:]}
-    roles = {(method, route.path): {role for one in gates(route) for role in one.roles} for method, route in OURS
-             if route.path.startswith("/api/v1/agents")}  # fmt: skip
+    roles = {
+        (method, route.path): {role for one in gates(route) for role in one.roles}
+        for method, route in OURS
+        if route.path.startswith("/api/v1/agents")
+    }
     assert roles["DELETE", "/api/v1/agents/{agent}"] == roles["POST", "/api/v1/agents/add"] == {"admin"}
     assert {"user", "admin"} <= roles["PATCH", "/api/v1/agents/{agent}"]
     assert "manage agents" not in rows["user"]

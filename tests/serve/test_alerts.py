@@ -55,9 +55,16 @@ def test_alerts_are_filtered_and_paged(server):
     rest = client.get("/alerts", params={"limit": 4, "cursor": first["next"]}).json()
     names = [one["id"] for page in (first, rest) for one in page["items"]]
     assert (len(names), len(set(names)), rest["next"]) == (6, 6, None)
-    for asked, count in (({"severity": "critical"}, 1), ({"benchmark": "b3"}, 1), ({"text": "limit of 50"}, 1),
-                         ({"state": "active"}, 6), ({"state": "open"}, 6), ({"state": "resolved"}, 0),
-                         ({"since": 1}, 6), ({"since": 1e10}, 0)):  # fmt: skip
+    for asked, count in (
+        ({"severity": "critical"}, 1),
+        ({"benchmark": "b3"}, 1),
+        ({"text": "limit of 50"}, 1),
+        ({"state": "active"}, 6),
+        ({"state": "open"}, 6),
+        ({"state": "resolved"}, 0),
+        ({"since": 1}, 6),
+        ({"since": 1e10}, 0),
+    ):
         assert len(client.get("/alerts", params=asked).json()["items"]) == count, asked
     is_problem(client.get("/alerts", params={"state": "opne"}), 422, "request")
     is_problem(client.get("/alerts", params={"cursor": "x"}), 400, "cursor")
@@ -220,8 +227,9 @@ def test_listeners_hear_of_alerts(server):
     server.client.post(f"/alerts/{alert.id}/acknowledge", json={})
     thread.join(30)
     assert [(one["alert"], one["state"], one["happening"]) for one in heard] == [
-        (alert.id, "open", "occur"), (alert.id, "acknowledged", "acknowledge")
-    ]  # fmt: skip
+        (alert.id, "open", "occur"),
+        (alert.id, "acknowledged", "acknowledge"),
+    ]
 
 
 def test_an_expected_change_moves_the_baseline_of_its_series(server):

@@ -36,9 +36,18 @@ def filled(tmp_path_factory, request):
     agent.deliver(lease)
     held = agent.lease()
     client.post("/benchmarks", json={"document": benchmark()})
-    names = {"agent": agent.id, "campaign": campaign, "job": held.job.id, "fence": held.fence, "name": "speed",
-             "sha256": agent.upload(b"content"), "run": 0, "form": "csv", "worker": agent.id,
-             "machine": "box"}  # fmt: skip
+    names = {
+        "agent": agent.id,
+        "campaign": campaign,
+        "job": held.job.id,
+        "fence": held.fence,
+        "name": "speed",
+        "sha256": agent.upload(b"content"),
+        "run": 0,
+        "form": "csv",
+        "worker": agent.id,
+        "machine": "box",
+    }
     yield server, names
     server.stop()
 
@@ -53,8 +62,14 @@ def _as_documented(answer):
 def test_no_request_makes_the_server_fail(operation, mode, filled):
     server, names = filled
 
-    @settings(max_examples=EXAMPLES, derandomize=True, deadline=None, database=None,
-              phases=[Phase.generate], suppress_health_check=list(HealthCheck))  # fmt: skip
+    @settings(
+        max_examples=EXAMPLES,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(case=operation.as_strategy(generation_mode=mode))
     def ask(case):
         # Half of the requests are about things that exist; those are not removed, or the others would find nothing.

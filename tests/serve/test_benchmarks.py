@@ -65,8 +65,11 @@ def test_names_that_do_not_fit_are_refused(server):
 
 def test_every_problem_of_a_document_is_told(server):
     wrong = {"benchmark": "x", "target": {"model": "squeezenet", "devise": "cpu"}, "measure": {"runs": 1000}}
-    for path, body in (("/campaigns", {"document": wrong}), ("/benchmarks", {"document": wrong}),
-                       ("/benchmarks/check", {"document": wrong})):  # fmt: skip
+    for path, body in (
+        ("/campaigns", {"document": wrong}),
+        ("/benchmarks", {"document": wrong}),
+        ("/benchmarks/check", {"document": wrong}),
+    ):
         said = server.client.post(path, json=body)
         assert said.status_code == 422
         errors = said.json()["errors"]

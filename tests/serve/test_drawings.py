@@ -111,8 +111,12 @@ def test_a_job_is_one_point_of_the_curve_of_its_campaign(server):
     while (lease := agent.lease(wait_s=0)) is not None:
         rate = lease.job.point["load.rate"]
         told = result_of(lease.job, scale=rate)
-        told["metrics"]["goodput_per_s"] = {**told["metrics"]["latency_ms"], "unit": "1/s", "better": "higher",
-                                            "median": 1.0 * rate}  # fmt: skip
+        told["metrics"]["goodput_per_s"] = {
+            **told["metrics"]["latency_ms"],
+            "unit": "1/s",
+            "better": "higher",
+            "median": 1.0 * rate,
+        }
         agent.deliver(lease, told)
         leases.append(lease)
     assert len(leases) == 3
@@ -134,8 +138,14 @@ def outputs_file(tmp_path, *outputs):
 
 
 def output(number, text="an answer", **more):
-    facts = {"ttft_ms": 10.0 + number, "e2e_ms": 20.0 + number, "input_tokens": 5, "output_tokens": 2,
-             **as_asked(f"question {number}"), **more.pop("more", {})}  # fmt: skip
+    facts = {
+        "ttft_ms": 10.0 + number,
+        "e2e_ms": 20.0 + number,
+        "input_tokens": 5,
+        "output_tokens": 2,
+        **as_asked(f"question {number}"),
+        **more.pop("more", {}),
+    }
     return Output(f"item-{number}", number // 2, number % 2, text, "the reference", {"title": "t"}, more=facts, **more)
 
 
@@ -147,8 +157,14 @@ def delivered(server, tmp_path, *by_run, scores=None):
         run["files"] = {OUTPUTS: agent.upload(outputs_file(tmp_path, *outputs), OUTPUTS)}
     if scores is not None:
         at = np.arange(len(scores), dtype=np.int64)
-        content = bytes(encode((SampleSet("rouge_l", "measure", at, np.array(scores)),
-                                SampleSet("vowels", "measure", at, np.array(scores) * 2))))  # fmt: skip
+        content = bytes(
+            encode(
+                (
+                    SampleSet("rouge_l", "measure", at, np.array(scores)),
+                    SampleSet("vowels", "measure", at, np.array(scores) * 2),
+                )
+            )
+        )
         told["runs"][0]["samples"] = agent.upload(content, "samples")
         told["runs"][0]["facts"] = {"scores": {"own": {"metrics": ["vowels"]}}}
     assert agent.deliver(lease, told).json() == {"delivery": "accepted"}

@@ -75,8 +75,10 @@ def test_everything_is_told_in_order(server):
     assert order == sorted(order)
     told = {one["data"]["kind"]: one for one in listener.events}
     assert (told["submitted"]["event"], told["leased"]["event"], told["progress"]["event"]) == (
-        "campaign", "job", "progress"
-    )  # fmt: skip
+        "campaign",
+        "job",
+        "progress",
+    )
     assert told["progress"]["data"]["detail"]["phase"] == "warmup"
     assert "id" not in told["progress"]
     assert told["leased"]["data"]["campaign"] == campaign

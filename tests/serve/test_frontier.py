@@ -17,8 +17,10 @@ def with_numbers(watts=None, grade="counter", throughput=None, price=None):
         if watts is not None:
             told["metrics"]["power_w"] = figure(stats, watts, "W", None)
         for run in told["runs"]:
-            run["facts"] = {**({"energy": {"grade": grade, "sources": ["a counter"]}} if watts is not None else {}),
-                            **({"price": price} if price else {})}  # fmt: skip
+            run["facts"] = {
+                **({"energy": {"grade": grade, "sources": ["a counter"]}} if watts is not None else {}),
+                **({"price": price} if price else {}),
+            }
 
     return change
 
@@ -76,8 +78,9 @@ def test_per_watt_is_made_run_by_run_and_grades_never_mix(server):
     told = frontier(client, *(f"campaign:{one}" for one in (*counted, guessed)), per="watt")
     assert told["y"]["unit"] == "1/J"
     assert {one["campaign"]: one["y"] for one in told["points"]} == {
-        counted[0]: pytest.approx(2.0), counted[1]: pytest.approx(1.0)
-    }  # fmt: skip
+        counted[0]: pytest.approx(2.0),
+        counted[1]: pytest.approx(1.0),
+    }
     assert {one["grade"] for one in told["points"]} == {"counter"}
     assert "estimated" in told["absent"][f"{guessed}-job-0"]
 
@@ -104,8 +107,10 @@ def test_per_price_takes_the_result_s_own_price_before_what_the_server_was_told(
 def test_money_is_not_converted(server):
     client = server.client
     agent = Agent(client)
-    sides = [f"campaign:{made(client, agent, throughput=50, price={'per_hour': 2.0, 'currency': money})}"
-             for money in ("EUR", "EUR", "USD")]  # fmt: skip
+    sides = [
+        f"campaign:{made(client, agent, throughput=50, price={'per_hour': 2.0, 'currency': money})}"
+        for money in ("EUR", "EUR", "USD")
+    ]
     told = frontier(client, *sides, per="dollar")
     assert (len(told["points"]), told["y"]["unit"]) == (2, "1/EUR")
     assert next(iter(told["absent"].values())) == "its figure is USD, most are EUR"

@@ -36,12 +36,18 @@ def deliver(client, agent, document=None, change=None):
 def with_control(band):
     def change(told):
         usual = {"median_ms": 100.0, "band_pct": band, "drift_pct": 0.1}
-        control = {"version": 1, "integer_ms": 100.0, "memory_ms": 80.0,
-                   "history": {"entries": 12, "integer": usual, "memory": {**usual, "band_pct": band / 2}}}  # fmt: skip
+        control = {
+            "version": 1,
+            "integer_ms": 100.0,
+            "memory_ms": 80.0,
+            "history": {"entries": 12, "integer": usual, "memory": {**usual, "band_pct": band / 2}},
+        }
         told["environment"]["before"] = {"fitness": {"control": control}}
-        told["checks"] = [{"name": "machine quiet", "passed": True, "detail": "nobody else was there"},
-                          {"name": "enough runs", "passed": True, "detail": "3"},
-                          {"name": "cool enough", "passed": False, "detail": "it is hot"}]  # fmt: skip
+        told["checks"] = [
+            {"name": "machine quiet", "passed": True, "detail": "nobody else was there"},
+            {"name": "enough runs", "passed": True, "detail": "3"},
+            {"name": "cool enough", "passed": False, "detail": "it is hot"},
+        ]
 
     return change
 
@@ -59,7 +65,9 @@ def test_fitness_and_noise_come_from_the_newest_result(client):
     told = read(client, agent)
     assert told["fitness"]["job"] == newest
     assert [(one["name"], one["passed"]) for one in told["fitness"]["checks"]] == [
-        ("machine quiet", True), ("cool enough", False)]  # fmt: skip
+        ("machine quiet", True),
+        ("cool enough", False),
+    ]
     assert (told["noise"]["score"], told["noise"]["unit"]) == (1.5, "%")
     assert "within ±1.5 % of its usual time here, over 12 earlier times" in told["noise"]["says"]
     assert told["fitness"]["at"] == told["noise"]["at"]
@@ -85,8 +93,12 @@ def test_results_of_others_do_not_count(client):
 
 def of_the_device(told):
     measured = to_plain(watched.device_job())
-    told.update(metrics=measured["metrics"], runs=measured["runs"], successful_runs=measured["successful_runs"],
-                total_runs=measured["total_runs"])  # fmt: skip
+    told.update(
+        metrics=measured["metrics"],
+        runs=measured["runs"],
+        successful_runs=measured["successful_runs"],
+        total_runs=measured["total_runs"],
+    )
     told["environment"]["machine"] = {"name": "box", "cpu": "a fine chip"}
     for run in told["runs"]:
         run["samples"], run["files"] = None, {}

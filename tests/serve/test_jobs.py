@@ -50,8 +50,14 @@ def test_an_agent_may_not_rename_what_it_measured(server):
     agent = Agent(server.client)
     submit(server.client)
     lease = agent.lease()
-    forged = {**result_of(lease.job), "job": "c1-job-9", "index": 7, "digest": "0" * 64, "point": {},
-              "definition": {"target": {"model": "/var/agent/other.onnx"}}}  # fmt: skip
+    forged = {
+        **result_of(lease.job),
+        "job": "c1-job-9",
+        "index": 7,
+        "digest": "0" * 64,
+        "point": {},
+        "definition": {"target": {"model": "/var/agent/other.onnx"}},
+    }
     assert agent.deliver(lease, forged).json() == {"delivery": "accepted"}
     kept = server.client.get(f"/jobs/{lease.job.id}/result").json()
     assert (kept["job"], kept["index"], kept["digest"]) == (lease.job.id, 0, lease.job.digest)
@@ -110,8 +116,10 @@ def test_a_batch_says_what_became_of_each(server):
     names = [f"{campaign}-job-0", f"{campaign}-job-1", "none"]
     outcomes = client.post("/jobs/batch", json={"action": "cancel", "jobs": names}).json()["outcomes"]
     assert [(one["job"], one["done"], one["state"]) for one in outcomes] == [
-        (names[0], True, "cancelled"), (names[1], True, "cancelled"), ("none", False, None)
-    ]  # fmt: skip
+        (names[0], True, "cancelled"),
+        (names[1], True, "cancelled"),
+        ("none", False, None),
+    ]
     again = client.post("/jobs/batch", json={"action": "cancel", "jobs": names[:1]}).json()["outcomes"][0]
     assert not again["done"]
     assert again["reason"]

@@ -25,9 +25,10 @@ def test_an_oversized_body_is_refused(serve):
     is_problem(server.client.post("/campaigns", json=document), 413, "too-large")
     text = json.dumps(document).encode()
     chunked = server.client.post(
-        "/campaigns", content=(text[at : at + 100] for at in range(0, len(text), 100)),
+        "/campaigns",
+        content=(text[at : at + 100] for at in range(0, len(text), 100)),
         headers={"Content-Type": "application/json"},
-    )  # fmt: skip
+    )
     is_problem(chunked, 413, "too-large")
     assert server.client.get("/campaigns").json()["items"] == []
 

@@ -45,10 +45,21 @@ def alert(number=0, of=ALERT):
 def keep_alerts(store, *alerts, state="open"):
     with writing(store.engine) as session:
         session.add_all(
-            AlertRow(id=one.id, key=one.id, state=state, severity="warning", benchmark="b", opened_at=0.0,
-                     changed_at=0.0, snoozed_until=None, by="", document="{}", history="[]")
+            AlertRow(
+                id=one.id,
+                key=one.id,
+                state=state,
+                severity="warning",
+                benchmark="b",
+                opened_at=0.0,
+                changed_at=0.0,
+                snoozed_until=None,
+                by="",
+                document="{}",
+                history="[]",
+            )
             for one in alerts
-        )  # fmt: skip
+        )
 
 
 def outbox(server):
@@ -84,17 +95,35 @@ def test_every_kind_of_channel_tells_its_receiver_once(start, write, tmp_path, m
     script = write(
         "page.py", "import sys\nwith open(sys.argv[1], 'a') as out:\n    print(sys.stdin.read(), file=out)\n"
     )
-    with receiving() as hook, receiving() as chat, receiving(Reply(200, body=b"")) as am, \
-            receiving(forge) as github, mail_server() as mail:  # fmt: skip
-        server = start({
-            "hook": {"kind": "webhook", "url": hook.url, "secret": "${env:TOKEN}"},
-            "chat": {"kind": "mattermost", "url": chat.url},
-            "mail": {"kind": "email", "host": "127.0.0.1", "port": mail.port, "security": "none",
-                     "from": "assay@example.com", "to": "team@example.com"},
-            "issues": {"kind": "github", "url": github.url, "repository": "example/engine", "token": "${env:TOKEN}"},
-            "am": {"kind": "alertmanager", "url": am.url},
-            "page": {"kind": "command", "command": [sys.executable, str(script), str(out)]},
-        })  # fmt: skip
+    with (
+        receiving() as hook,
+        receiving() as chat,
+        receiving(Reply(200, body=b"")) as am,
+        receiving(forge) as github,
+        mail_server() as mail,
+    ):
+        server = start(
+            {
+                "hook": {"kind": "webhook", "url": hook.url, "secret": "${env:TOKEN}"},
+                "chat": {"kind": "mattermost", "url": chat.url},
+                "mail": {
+                    "kind": "email",
+                    "host": "127.0.0.1",
+                    "port": mail.port,
+                    "security": "none",
+                    "from": "assay@example.com",
+                    "to": "team@example.com",
+                },
+                "issues": {
+                    "kind": "github",
+                    "url": github.url,
+                    "repository": "example/engine",
+                    "token": "${env:TOKEN}",
+                },
+                "am": {"kind": "alertmanager", "url": am.url},
+                "page": {"kind": "command", "command": [sys.executable, str(script), str(out)]},
+            }
+        )
         keep_alerts(server.state.kept.store, ALERT)
         notices = outbox(server)
         notices.put([notice(ALERT, EVERY_CHANNEL)])
@@ -161,8 +190,12 @@ def test_what_is_not_wanted_holds_up_nothing(start, caplog):
 
 def test_a_receiver_that_hangs_holds_up_no_other_and_not_the_end_of_the_server(start):
     with receiving("hang") as slow, receiving() as hook:
-        server = start({"slow": {"kind": "webhook", "url": slow.url, "timeout": "60s"},
-                        "hook": {"kind": "webhook", "url": hook.url}})  # fmt: skip
+        server = start(
+            {
+                "slow": {"kind": "webhook", "url": slow.url, "timeout": "60s"},
+                "hook": {"kind": "webhook", "url": hook.url},
+            }
+        )
         keep_alerts(server.state.kept.store, ALERT)
         notices = outbox(server)
         notices.put([notice(ALERT, EVERY_CHANNEL)])
@@ -259,8 +292,16 @@ def test_secrets_reach_neither_logs_nor_store(start, tmp_path, monkeypatch, capl
         monkeypatch.setenv("HOOK", f"{hook.url}/s3cret-path")
         monkeypatch.setenv("TOKEN", "s3cret-token")
         with caplog.at_level(logging.DEBUG):
-            server = start({"hook": {"kind": "webhook", "url": "${env:HOOK}", "secret": "${env:TOKEN}",
-                                     "headers": {"Authorization": "Bearer ${env:TOKEN}"}}})  # fmt: skip
+            server = start(
+                {
+                    "hook": {
+                        "kind": "webhook",
+                        "url": "${env:HOOK}",
+                        "secret": "${env:TOKEN}",
+                        "headers": {"Authorization": "Bearer ${env:TOKEN}"},
+                    }
+                }
+            )
             keep_alerts(server.state.kept.store, ALERT)
             notices = outbox(server)
             notices.put([notice(ALERT, "hook")])
@@ -278,14 +319,31 @@ def test_the_picture_is_looked_up_once_and_kept(start):
         server = start({"hook": {"kind": "webhook", "url": hook.url}})
         keep_alerts(server.state.kept.store, ALERT)
         with writing(server.state.kept.store.engine) as session:
-            session.add(SeriesRow(id=MEMBER.series, benchmark="b", metric="ttft_ms", unit="ms", better="lower",
-                                  point={}, labels={}, machine={}))  # fmt: skip
+            session.add(
+                SeriesRow(
+                    id=MEMBER.series,
+                    benchmark="b",
+                    metric="ttft_ms",
+                    unit="ms",
+                    better="lower",
+                    point={},
+                    labels={},
+                    machine={},
+                )
+            )
             session.flush()
             session.add_all(
-                PointRow(series_id=MEMBER.series, job_id=str(n), at=MEMBER.moved.since + 3600 * (n - 20),
-                         value=212.0 + 9 * (n >= 20), standard_error=0.5, verdict="valid", context={})
+                PointRow(
+                    series_id=MEMBER.series,
+                    job_id=str(n),
+                    at=MEMBER.moved.since + 3600 * (n - 20),
+                    value=212.0 + 9 * (n >= 20),
+                    standard_error=0.5,
+                    verdict="valid",
+                    context={},
+                )
                 for n in range(30)
-            )  # fmt: skip
+            )
         notices = outbox(server)
         notices.put([notice(ALERT, "hook")])
         wait_for(lambda: all_sent(notices, 1), what="it was sent")

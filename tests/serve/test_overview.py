@@ -51,10 +51,18 @@ def test_the_schema_is_that_of_the_command(server):
 def test_an_empty_server_is_empty(server):
     told = server.client.get("/overview").json()
     assert told == {
-        "empty": True, "campaigns": 0, "running": [], "last": [], "failed": [], "findings_open": 0, "moved": [],
-        "alerts_open": 0, "alerts": [], "jobs": {"pending": 0, "running": 0},
+        "empty": True,
+        "campaigns": 0,
+        "running": [],
+        "last": [],
+        "failed": [],
+        "findings_open": 0,
+        "moved": [],
+        "alerts_open": 0,
+        "alerts": [],
+        "jobs": {"pending": 0, "running": 0},
         "fleet": {"agents": 0, "healthy": 0, "busy": 0, "draining": 0, "silent": 0},
-    }  # fmt: skip
+    }
 
 
 def test_the_overview_shows_what_runs_what_ended_and_what_failed(either):

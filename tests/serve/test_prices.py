@@ -19,7 +19,12 @@ def test_a_price_is_kept_changed_and_removed(client):
     assert client.get("/prices").json() == {"items": [], "next": None}
     put = client.put("/prices/gpu-01", json={"per_hour": 2.5, "currency": "eur", "date": "2026-03-01"}).json()
     assert (put["machine"], put["per_hour"], put["currency"], put["date"], put["by"]) == (
-        "gpu-01", 2.5, "EUR", "2026-03-01", "local")  # fmt: skip
+        "gpu-01",
+        2.5,
+        "EUR",
+        "2026-03-01",
+        "local",
+    )
     assert client.get("/prices/gpu-01").json() == put
     again = client.put("/prices/gpu-01", json={"per_hour": 3}).json()
     assert (again["per_hour"], again["currency"]) == (3.0, "USD")

@@ -163,8 +163,12 @@ def campaigns(server):
     """Benchmark → its campaigns."""
     listed = server.get("/campaigns", limit=500)["items"]
     assert len(listed) < 500
-    return {name: [one["id"] for one in of] for name, of in itertools.groupby(
-        sorted(listed, key=lambda one: one["benchmark"]), key=lambda one: one["benchmark"])}  # fmt: skip
+    return {
+        name: [one["id"] for one in of]
+        for name, of in itertools.groupby(
+            sorted(listed, key=lambda one: one["benchmark"]), key=lambda one: one["benchmark"]
+        )
+    }
 
 
 @pytest.mark.usefixtures("pair")
@@ -199,8 +203,11 @@ def test_two_servers_on_one_postgresql_fire_once_and_one_takes_over_from_the_oth
 
 def check_minutes(server, known):
     """Each full minute since the schedule was made has one firing, and each firing one campaign."""
-    wait_for(lambda: [one for one in server.firings("minutely") if one["outcome"] == "submitted"], PATIENCE_S,
-             "a full minute")  # fmt: skip
+    wait_for(
+        lambda: [one for one in server.firings("minutely") if one["outcome"] == "submitted"],
+        PATIENCE_S,
+        "a full minute",
+    )
     history = server.firings("minutely")
     due = [one["due"] for one in reversed(history)]
     assert due == [due[0] + 60 * number for number in range(len(due))]

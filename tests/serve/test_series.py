@@ -10,8 +10,17 @@ pytestmark = pytest.mark.live
 def points(name="s", count=60, at=40, size=0.08, **more):
     values = 10 * (1 + 0.01 * np.random.default_rng(1).standard_normal(count))
     values[at:] *= 1 + size
-    return [{"series": name, "at": 1.7e9 + n * 86_400, "value": float(value), "better": "lower",
-             "context": {"driver": "560" if n >= at else "550"}, **more} for n, value in enumerate(values)]  # fmt: skip
+    return [
+        {
+            "series": name,
+            "at": 1.7e9 + n * 86_400,
+            "value": float(value),
+            "better": "lower",
+            "context": {"driver": "560" if n >= at else "550"},
+            **more,
+        }
+        for n, value in enumerate(values)
+    ]
 
 
 def imported(client, given=None):

@@ -128,13 +128,40 @@ def test_an_address_of_others_is_told(host):
 def test_tls(serve_process, tmp_path):
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(certificate),
-         "-days", "1", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            str(key),
+            "-out",
+            str(certificate),
+            "-days",
+            "1",
+            "-subj",
+            "/CN=127.0.0.1",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+        ],
+        check=True,
+        capture_output=True,
+    )
     port = listen_free()
-    command = [*ASSAY, "serve", "--port", str(port), "--folder", str(tmp_path), "--tls-cert", str(certificate),
-               "--tls-key", str(key)]  # fmt: skip
+    command = [
+        *ASSAY,
+        "serve",
+        "--port",
+        str(port),
+        "--folder",
+        str(tmp_path),
+        "--tls-cert",
+        str(certificate),
+        "--tls-key",
+        str(key),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         context = ssl.create_default_context(cafile=str(certificate))
 

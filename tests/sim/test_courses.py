@@ -21,8 +21,9 @@ patterns = st.lists(st.integers(1, 9), min_size=1, max_size=4)
 def test_chunks_hold_every_token_once_and_never_mix_reasoning_with_answer(tokens, pattern, first, reasoning):
     script = build(Script, {"tokens_per_chunk": pattern, "reasoning_tokens": reasoning}, "llm")
     if first is not None:
-        script = build(Script, {"tokens_per_chunk": pattern, "reasoning_tokens": reasoning,
-                                "first_chunk_tokens": first}, "llm")  # fmt: skip
+        script = build(
+            Script, {"tokens_per_chunk": pattern, "reasoning_tokens": reasoning, "first_chunk_tokens": first}, "llm"
+        )
     spans = _spans(script, tokens)
     assert [token for begin, end in spans for token in range(begin, end)] == list(range(tokens))
     assert all(end <= reasoning or begin >= reasoning for begin, end in spans)

@@ -52,8 +52,10 @@ def test_it_is_there_in_no_time_and_loads_nothing():
         assert time.monotonic() - begin < 1.0
     done = subprocess.run(
         [sys.executable, "-c", "import assay.sim.null, sys; print(' '.join(sys.modules))"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert not loaded & {"pydantic", "typer", "numpy", "httptools", "asyncio", "ssl", "argparse"}
 

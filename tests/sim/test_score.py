@@ -60,8 +60,10 @@ def test_what_was_taken_back_is_no_finding_and_is_told():
     gone = [replace(found(51), withdrawn=70), replace(found(200), withdrawn=210)]
     lines = score([true(50)], gone)
     assert [(line.outcome, line.truth and line.truth.night) for line in lines] == [
-        ("missed", 50), ("withdrawn", 50), ("withdrawn", None),
-    ]  # fmt: skip
+        ("missed", 50),
+        ("withdrawn", 50),
+        ("withdrawn", None),
+    ]
     told = marks(lines)
     assert (told.true, told.found, told.missed, told.false) == (1, 0, 1, 0)
     assert (told.withdrawn, told.withdrawn_false) == (2, 1)

@@ -127,11 +127,18 @@ def test_a_script_with_everything():
     script = build(
         Script,
         {
-            "ttft": "50ms", "itl": "normal:10ms,1ms", "tokens": 8, "tokens_per_chunk": "1,4,2", "first_chunk_tokens": 3,
-            "stall": ["1s:for=2s", "9s:for=1s"], "error": "429:every=5", "done": False, "capacity": 4,
+            "ttft": "50ms",
+            "itl": "normal:10ms,1ms",
+            "tokens": 8,
+            "tokens_per_chunk": "1,4,2",
+            "first_chunk_tokens": 3,
+            "stall": ["1s:for=2s", "9s:for=1s"],
+            "error": "429:every=5",
+            "done": False,
+            "capacity": 4,
         },
         "llm",
-    )  # fmt: skip
+    )
     assert script.tokens_per_chunk == (1, 4, 2)
     assert script.stall == (Stop(1.0, 2.0), Stop(9.0, 1.0))
     assert script.error == (Fault("429", every=5),)

@@ -139,8 +139,12 @@ def test_times_that_are_drawn():
     assert (first >= 20e6).all()
     assert (first <= 60e6).all()
     assert len(set(first.tolist())) == 16
-    gaps = np.concatenate([np.diff(records.chunk_due_ns[low:high]) for low, high in
-                           zip(records.chunks[:-1], records.chunks[1:], strict=True)])  # fmt: skip
+    gaps = np.concatenate(
+        [
+            np.diff(records.chunk_due_ns[low:high])
+            for low, high in zip(records.chunks[:-1], records.chunks[1:], strict=True)
+        ]
+    )
     assert gaps.mean() == pytest.approx(1e6, rel=0.2)
 
 
@@ -263,8 +267,14 @@ def test_many_streams_keep_their_times():
 
 def test_flags_of_settings():
     assert flags({"ttft_ms": 50, "stall": ["1s:for=2s", "5s:for=1s"], "no_done": True, "capacity": None}) == [
-        "--ttft", "50ms", "--stall", "1s:for=2s", "--stall", "5s:for=1s", "--no-done",
-    ]  # fmt: skip
+        "--ttft",
+        "50ms",
+        "--stall",
+        "1s:for=2s",
+        "--stall",
+        "5s:for=1s",
+        "--no-done",
+    ]
     assert flags({"ready_after_s": 0.5, "tokens": "uniform:5,50"}) == [
         "--ready-after",
         "0.5s",

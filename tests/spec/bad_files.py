@@ -339,8 +339,10 @@ def main() -> None:
             lines = lines[:2] if "Traceback" not in found.stderr else ["Traceback", *lines[-1:]]
             shown = " ".join(line.strip()[:100] for line in lines).replace("|", "/")
             mark = "" if good else " **bad**"
-            print(f"| {bad.name} | {verb} | {found.code}{mark} | {found.cpu_s:.1f} | {found.peak_mb:.0f} | {shown} |",
-                  flush=True)  # fmt: skip
+            print(
+                f"| {bad.name} | {verb} | {found.code}{mark} | {found.cpu_s:.1f} | {found.peak_mb:.0f} | {shown} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -55,8 +55,16 @@ def test_what_is_said_in_short_means_the_same(short, full):
 
 
 def test_everything_can_be_said_and_read_back():
-    said = {"metric": "ttft_ms.p99", "when": "worse", "by": "5%", "severity": "info", "quiet": "22:00-07:00",
-            "timezone": "Europe/Luxembourg", "at_most_every": "1h", "notify": ["team-chat"]}  # fmt: skip
+    said = {
+        "metric": "ttft_ms.p99",
+        "when": "worse",
+        "by": "5%",
+        "severity": "info",
+        "quiet": "22:00-07:00",
+        "timezone": "Europe/Luxembourg",
+        "at_most_every": "1h",
+        "notify": ["team-chat"],
+    }
     read = alert(said)
     assert (read.by, read.at_most_every, read.timezone) == (0.05, 3600.0, "Europe/Luxembourg")
     assert Alert.model_validate_json(json.dumps(read.model_dump(mode="json", exclude_defaults=True))) == read
@@ -94,7 +102,12 @@ def test_what_cannot_be_right_is_refused_with_the_reason(wrong, said):
 
 def test_editors_take_the_short_forms_too():
     schema = Draft202012Validator(benchmark_schema())
-    for one in ("job failed", {"when": "ttft_ms.p99 > 50"}, {"metric": "m", "when": "worse", "by": "5%"},
-                {"when": "failed", "notify": "mail"}, {"when": "failed", "notify": ["mail"]}):  # fmt: skip
+    for one in (
+        "job failed",
+        {"when": "ttft_ms.p99 > 50"},
+        {"metric": "m", "when": "worse", "by": "5%"},
+        {"when": "failed", "notify": "mail"},
+        {"when": "failed", "notify": ["mail"]},
+    ):
         assert not list(schema.iter_errors(benchmark(one))), one
     assert list(schema.iter_errors(benchmark({"metric": "m", "colour": "red"})))

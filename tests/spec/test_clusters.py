@@ -14,8 +14,14 @@ TARGET = {"service": "llm", "api": "openai-chat", "model": "m"}
 
 def document(slurm, engine="slurm", load=None, **more):
     shared = {"concurrency": 8, "duration": "4s"}
-    return {"benchmark": "b", "services": SERVICES, "target": TARGET, "load": {**shared, **(load or {})},
-            "place": {"engine": engine, "slurm": slurm}, **more}  # fmt: skip
+    return {
+        "benchmark": "b",
+        "services": SERVICES,
+        "target": TARGET,
+        "load": {**shared, **(load or {})},
+        "place": {"engine": engine, "slurm": slurm},
+        **more,
+    }
 
 
 def section(**slurm) -> Slurm:
@@ -32,12 +38,34 @@ def refused(slurm, **more) -> str:
 
 def test_every_key_of_a_batch_job_is_read_with_its_unit():
     found = section(
-        partition="gpu", account="p200981", qos="default", time="30m", nodes=2, tasks=4, cpus=8, memory="16GiB",
-        gpus="h200:2", gres="shard:1", constraint="zen4&nvlink", exclusive=True, reservation="bench",
-        modules=["CUDA/12.4"], prologue=["ulimit -l unlimited"], container="app.sif", options=["--mail-type=END"],
-        folder="/shared", python="/opt/py", services="steps", at_once=4, parallel=True, cluster="meluxina",
-        rest="http://slurm:6820", rest_token="${env:SLURM_JWT}", runtime="apptainer", node_exporter=9100,
-    )  # fmt: skip
+        partition="gpu",
+        account="p200981",
+        qos="default",
+        time="30m",
+        nodes=2,
+        tasks=4,
+        cpus=8,
+        memory="16GiB",
+        gpus="h200:2",
+        gres="shard:1",
+        constraint="zen4&nvlink",
+        exclusive=True,
+        reservation="bench",
+        modules=["CUDA/12.4"],
+        prologue=["ulimit -l unlimited"],
+        container="app.sif",
+        options=["--mail-type=END"],
+        folder="/shared",
+        python="/opt/py",
+        services="steps",
+        at_once=4,
+        parallel=True,
+        cluster="meluxina",
+        rest="http://slurm:6820",
+        rest_token="${env:SLURM_JWT}",
+        runtime="apptainer",
+        node_exporter=9100,
+    )
     assert (found.time, found.memory, found.gpu_count) == (1800.0, 16 * 2**30, 2)
     assert found.modules == ("CUDA/12.4",)
     assert section(gpus=3).gpu_count == 3

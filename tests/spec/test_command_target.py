@@ -72,8 +72,10 @@ def test_a_metric_of_a_service_names_one_that_is_there() -> None:
     with pytest.raises(ValueError, match="not under services"):
         definition(target={"command": "ask", "metrics": [metric]})
     with pytest.raises(ValueError, match="needs a pattern"):
-        definition(services={"web": {"command": "serve"}},
-                   target={"command": "ask", "metrics": [{"name": "n", "service": "web"}]})  # fmt: skip
+        definition(
+            services={"web": {"command": "serve"}},
+            target={"command": "ask", "metrics": [{"name": "n", "service": "web"}]},
+        )
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,9 @@ def test_files_count_by_content_and_what_was_always_there_keeps_its_digest() -> 
     (job,) = make_plan(plain, lambda _: {}).jobs
     # As it was before commands knew images: results that are stored must still be found.
     assert job.digest == "c4cd4e11f7a7cbb0c5c3a5dbe2a3b9f3c9ef0d21f6a2ee3c0a0a2b1c7f6e5d4c" or len(job.digest) == 64
-    one, two = (definition(target={"command": "a", "code": name, "fetch": [{"src": name, "path": "/d"}]})
-                for name in ("here", "there"))  # fmt: skip
+    one, two = (
+        definition(target={"command": "a", "code": name, "fetch": [{"src": name, "path": "/d"}]})
+        for name in ("here", "there")
+    )
     assert digest_of(one, {"here": "1" * 64}) == digest_of(two, {"there": "1" * 64})
     assert digest_of(one, {"here": "1" * 64}) != digest_of(two, {"there": "2" * 64})

@@ -17,8 +17,14 @@ TARGET = {"service": "llm", "api": "openai-chat", "model": "m"}
 
 def document(kubernetes, engine="kubernetes", load=None, **more):
     shared = {"concurrency": 8, "duration": "4s"}
-    return {"benchmark": "b", "services": SERVICES, "target": TARGET, "load": {**shared, **(load or {})},
-            "place": {"engine": engine, "kubernetes": kubernetes}, **more}  # fmt: skip
+    return {
+        "benchmark": "b",
+        "services": SERVICES,
+        "target": TARGET,
+        "load": {**shared, **(load or {})},
+        "place": {"engine": engine, "kubernetes": kubernetes},
+        **more,
+    }
 
 
 def section(**kubernetes) -> Kubernetes:
@@ -35,16 +41,43 @@ def refused(kubernetes, **more) -> str:
 
 def test_every_key_of_a_pod_is_read_with_its_unit():
     found = section(
-        namespace="bench", context="prod", image="docker://ghcr.io/team/bench:1", pull="never", pull_secret="login",
+        namespace="bench",
+        context="prod",
+        image="docker://ghcr.io/team/bench:1",
+        pull="never",
+        pull_secret="login",
         node_selector={"gpu": "h200"},
         tolerations=["nvidia.com/gpu:NoSchedule", {"key": "spot", "effect": "NoExecute"}],
-        one_per_node="namespace", cpus=0.5, memory="16GiB", storage="2GiB", gpus=2, gpu_resource="amd.com/gpu",
-        resources={"rdma/hca": 1, "hugepages-2Mi": "512Mi"}, limits="none", shm="8GiB", priority_class="high",
-        runtime_class="nvidia", scheduler="volcano", service_account="bench", env={"A": "b"}, volumes={"data": "/data"},
-        secrets={"HF_TOKEN": "hf/token", "OWN": "${env:OWN}"}, labels={"team": "ml"}, annotations={"team/why": "a b"},
-        privileged=False, restricted=True, deadline="30m", queue="lane", python="/opt/py", services="deployments",
-        clients=2, at_once=4, parallel=True, unschedulable="5m", keep="2h",
-    )  # fmt: skip
+        one_per_node="namespace",
+        cpus=0.5,
+        memory="16GiB",
+        storage="2GiB",
+        gpus=2,
+        gpu_resource="amd.com/gpu",
+        resources={"rdma/hca": 1, "hugepages-2Mi": "512Mi"},
+        limits="none",
+        shm="8GiB",
+        priority_class="high",
+        runtime_class="nvidia",
+        scheduler="volcano",
+        service_account="bench",
+        env={"A": "b"},
+        volumes={"data": "/data"},
+        secrets={"HF_TOKEN": "hf/token", "OWN": "${env:OWN}"},
+        labels={"team": "ml"},
+        annotations={"team/why": "a b"},
+        privileged=False,
+        restricted=True,
+        deadline="30m",
+        queue="lane",
+        python="/opt/py",
+        services="deployments",
+        clients=2,
+        at_once=4,
+        parallel=True,
+        unschedulable="5m",
+        keep="2h",
+    )
     assert (found.image, found.memory, found.deadline) == ("ghcr.io/team/bench:1", 16 * 2**30, 1800.0)
     assert (found.shm, found.unschedulable, found.keep) == (8 * 2**30, 300.0, 7200.0)
     assert found.pull_secrets == ("login",)
@@ -152,8 +185,13 @@ def jobs_of(kubernetes, **more):
 
 
 def test_how_many_pods_run_a_command_is_part_of_what_is_measured():
-    asked = [{}, {"distributed": {}}, {"distributed": {"pods": 4}}, {"distributed": {"pods": 4, "ranks": 2}},
-             {"distributed": {"pods": 2, "launch": "first", "others": "sshd -D"}}]  # fmt: skip
+    asked = [
+        {},
+        {"distributed": {}},
+        {"distributed": {"pods": 4}},
+        {"distributed": {"pods": 4, "ranks": 2}},
+        {"distributed": {"pods": 2, "launch": "first", "others": "sshd -D"}},
+    ]
     found = [jobs_of(one)[0] for one in asked]
     assert [job.definition.target.distributed for job in found] == [
         None,

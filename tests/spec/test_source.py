@@ -43,8 +43,16 @@ def test_every_format_knows_its_lines(text, suffix, line):
 def test_yaml_reads_scalars_as_version_1_2_does():
     text = "a: no\nb: 2%\nc: 1e-3\nd: 0x10\ne: 2026-01-01\nf: ~\ng: 012\nh: '3'\ni: true"
     assert parse(text, ".yaml", "f").document == {
-        "a": "no", "b": "2%", "c": 0.001, "d": 16, "e": "2026-01-01", "f": None, "g": 12, "h": "3", "i": True,
-    }  # fmt: skip
+        "a": "no",
+        "b": "2%",
+        "c": 0.001,
+        "d": 16,
+        "e": "2026-01-01",
+        "f": None,
+        "g": 12,
+        "h": "3",
+        "i": True,
+    }
 
 
 def test_merge_keys_and_aliases_work():

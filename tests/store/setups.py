@@ -40,9 +40,13 @@ def plan(batches=(1, 2), name="c", **more):
 
 def submit(store, clock, *, batches=(1, 2), name="c", settings=None, labels=None, **more):
     return store.submit_to_fleet(
-        plan(batches, name, **more), {"benchmark": name}, labels or {}, clock, settings=settings or FleetSettings(),
+        plan(batches, name, **more),
+        {"benchmark": name},
+        labels or {},
+        clock,
+        settings=settings or FleetSettings(),
         label_of=lambda job: f"batch {job.definition.workload.batch}",
-    )  # fmt: skip
+    )
 
 
 def enroll(control, identity="device-1", name="here", profile=HERE, **more):

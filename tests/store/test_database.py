@@ -61,8 +61,10 @@ def shape(engine):
     seen = inspect(engine)
     return {
         table: {
-            "columns": sorted((one["name"], str(one["type"]), one["nullable"], one["default"], one["primary_key"])
-                              for one in seen.get_columns(table)),
+            "columns": sorted(
+                (one["name"], str(one["type"]), one["nullable"], one["default"], one["primary_key"])
+                for one in seen.get_columns(table)
+            ),
             "key": seen.get_pk_constraint(table),
             "foreign": sorted(map(str, seen.get_foreign_keys(table))),
             "unique": sorted(map(str, seen.get_unique_constraints(table))),
@@ -70,7 +72,7 @@ def shape(engine):
             "checks": sorted(map(str, seen.get_check_constraints(table))),
         }
         for table in seen.get_table_names()
-    }  # fmt: skip
+    }
 
 
 def test_a_new_store_has_the_tables_that_the_migrations_make(tmp_path):
@@ -122,18 +124,26 @@ def test_what_is_in_it_outlives_a_migration(empty, tmp_path, clock):
     store = Store(tmp_path / "store", empty, migrate="auto")
     downgrade(store.engine, "0002")
     with store.engine.begin() as connection:
-        connection.execute(text(
-            "INSERT INTO campaigns (id, benchmark, digest, state, created_at, labels, document, surroundings, engine) "
-            "VALUES ('c1', 'old', 'd', 'running', '2025', '{\"team\": \"x\"}', '{}', '', 'fleet')"
-        ))  # fmt: skip
-        connection.execute(text(
-            "INSERT INTO jobs (id, campaign_id, position, digest, state, document, fence) "
-            "VALUES ('c1-job-0', 'c1', 0, 'd', 'done', '{}', 3)"
-        ))  # fmt: skip
-        connection.execute(text(
-            "INSERT INTO agents (id, identity, name, state, profile, device, enrolled_at, last_seen) "
-            "VALUES ('agent-1', 'device-0', 'old agent', 'active', :profile, '{}', 1, 1)"
-        ), {"profile": to_json(HERE)})  # fmt: skip
+        connection.execute(
+            text(
+                "INSERT INTO campaigns "
+                "(id, benchmark, digest, state, created_at, labels, document, surroundings, engine) "
+                "VALUES ('c1', 'old', 'd', 'running', '2025', '{\"team\": \"x\"}', '{}', '', 'fleet')"
+            )
+        )
+        connection.execute(
+            text(
+                "INSERT INTO jobs (id, campaign_id, position, digest, state, document, fence) "
+                "VALUES ('c1-job-0', 'c1', 0, 'd', 'done', '{}', 3)"
+            )
+        )
+        connection.execute(
+            text(
+                "INSERT INTO agents (id, identity, name, state, profile, device, enrolled_at, last_seen) "
+                "VALUES ('agent-1', 'device-0', 'old agent', 'active', :profile, '{}', 1, 1)"
+            ),
+            {"profile": to_json(HERE)},
+        )
     store.close()
     assert migrate_database(empty) == ("0002", HEAD)
     store = Store(tmp_path / "store", empty)

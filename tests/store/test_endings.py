@@ -22,8 +22,11 @@ def test_cancel_is_safe_in_every_state_and_may_be_repeated(fleet, control, clock
     deliver(control, done)
     deliver(control, failed, event="fail", verdict="invalid")
     assert [control.cancel(job.id, "not needed", by="anna") for job in jobs] == [
-        "done", "failed", "cancelled", "cancelled",
-    ]  # fmt: skip
+        "done",
+        "failed",
+        "cancelled",
+        "cancelled",
+    ]
     assert [control.cancel(job.id) for job in jobs] == ["done", "failed", "cancelled", "cancelled"]
     last = control.history(running.job.id)[-1]
     assert (last.kind, last.detail) == ("cancelled", {"reason": "not needed", "by": "anna"})
@@ -53,9 +56,17 @@ def test_a_retried_job_is_as_new_and_its_old_result_is_evidence(fleet, control, 
     assert control.evidence(job.id)[0].document == '{"first": 1}'
     assert control.settle_campaigns() == {job.campaign: "done"}
     assert kinds(control, job.id) == [
-        "submitted", "leased", "result accepted", "campaign settled", "retried", "campaign reopened", "leased",
-        "result repeated", "result accepted", "campaign settled",
-    ]  # fmt: skip
+        "submitted",
+        "leased",
+        "result accepted",
+        "campaign settled",
+        "retried",
+        "campaign reopened",
+        "leased",
+        "result repeated",
+        "result accepted",
+        "campaign settled",
+    ]
 
 
 def test_a_poisoned_job_that_is_retried_has_all_its_tries_again(fleet, control, clock):

@@ -137,8 +137,10 @@ def test_what_there_is_in_numbers(fleet, control, listing, clock):
     submit(fleet, clock, batches=(1, 2))
     control.take(enroll(control).id)
     assert listing.counts() == {
-        "jobs": {"pending": 1, "running": 1}, "agents": {"busy": 1}, "campaigns": {"running": 1}
-    }  # fmt: skip
+        "jobs": {"pending": 1, "running": 1},
+        "agents": {"busy": 1},
+        "campaigns": {"running": 1},
+    }
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,19 @@ def notices(fleet, clock):
 
 
 def _alert(name, state="open"):
-    return AlertRow(id=name, key=f"key {name}", state=state, severity="warning", benchmark="b", opened_at=0.0,
-                    changed_at=0.0, snoozed_until=None, by="", document="{}", history="[]")  # fmt: skip
+    return AlertRow(
+        id=name,
+        key=f"key {name}",
+        state=state,
+        severity="warning",
+        benchmark="b",
+        opened_at=0.0,
+        changed_at=0.0,
+        snoozed_until=None,
+        by="",
+        document="{}",
+        history="[]",
+    )
 
 
 def new(key="a:1:chat", channel="chat", alert="a", **more):

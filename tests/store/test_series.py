@@ -80,8 +80,13 @@ def test_failed_jobs_are_points_without_a_value(series):
 
 
 def test_invalid_results_are_kept_and_not_believed(series):
-    rows = [(result(10.0 * (3.0 if n >= 30 else 1.0), n, verdict="invalid" if n >= 30 else "valid", spread=0.003),
-             FIRST + n * NIGHT_S) for n in range(60)]  # fmt: skip
+    rows = [
+        (
+            result(10.0 * (3.0 if n >= 30 else 1.0), n, verdict="invalid" if n >= 30 else "valid", spread=0.003),
+            FIRST + n * NIGHT_S,
+        )
+        for n in range(60)
+    ]
     (name,) = fill(series, rows)
     assert series.points(name)[-1].value == pytest.approx(30, rel=0.02)
     assert series.check([name]) == ()

@@ -19,8 +19,15 @@ def read(write, text, name="points.csv"):
 def test_a_csv_file(write):
     found = read(write, HEAD + "a,2026-01-02,1.5,lower,c1,2.1,h1\nb,2026-01-01T03:00:00Z,2e3,,,,\n")
     first, second = found.points
-    assert first == FilePoint("a", 1767312000.0, 1.5, "lower", "", {"commit": "c1", "machine": "h1",
-                              "packages": {"numpy": "2.1"}}, "2026-01-02")  # fmt: skip
+    assert first == FilePoint(
+        "a",
+        1767312000.0,
+        1.5,
+        "lower",
+        "",
+        {"commit": "c1", "machine": "h1", "packages": {"numpy": "2.1"}},
+        "2026-01-02",
+    )
     assert (second.at, second.value, second.better, second.context) == (1767236400.0, 2000.0, None, {})
     assert found.problems == ()
 
@@ -45,8 +52,17 @@ def test_a_point_without_a_value_is_one(write, value):
 
 
 def test_every_line_that_cannot_be_used_is_named_and_the_others_are_used(write):
-    rows = ["a,1,2", "a,yesterday,2", "a,2,fast", ",3,2", "a,4,inf", "a,,2", "a,5,2,sideways", "a,6,2,,x,y,z,w,v",
-            "b,7,8,higher"]  # fmt: skip
+    rows = [
+        "a,1,2",
+        "a,yesterday,2",
+        "a,2,fast",
+        ",3,2",
+        "a,4,inf",
+        "a,,2",
+        "a,5,2,sideways",
+        "a,6,2,,x,y,z,w,v",
+        "b,7,8,higher",
+    ]
     found = read(write, HEAD + "\n".join(rows) + "\n")
     assert [(one.series, one.at) for one in found.points] == [("a", 1.0), ("b", 7.0)]
     assert [one.at.rpartition(":")[2] for one in found.problems] == ["3", "4", "5", "6", "7", "8", "9"]
@@ -116,8 +132,13 @@ def test_points_are_ordered_by_time_and_stay_in_the_order_of_the_file_within_it(
 def test_points_that_are_sent_follow_the_same_rules():
     point = FilePoint("a", 1.5, 2.0, "lower", "ms", {"commit": "c", "packages": {"numpy": "2"}})
     assert checked_point(point) == FilePoint("a", 1.5, 2.0, "lower", "ms", point.context, "1.5")
-    for bad in (FilePoint("", 1, 2), FilePoint("a", float("nan"), 2), FilePoint("a", 1, float("inf")),
-                FilePoint("a\0", 1, 2), FilePoint("a", 1, 2, context={"x": "\0"})):  # fmt: skip
+    for bad in (
+        FilePoint("", 1, 2),
+        FilePoint("a", float("nan"), 2),
+        FilePoint("a", 1, float("inf")),
+        FilePoint("a\0", 1, 2),
+        FilePoint("a", 1, 2, context={"x": "\0"}),
+    ):
         with pytest.raises(UsageError):
             checked_point(bad)
 

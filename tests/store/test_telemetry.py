@@ -62,17 +62,23 @@ def test_readings_come_in_the_order_of_time():
 
 def test_phases_are_stretches_and_no_readings():
     rows = [
-        ("phase", "load", "", 10, 1), ("phase", "load", "", 20, 0),
-        ("phase", "warmup", "", 20, 1), ("phase", "warmup", "", 30, 0),
+        ("phase", "load", "", 10, 1),
+        ("phase", "load", "", 20, 0),
+        ("phase", "warmup", "", 20, 1),
+        ("phase", "warmup", "", 30, 0),
         ("phase", "measure", "", 30, 1),  # the run ended in the middle of it
-        ("phase", "warmup", "", 40, 1), ("phase", "warmup", "", 45, 0),  # a search warms up again
+        ("phase", "warmup", "", 40, 1),
+        ("phase", "warmup", "", 45, 0),  # a search warms up again
         ("job", "cpu_pct", "", 50, 99.0),
-    ]  # fmt: skip
+    ]
     back = read_telemetry(packed(rows))
     assert back.sources == ("job",)
     assert [(one.name, one.begin_ns, one.end_ns) for one in back.phases] == [
-        ("load", 10, 20), ("warmup", 20, 30), ("measure", 30, 50), ("warmup", 40, 45),
-    ]  # fmt: skip
+        ("load", 10, 20),
+        ("warmup", 20, 30),
+        ("measure", 30, 50),
+        ("warmup", 40, 45),
+    ]
 
 
 @pytest.mark.parametrize(

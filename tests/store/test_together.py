@@ -29,8 +29,21 @@ class Worker:
         self.problems = []
 
     def run(self):
-        deeds = (self.take, self.take, self.take, self.deliver, self.deliver, self.beat, self.release, self.sweep,
-                 self.cancel, self.retry, self.batch, self.remove, self.look)  # fmt: skip
+        deeds = (
+            self.take,
+            self.take,
+            self.take,
+            self.deliver,
+            self.deliver,
+            self.beat,
+            self.release,
+            self.sweep,
+            self.cancel,
+            self.retry,
+            self.batch,
+            self.remove,
+            self.look,
+        )
         for _ in range(STEPS):
             try:
                 self.random.choice(deeds)()

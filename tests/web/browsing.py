@@ -162,7 +162,11 @@ def findings_of(page: Any) -> list[dict[str, Any]]:
     page.evaluate(f"{AXE.read_text(encoding='utf-8')};0")  # evaluated by the debugger: the page's policy stays as it is
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [
-        {"rule": one["id"], "impact": one["impact"], "help": one["help"],
-         "where": [" ".join(map(str, node["target"])) for node in one["nodes"]][:5]}
+        {
+            "rule": one["id"],
+            "impact": one["impact"],
+            "help": one["help"],
+            "where": [" ".join(map(str, node["target"])) for node in one["nodes"]][:5],
+        }
         for one in found["violations"]
-    ]  # fmt: skip
+    ]

@@ -111,7 +111,6 @@ class Agent:
         return self._client.enroll(self._enrolment(), patience_s=0)
 
     def status(self) -> dict[str, JsonValue]:
-        """What the agent does, for people."""
         beat = self.board.beat()
         running = self._running
         return {
@@ -177,17 +176,29 @@ class Agent:
         # By these a price of the benchmark file is found.
         known = {**settings.labels, **({"name": settings.name} if settings.name else {})}
         labels = ",".join(f"{label}={value}" for label, value in known.items())
-        told = {"ASSAY_URL_POLICY": settings.url_policy, "ASSAY_LABELS": labels,
-                JOB_ALLOW: ",".join(sorted(settings.allow)),
-                JOB_ENV: ",".join(sorted(settings.allow_env))}  # fmt: skip
+        told = {
+            "ASSAY_URL_POLICY": settings.url_policy,
+            "ASSAY_LABELS": labels,
+            JOB_ALLOW: ",".join(sorted(settings.allow)),
+            JOB_ENV: ",".join(sorted(settings.allow_env)),
+        }
         tools = Tools(self._executor, spool, self.board, progress, inputs, settings.allow, told, self._clock)
         devices = Devices()
         slots = tuple(
-            Slot(device, server=self._client.url, agent=lambda: pulse.enrolled.agent, source=source, tools=tools,
-                 delivery=delivery, devices=devices, stopping=self._stopping, before=self._look_again,
-                 after=self._after)
+            Slot(
+                device,
+                server=self._client.url,
+                agent=lambda: pulse.enrolled.agent,
+                source=source,
+                tools=tools,
+                delivery=delivery,
+                devices=devices,
+                stopping=self._stopping,
+                before=self._look_again,
+                after=self._after,
+            )
             for device in settings.devices or ("",)
-        )  # fmt: skip
+        )
         progress.start()
         delivery.start()
         pulse.start()
@@ -250,8 +261,12 @@ class Agent:
     def _end(self) -> int:
         """Let the running attempts end, or give them back; then deliver what can be delivered."""
         if not self.board.is_idle():
-            _log.info("stopping: the running attempt may %s", "end" if self.settings.finish
-                      else f"go on for {self.settings.grace_s:.0f} s; ask again to give it back at once")  # fmt: skip
+            _log.info(
+                "stopping: the running attempt may %s",
+                "end"
+                if self.settings.finish
+                else f"go on for {self.settings.grace_s:.0f} s; ask again to give it back at once",
+            )
         left_s = self.settings.grace_s
         while not self.board.wait_idle(0.2):
             left_s -= 0.2

@@ -99,9 +99,11 @@ class Attempt:
 
         programs = programs_in_words(self._job.definition)
         if programs and "command" not in self._tools.allow:
-            raise AssayError(f"the job runs {' and '.join(programs)}; this agent allows no commands",
-                             code="not-allowed",
-                             try_="start the agent with --allow command, or choose another one")  # fmt: skip
+            raise AssayError(
+                f"the job runs {' and '.join(programs)}; this agent allows no commands",
+                code="not-allowed",
+                try_="start the agent with --allow command, or choose another one",
+            )
         work = self._entry.work
         work.mkdir(parents=True, exist_ok=True)
         self._tell("fetch")
@@ -179,7 +181,6 @@ class Attempt:
         return Ended("given back", f"the agent cannot write: {problem.strerror or problem}", code)
 
     def _take(self, event: Mapping[str, Any]) -> None:
-        """Pass an event on as progress."""
         kind = event.get("event")
         now = self._progress
         if kind == "run":
@@ -192,8 +193,12 @@ class Attempt:
                 now, share=float(share) if isinstance(share, int | float) else 0.0, note=str(event.get("note", ""))
             )
         elif kind == "error":
-            self._error = Problem(str(event.get("code", "failed")), str(event.get("text", "")),
-                                  str(event.get("at", "")), str(event.get("try", "")))  # fmt: skip
+            self._error = Problem(
+                str(event.get("code", "failed")),
+                str(event.get("text", "")),
+                str(event.get("at", "")),
+                str(event.get("try", "")),
+            )
         self._tell(log=_lines(event))
 
     def _tell(self, phase: str = "", log: tuple[str, ...] = ()) -> None:
@@ -203,7 +208,6 @@ class Attempt:
 
 
 def _lines(event: Mapping[str, Any]) -> tuple[str, ...]:
-    """What an event has to say to a person."""
     match event.get("event"):
         case "log":
             lines = event.get("lines")

@@ -84,7 +84,6 @@ class Board:
             return self._lock.wait_for(lambda: not self._delivered, timeout_s)
 
     def beat(self) -> Heartbeat:
-        """The heartbeat of this moment."""
         with self._lock:
             held = (*self._measured, *self._delivered)
             return Heartbeat(self._state(), held, "; ".join(self._faults.values()))

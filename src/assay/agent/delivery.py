@@ -59,7 +59,6 @@ class Delivery:
         self._failures = 0
 
     def start(self) -> None:
-        """Begin delivering."""
         threading.Thread(target=self._run, name="delivery", daemon=True).start()
 
     def put(self, entry: Entry, release: Release | None = None) -> None:
@@ -75,7 +74,6 @@ class Delivery:
         self.put(entry, None if kept else release)
 
     def waiting(self) -> list[Entry]:
-        """What is on its way."""
         with self._lock:
             return [parcel.entry for parcel in self._parcels]
 
@@ -112,8 +110,12 @@ class Delivery:
         try:
             self._hand_over(parcel)
         except AwayError as problem:
-            _log.warning("cannot deliver job=%s fence=%d: %s; kept and tried again", entry.job, entry.fence,
-                         problem.problem.message)  # fmt: skip
+            _log.warning(
+                "cannot deliver job=%s fence=%d: %s; kept and tried again",
+                entry.job,
+                entry.fence,
+                problem.problem.message,
+            )
             return False
         except RefusedError as problem:
             if not self._is_final(parcel, problem):
@@ -133,8 +135,13 @@ class Delivery:
         release = parcel.release or entry.release()
         if release is not None:
             self._client.release(entry.job, entry.fence, release)
-            _log.info("released job=%s fence=%d crashed=%s reason=%r", entry.job, entry.fence, release.crashed,
-                      release.reason.partition("\n")[0])  # fmt: skip
+            _log.info(
+                "released job=%s fence=%d crashed=%s reason=%r",
+                entry.job,
+                entry.fence,
+                release.crashed,
+                release.reason.partition("\n")[0],
+            )
         else:
             for sample in entry.samples():
                 self._client.upload(sample, sample.stem, patience_s=0)
@@ -154,8 +161,12 @@ class Delivery:
             # Measured again it would be as large: the job fails once, with the reason.
             failed = failed_result(_job_of(entry), _too_large(entry, problem.problem), self._clock, "deliver")
             place = self._spool.replace_result(entry, failed)
-        _log.error("the server will not take the result of job=%s fence=%d for its size; kept in %s", entry.job,
-                   entry.fence, place)  # fmt: skip
+        _log.error(
+            "the server will not take the result of job=%s fence=%d for its size; kept in %s",
+            entry.job,
+            entry.fence,
+            place,
+        )
         return self._client.deliver(entry.job, entry.fence, entry.agent, entry.result)
 
     def _upload(self, entry: Entry, file: Path) -> None:
@@ -177,8 +188,9 @@ class Delivery:
             return False  # not the server's own word: something stands between us, or the token must be mended
         if said.code == "missing-artefact" and parcel.tries < _MISSING_TRIES:
             return False
-        _log.error("the server will not take job=%s fence=%d; kept in %s", entry.job, entry.fence,
-                   self._spool.set_aside(entry))  # fmt: skip
+        _log.error(
+            "the server will not take job=%s fence=%d; kept in %s", entry.job, entry.fence, self._spool.set_aside(entry)
+        )
         reason = f"the server refused the result: {said.message}"
         try:
             self._client.release(entry.job, entry.fence, Release(entry.agent, reason, crashed=True))

@@ -66,8 +66,11 @@ class Pulse:
                 _log.warning("heartbeat refused: [%s] %s", problem.problem.code, problem.problem.message)
         except AssayError as problem:
             self._failures += 1
-            _log.log(logging.WARNING if self._failures == 1 else logging.DEBUG,
-                     "heartbeat failed: %s; trying again", problem.problem.message)  # fmt: skip
+            _log.log(
+                logging.WARNING if self._failures == 1 else logging.DEBUG,
+                "heartbeat failed: %s; trying again",
+                problem.problem.message,
+            )
         else:
             if self._failures:
                 _log.info("the server is back")

@@ -50,11 +50,19 @@ def hold_folder(folder: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = try_lock(folder / "lock")
     except OSError as problem:
-        raise UsageError(f"the state folder cannot be used: {problem.strerror}", code="state", at=str(folder),
-                         try_="name another folder with --state") from None  # fmt: skip
+        raise UsageError(
+            f"the state folder cannot be used: {problem.strerror}",
+            code="state",
+            at=str(folder),
+            try_="name another folder with --state",
+        ) from None
     if handle is None:
-        raise UsageError("another agent uses this state folder", code="state-in-use", at=str(folder),
-                         try_="stop the other one, or give this one its own folder with --state")  # fmt: skip
+        raise UsageError(
+            "another agent uses this state folder",
+            code="state-in-use",
+            at=str(folder),
+            try_="stop the other one, or give this one its own folder with --state",
+        )
     return handle
 
 

@@ -84,7 +84,6 @@ class Post:
         }
 
     def status(self) -> dict[str, Any]:
-        """What it does now."""
         agent = self._agent
         if agent is None:
             return {"server": None, "state": "faulty" if self._trouble else "active", "note": self._trouble, "held": []}
@@ -111,8 +110,11 @@ class Post:
         with self._lock:
             working = self._agent
             if working is not None and server_url(working.settings.server) != address:
-                raise UsageError(f"this agent works for {working.settings.server}", code="taken",
-                                 try_="stop it, and remove server.json from its state folder")  # fmt: skip
+                raise UsageError(
+                    f"this agent works for {working.settings.server}",
+                    code="taken",
+                    try_="stop it, and remove server.json from its state folder",
+                )
             agent = self._make(address, token)
             enrolled = agent.enrol()
             document = json.dumps({"server": address, "token": token}).encode()
@@ -153,8 +155,12 @@ def listen(post: Post, host: str, port: int, token: str | None) -> ThreadingHTTP
     try:
         return ThreadingHTTPServer((host, port), handler)
     except OSError as problem:
-        raise UsageError(f"cannot listen: {problem.strerror}", code="listen", at=f"{host}:{port}",
-                         try_="name another address with --listen") from None  # fmt: skip
+        raise UsageError(
+            f"cannot listen: {problem.strerror}",
+            code="listen",
+            at=f"{host}:{port}",
+            try_="name another address with --listen",
+        ) from None
 
 
 def work_on_call(
@@ -217,11 +223,9 @@ class _Requests(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Tell something."""
         self._serve({"/info": self.post.info, "/status": self.post.status, "/results": self.post.results})
 
     def do_POST(self) -> None:
-        """Do something."""
         self._serve({"/enrol": self._enrol})
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401  (http.server's signature)

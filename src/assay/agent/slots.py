@@ -89,15 +89,7 @@ class Slot:
 
         Args:
             device: such as `cuda:1`; empty for the whole machine.
-            server: where the jobs come from.
             agent: the name under which the server knows this agent now.
-            source: where jobs come from.
-            tools: what attempts work with.
-            delivery: takes what came of an attempt.
-            devices: shared by all slots.
-            stopping: set when no further job is to be taken.
-            before: called before each question for a job.
-            after: called after each attempt.
         """
         self.device = device
         self._server = server

@@ -53,7 +53,6 @@ class Entry:
 
     @property
     def result(self) -> Path:
-        """The result document."""
         return self.out / "result.json"
 
     @property
@@ -214,7 +213,13 @@ def _name(job: str, fence: int) -> str:
 def _read(folder: Path) -> Entry | None:
     try:
         held = json.loads((folder / "lease.json").read_text(encoding="utf-8"))
-        return Entry(folder, str(held["server"]), str(held["agent"]), str(held["job"]), int(held["fence"]),
-                     str(held.get("tag", "")))  # fmt: skip
+        return Entry(
+            folder,
+            str(held["server"]),
+            str(held["agent"]),
+            str(held["job"]),
+            int(held["fence"]),
+            str(held.get("tag", "")),
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -25,13 +25,6 @@ def occurred(
 ) -> tuple[AlertRecord, str] | None:
     """What an alert becomes by trouble that some rules are about.
 
-    Args:
-        alert: the one with the key of this trouble, if there is one.
-        event: the trouble.
-        rules: those that say yes to it; at least one.
-        key: what the trouble is about.
-        now: the time.
-
     Returns:
         The alert and, where a new one takes the place of one that is over, the id of that one; None when it is no news.
     """
@@ -99,8 +92,9 @@ def acted(
         raise UsageError("an alert is snoozed until a time to come", code="until", try_="say for how long, such as 4h")
     changed = replace(alert, members=_by_people(alert, happening), snoozed_until=until if state == "snoozed" else None)
     if happening == "reopen" and not changed.standing:
-        raise UsageError("nothing of it stands any more: it opens again by itself when the trouble is back",
-                         code="lifecycle")  # fmt: skip
+        raise UsageError(
+            "nothing of it stands any more: it opens again by itself when the trouble is back", code="lifecycle"
+        )
     said = f"until {moment(until)}" if happening == "snooze" and until is not None else ""
     reason = "; ".join(part for part in (why.strip()[:_LONGEST_WHY], said) if part)
     return described(_step(changed, happening, by=by, why=reason, now=now))
@@ -130,26 +124,48 @@ def is_back(member: Moved, better: Moved) -> bool:
 def _opened(
     event: Event, rules: Sequence[Rule], member: Member, key: str, now: float, past: dict[str, tuple[float, str]]
 ) -> AlertRecord:
-    """A new alert."""
     name = content_hash([key, event.subject, event.id, event.at, now])[:16]
     bare = AlertRecord(
-        id=name, key=key, kind=event.trouble, state=after(None, "occur"), severity="info", benchmark=event.benchmark,
-        title="", sentences=(), opened_at=now, changed_at=now, members=(member,), past=past,
+        id=name,
+        key=key,
+        kind=event.trouble,
+        state=after(None, "occur"),
+        severity="info",
+        benchmark=event.benchmark,
+        title="",
+        sentences=(),
+        opened_at=now,
+        changed_at=now,
+        members=(member,),
+        past=past,
         history=(HistoryLine(now, "occur", after(None, "occur"), "", member.says),),
         telling=_turned(Telling(), "opened", now),
-    )  # fmt: skip
+    )
     return described(_with_rules(bare, rules))
 
 
 def _member(event: Event, rules: Sequence[Rule]) -> Member:
     worst = max(rules, key=lambda rule: SEVERITIES.index(rule.alert.severity))
     return Member(
-        subject=event.subject, name=event.name, state="standing", at=event.at, event=event.id,
-        says=sentence(event, worst), rule=worst.id, severity=worst.alert.severity, benchmark=event.benchmark,
-        metric=event.metric, unit=event.unit, series=event.series, finding=event.finding.id if event.finding else "",
-        job=event.job, campaign=event.campaign, agent=event.agent,
-        since=event.finding.since if event.finding else event.at, moved=event.finding,
-    )  # fmt: skip
+        subject=event.subject,
+        name=event.name,
+        state="standing",
+        at=event.at,
+        event=event.id,
+        says=sentence(event, worst),
+        rule=worst.id,
+        severity=worst.alert.severity,
+        benchmark=event.benchmark,
+        metric=event.metric,
+        unit=event.unit,
+        series=event.series,
+        finding=event.finding.id if event.finding else "",
+        job=event.job,
+        campaign=event.campaign,
+        agent=event.agent,
+        since=event.finding.since if event.finding else event.at,
+        moved=event.finding,
+    )
 
 
 def _is_news(known: Member | None, past: tuple[float, str] | None, event: Event) -> bool:
@@ -211,12 +227,18 @@ def _step(alert: AlertRecord, happening: Happening, *, why: str, now: float, by:
     if len(history) > _LONGEST_HISTORY:  # how it began, and what was last
         history = (history[0], *history[-_LONGEST_HISTORY + 1 :])
     snoozed = alert.snoozed_until if state == "snoozed" else None
-    return replace(alert, state=state, changed_at=now, by=by, history=history, snoozed_until=snoozed,
-                   telling=_told(alert, happening, state, now))  # fmt: skip
+    return replace(
+        alert,
+        state=state,
+        changed_at=now,
+        by=by,
+        history=history,
+        snoozed_until=snoozed,
+        telling=_told(alert, happening, state, now),
+    )
 
 
 def _told(alert: AlertRecord, happening: Happening, state: State, now: float) -> Telling:
-    """What people are told of a step."""
     telling = alert.telling
     if happening == "wake":
         return _turned(telling, "woken", now)

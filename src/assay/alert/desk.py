@@ -46,8 +46,18 @@ class RuleView:
     def of(cls, kept: KeptRule) -> RuleView:
         """A rule as the store keeps it."""
         read = rule_of(kept)
-        return cls(kept.id, kept.name, kept.origin, kept.benchmark, kept.rule, in_words(read.alert) if read else "",
-                   kept.created_at, kept.changed_at, kept.by, kept.told_at)  # fmt: skip
+        return cls(
+            kept.id,
+            kept.name,
+            kept.origin,
+            kept.benchmark,
+            kept.rule,
+            in_words(read.alert) if read else "",
+            kept.created_at,
+            kept.changed_at,
+            kept.by,
+            kept.told_at,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +87,19 @@ class NoticeView:
             subject = subject_of(read_told(kept.document, kept.key).alert)
         except AssayError:  # written by another version
             subject = ""
-        return cls(kept.id, kept.key, kept.channel, kept.alert, subject, kept.state, kept.attempts, kept.created_at,
-                   kept.not_before if kept.state == "waiting" else None, kept.sent_at, kept.error)  # fmt: skip
+        return cls(
+            kept.id,
+            kept.key,
+            kept.channel,
+            kept.alert,
+            subject,
+            kept.state,
+            kept.attempts,
+            kept.created_at,
+            kept.not_before if kept.state == "waiting" else None,
+            kept.sent_at,
+            kept.error,
+        )
 
 
 def listed(store: Store, which: AlertFilter, cursor: str | None, limit: int) -> Page[AlertRecord]:
@@ -103,7 +124,6 @@ def shown(alert: AlertRecord) -> AlertRecord:
 
 
 def rules(store: Store) -> tuple[RuleView, ...]:
-    """Every rule, by name."""
     return tuple(map(RuleView.of, AlertRules(store.engine).list()))
 
 
@@ -111,14 +131,6 @@ def set_rule(
     store: Store, name: str, benchmark: str, document: object, *, by: str, clock: Clock
 ) -> tuple[RuleView, bool]:
     """Keep a rule under a name, in place of what had that name; the second part says whether it is new.
-
-    Args:
-        store: where it is kept.
-        name: of the rule.
-        benchmark: name of a benchmark, or a pattern.
-        document: the rule, as in the section alerts of a benchmark file.
-        by: who wants it.
-        clock: tells the time.
 
     Raises:
         UsageError: `value` if it is no rule, `exists` if the name belongs to a rule of a benchmark file.

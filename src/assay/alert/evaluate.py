@@ -39,12 +39,6 @@ def evaluate(
 
     The same events may be told again, in any order and by several servers at once: that changes nothing.
 
-    Args:
-        store: where alerts are kept.
-        events: what happened.
-        rules: when to tell people; those that the store keeps when None.
-        clock: tells the time.
-
     Returns:
         The alerts that changed, as they are now.
     """
@@ -80,15 +74,7 @@ def consider(
     The rules of its campaign's file take the place of those that an older file of the benchmark had.
 
     Args:
-        store: where it is kept, and the samples of its runs.
-        result: of the job.
-        benchmark: its name.
-        campaign: its id.
-        at: when it ended, in seconds since 1970.
-        clock: tells the time.
         document: the benchmark file of the campaign; read from the store when left out.
-        labels: of the campaign.
-        findings: what its series show now that is new or changed.
     """
     handed_in = Watched(store.engine).handed_in(campaign)
     if handed_in is not None:
@@ -108,15 +94,7 @@ def consider(
 def note_file(
     store: Store, benchmark: str, document: Mapping[str, Any], at: float, clock: Clock
 ) -> tuple[AlertRecord, ...]:
-    """Note the rules of a benchmark file; alerts by rules that it had and has no more are resolved.
-
-    Args:
-        store: where rules are kept.
-        benchmark: its name.
-        document: the file as it was read.
-        at: when it was handed in.
-        clock: tells the time.
-    """
+    """Note the rules of a benchmark file; alerts by rules that it had and has no more are resolved."""
     gone = AlertRules(store.engine).set_file(benchmark, file_rules(benchmark, document, at), at)
     return forget_rules(store, gone, clock) if gone else ()
 
@@ -143,12 +121,6 @@ def act(
     """Do what somebody says about an alert.
 
     Args:
-        store: where it is kept.
-        reference: its id, or the beginning of it.
-        happening: what is to be done.
-        by: who says so.
-        clock: tells the time.
-        why: the reason, in words.
         until: when a snooze ends, in seconds since 1970.
 
     Raises:
@@ -203,7 +175,6 @@ def _told(alerts: Alerts, untold: dict[str, None], now: float) -> dict[str, Aler
 
 
 def _settled(alerts: Alerts, event: Event, rules: Sequence[Rule], now: float) -> list[AlertRecord]:
-    """What one event changes."""
     if event.kind == "recovered":
         return _over(alerts, event, now)
     about = matching(event, rules)
@@ -277,9 +248,11 @@ def _better(alerts: Alerts, event: Event, now: float) -> list[AlertRecord | None
         subjects = [
             one.subject
             for one in alert.members
-            if one.series == event.series and one.moved is not None and one.moved.since < better.since
+            if one.series == event.series
+            and one.moved is not None
+            and one.moved.since < better.since
             and is_back(one.moved, better)
-        ]  # fmt: skip
+        ]
         return recovered(alert, subjects, event, now) if subjects else None
 
     found = alerts.in_states(_NOT_OVER, _holding("series", event.series))
@@ -322,15 +295,17 @@ def _outline(alert: AlertRecord) -> tuple[object, ...]:
 
 
 def _holding(name: str, value: str) -> str:
-    """The text by which a document holds a value."""
     return f'"{name}":{json.dumps(value, ensure_ascii=False)}'
 
 
 def _rebase(store: Store, alert: AlertRecord, clock: Clock) -> tuple[str, ...]:
     """Have the series of an alert measured from their new level on; return them."""
     if alert.kind != "finding":
-        raise UsageError(f"{alert.title}: there is no level that it could be expected to stay at", code="no-baseline",
-                         try_="change the rule, snooze the alert, or resolve it")  # fmt: skip
+        raise UsageError(
+            f"{alert.title}: there is no level that it could be expected to stay at",
+            code="no-baseline",
+            try_="change the rule, snooze the alert, or resolve it",
+        )
     after(alert.state, "expect")
     series = _store_of(store, clock)
     for finding in [one.finding for one in alert.standing if one.finding]:

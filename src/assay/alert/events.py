@@ -58,12 +58,6 @@ def of_result(
     """What the result of a job tells: that it failed, or that it did not and what it measured.
 
     Args:
-        result: of a job that has ended.
-        rules: only what these are about is told.
-        benchmark: its name.
-        campaign: its id.
-        at: when the job ended, in seconds since 1970.
-        labels: of the campaign.
         samples: reads the samples of a run; without it, nothing is known of how far a percentile may be off.
     """
     label = job_label(result.point, result.definition)
@@ -73,8 +67,17 @@ def of_result(
         return (of_ended(ended),)
     if result.state != "done":
         return ()
-    back = Event("recovered", at, benchmark, f"result:{result.job}", of="silent", benchmark=benchmark,
-                 reason="a result came", job=result.job, campaign=campaign)  # fmt: skip
+    back = Event(
+        "recovered",
+        at,
+        benchmark,
+        f"result:{result.job}",
+        of="silent",
+        benchmark=benchmark,
+        reason="a result came",
+        job=result.job,
+        campaign=campaign,
+    )
     limits = _limits(result, own, label, ended, labels or {}, samples)
     return (of_ended(ended), back, *limits)
 
@@ -84,30 +87,54 @@ def of_ended(job: EndedJob) -> Event:
     name = f"{job.benchmark} {job.label}".strip()
     subject = content_hash([job.benchmark, job.label])[:16]
     if job.done:
-        return Event("recovered", job.at, subject, f"done:{job.job}", of="failed", name=name, benchmark=job.benchmark,
-                     reason=f"{name} was measured again", job=job.job, campaign=job.campaign)  # fmt: skip
-    return Event("failed", job.at, subject, f"failed:{job.job}", name=name, benchmark=job.benchmark,
-                 reason=job.reason, job=job.job, campaign=job.campaign)  # fmt: skip
+        return Event(
+            "recovered",
+            job.at,
+            subject,
+            f"done:{job.job}",
+            of="failed",
+            name=name,
+            benchmark=job.benchmark,
+            reason=f"{name} was measured again",
+            job=job.job,
+            campaign=job.campaign,
+        )
+    return Event(
+        "failed",
+        job.at,
+        subject,
+        f"failed:{job.job}",
+        name=name,
+        benchmark=job.benchmark,
+        reason=job.reason,
+        job=job.job,
+        campaign=job.campaign,
+    )
 
 
 def of_finding(known: KnownFinding, at: float) -> Event:
-    """What a finding tells: that a series changed, that it did not after all, or that this was expected.
-
-    Args:
-        known: the finding.
-        at: when the newest result was measured that it rests on.
-    """
+    """What a finding tells: that a series changed, that it did not after all, or that this was expected."""
     series, job = known.series, known.first_bad.job or ""
     label = job_label(series.point, {}) if series.point else ""
     name = f"{series.benchmark} {label}".strip() + f": {series.metric}"
     moved = _moved(known)
     over = moved.state != "open"
     return Event(
-        "recovered" if over else "finding", at, known.id, f"{moved.state}:{known.id}", of="finding" if over else None,
-        name=name, benchmark=series.benchmark, metric=series.metric, unit=series.unit, finding=moved, series=series.id,
-        job=job, campaign=job.rpartition("-job-")[0],
+        "recovered" if over else "finding",
+        at,
+        known.id,
+        f"{moved.state}:{known.id}",
+        of="finding" if over else None,
+        name=name,
+        benchmark=series.benchmark,
+        metric=series.metric,
+        unit=series.unit,
+        finding=moved,
+        series=series.id,
+        job=job,
+        campaign=job.rpartition("-job-")[0],
         reason={"gone": "the change is gone", "expected": "the change was called expected"}.get(moved.state, ""),
-    )  # fmt: skip
+    )
 
 
 def of_findings(found: Iterable[KnownFinding], at: float) -> tuple[Event, ...]:
@@ -118,27 +145,56 @@ def of_findings(found: Iterable[KnownFinding], at: float) -> tuple[Event, ...]:
 def of_silence(benchmark: str, last: float, after_s: float, now: float) -> Event:
     """That a benchmark has had no result for too long."""
     since = last + after_s
-    return Event("silent", since, benchmark, f"silent:{benchmark}:{last:.3f}", name=benchmark, benchmark=benchmark,
-                 reason=for_so_long(now - last, last))  # fmt: skip
+    return Event(
+        "silent",
+        since,
+        benchmark,
+        f"silent:{benchmark}:{last:.3f}",
+        name=benchmark,
+        benchmark=benchmark,
+        reason=for_so_long(now - last, last),
+    )
 
 
 def of_noise(benchmark: str, now: float) -> Event:
     """That a benchmark gives results again."""
-    return Event("recovered", now, benchmark, f"heard:{benchmark}:{now:.3f}", of="silent", name=benchmark,
-                 benchmark=benchmark, reason="it is not silent any more")  # fmt: skip
+    return Event(
+        "recovered",
+        now,
+        benchmark,
+        f"heard:{benchmark}:{now:.3f}",
+        of="silent",
+        name=benchmark,
+        benchmark=benchmark,
+        reason="it is not silent any more",
+    )
 
 
 def of_lost(agent: LostAgent, after_s: float, now: float) -> Event:
     """That an agent has not been heard of for too long."""
     reason = for_so_long(now - agent.last_seen, agent.last_seen)
-    return Event("agent-lost", agent.last_seen + after_s, agent.id, f"lost:{agent.id}:{agent.last_seen:.3f}",
-                 name=agent.name, agent=agent.id, reason=reason)  # fmt: skip
+    return Event(
+        "agent-lost",
+        agent.last_seen + after_s,
+        agent.id,
+        f"lost:{agent.id}:{agent.last_seen:.3f}",
+        name=agent.name,
+        agent=agent.id,
+        reason=reason,
+    )
 
 
 def of_back(agent: str, now: float) -> Event:
     """That an agent is heard of again, or was removed."""
-    return Event("recovered", now, agent, f"back:{agent}:{now:.3f}", of="agent-lost", agent=agent,
-                 reason="it is heard of again, or was removed")  # fmt: skip
+    return Event(
+        "recovered",
+        now,
+        agent,
+        f"back:{agent}:{now:.3f}",
+        of="agent-lost",
+        agent=agent,
+        reason="it is heard of again, or was removed",
+    )
 
 
 def _why(result: MultiRunJobResult) -> str:
@@ -147,10 +203,13 @@ def _why(result: MultiRunJobResult) -> str:
 
 
 def _limits(
-    result: MultiRunJobResult, rules: Sequence[Rule], label: str, job: EndedJob, labels: Mapping[str, str],
+    result: MultiRunJobResult,
+    rules: Sequence[Rule],
+    label: str,
+    job: EndedJob,
+    labels: Mapping[str, str],
     samples: Samples | None,
-) -> Iterator[Event]:  # fmt: skip
-    """One event for each number that a rule has a limit for."""
+) -> Iterator[Event]:
     asked = dict.fromkeys(rule.alert.metric or "" for rule in rules if rule.alert.when in ("above", "below"))
     told: set[str] = set()
     kind = machine_kind(result.environment)
@@ -164,10 +223,21 @@ def _limits(
             series = identity(job.benchmark, result.definition, result.point, kind, full, labels)
             value, interval, doubt = _value(result, metric, statistic, stats, samples)
             yield Event(
-                "threshold", job.at, f"{series}:{full}", f"limit:{job.job}:{full}",
-                name=f"{job.benchmark} {label}: {full}", benchmark=job.benchmark, metric=full, unit=stats.unit,
-                value=value, interval=interval, doubt=doubt, series=series, job=job.job, campaign=job.campaign,
-            )  # fmt: skip
+                "threshold",
+                job.at,
+                f"{series}:{full}",
+                f"limit:{job.job}:{full}",
+                name=f"{job.benchmark} {label}: {full}",
+                benchmark=job.benchmark,
+                metric=full,
+                unit=stats.unit,
+                value=value,
+                interval=interval,
+                doubt=doubt,
+                series=series,
+                job=job.job,
+                campaign=job.campaign,
+            )
 
 
 def _value(
@@ -189,7 +259,6 @@ def _value(
 
 
 def _between(result: MultiRunJobResult, metric: str, statistic: str, samples: Samples | None) -> Interval | None:
-    """The interval of a statistic from its values in each run, read from the samples."""
     if samples is None:
         return None
     found: list[float] = []
@@ -214,12 +283,23 @@ def _moved(known: KnownFinding) -> Moved:
     because = (*found.because, *said.because) if found.unconfirmed else said.because
     machine = known.first_bad.context.get("machine")
     return Moved(
-        id=known.id, state=known.state, answer=found.answer, before=found.before, after=found.after,
-        difference=found.difference, difference_interval=_finite(found.difference_interval), change=found.change,
+        id=known.id,
+        state=known.state,
+        answer=found.answer,
+        before=found.before,
+        after=found.after,
+        difference=found.difference,
+        difference_interval=_finite(found.difference_interval),
+        change=found.change,
         change_interval=_finite(found.interval) if found.interval is not None else None,
-        probability=found.probability, since=known.first_bad.at, kind=found.kind, cause=said.cause,
-        because=because, differs=said.differs, machine=str(machine) if machine else "",
-    )  # fmt: skip
+        probability=found.probability,
+        since=known.first_bad.at,
+        kind=found.kind,
+        cause=said.cause,
+        because=because,
+        differs=said.differs,
+        machine=str(machine) if machine else "",
+    )
 
 
 def _finite(interval: Interval) -> Interval:

@@ -38,9 +38,7 @@ def observe(store: Store, record: CampaignRecord, clock: Clock = SYSTEM_CLOCK) -
     """Take the results of a campaign into their series, and check these.
 
     Args:
-        store: where they are kept.
         record: a campaign, or some jobs of one; what was taken before, and what was not measured, is left out.
-        clock: tells the time.
 
     Returns:
         The findings that are new, or changed.
@@ -57,9 +55,16 @@ def observe(store: Store, record: CampaignRecord, clock: Clock = SYSTEM_CLOCK) -
         if result.state in ("done", "failed"):
             mine = [one for one in found if touched.get(one.series.id) == result.job]
             consider(
-                store, result, benchmark=record.benchmark, campaign=record.campaign, at=moment_of(result, clock),
-                clock=clock, document=document, labels=record.labels, findings=mine,
-            )  # fmt: skip
+                store,
+                result,
+                benchmark=record.benchmark,
+                campaign=record.campaign,
+                at=moment_of(result, clock),
+                clock=clock,
+                document=document,
+                labels=record.labels,
+                findings=mine,
+            )
     return found
 
 
@@ -72,13 +77,7 @@ def observe_job(
 
 
 def collect(store: Store, clock: Clock = SYSTEM_CLOCK, benchmark: str = "") -> Collected:
-    """Take all results of a store into their series: those from before there were any, and those that were missed.
-
-    Args:
-        store: where they are kept.
-        clock: tells the time.
-        benchmark: only results of this benchmark.
-    """
+    """Take all results of a store into their series: those from before there were any, and those that were missed."""
     listing, series = Listing(store.engine), SeriesStore(store, clock)
     campaigns: dict[str, tuple[Mapping[str, str], tuple[str, ...]]] = {}
     touched: dict[str, None] = {}
@@ -103,13 +102,7 @@ def collect(store: Store, clock: Clock = SYSTEM_CLOCK, benchmark: str = "") -> C
 def take(
     store: Store, points: Sequence[FilePoint], clock: Clock = SYSTEM_CLOCK
 ) -> tuple[Taken, tuple[KnownFinding, ...]]:
-    """Take points of a file into the store, and check their series; return what became of them, and what is found.
-
-    Args:
-        store: where they are to be kept.
-        points: of a file.
-        clock: tells the time.
-    """
+    """Take points of a file into the store, and check their series; return what became of them, and what is found."""
     series = SeriesStore(store, clock)
     taken = series.take(points)
     found = series.check(taken.series)

@@ -62,8 +62,11 @@ def after(state: State | None, happening: Happening) -> State:
     try:
         return TABLE[state, happening]
     except KeyError:
-        raise UsageError(f"an alert that is {state or 'not there'} cannot be {_DONE.get(happening, happening)}",
-                         code="lifecycle", try_=_hint(state)) from None  # fmt: skip
+        raise UsageError(
+            f"an alert that is {state or 'not there'} cannot be {_DONE.get(happening, happening)}",
+            code="lifecycle",
+            try_=_hint(state),
+        ) from None
 
 
 def _hint(state: State | None) -> str:

@@ -200,11 +200,9 @@ class AlertRecord:
 
     @property
     def standing(self) -> tuple[Member, ...]:
-        """The members for which it is not over."""
         return tuple(one for one in self.members if one.state == "standing")
 
     def member(self, subject: str) -> Member | None:
-        """The member of that name."""
         return next((one for one in self.members if one.subject == subject), None)
 
     def remembered(self) -> dict[str, tuple[float, str]]:
@@ -241,25 +239,54 @@ class _Document:
 def kept_of(alert: AlertRecord) -> KeptAlert:
     """An alert as the store keeps it."""
     parts = _Document(
-        kind=alert.kind, title=alert.title, sentences=alert.sentences, members=alert.members, cause=alert.cause,
-        differs=alert.differs, rules=alert.rules, links=alert.links, telling=alert.telling,
+        kind=alert.kind,
+        title=alert.title,
+        sentences=alert.sentences,
+        members=alert.members,
+        cause=alert.cause,
+        differs=alert.differs,
+        rules=alert.rules,
+        links=alert.links,
+        telling=alert.telling,
         past=alert.past,
-    )  # fmt: skip
+    )
     return KeptAlert(
-        id=alert.id, key=alert.key, state=alert.state, severity=alert.severity, benchmark=alert.benchmark,
-        opened_at=alert.opened_at, changed_at=alert.changed_at, snoozed_until=alert.snoozed_until, by=alert.by,
-        document=to_json(parts), history=_HISTORY.dump_json(alert.history).decode(),
-    )  # fmt: skip
+        id=alert.id,
+        key=alert.key,
+        state=alert.state,
+        severity=alert.severity,
+        benchmark=alert.benchmark,
+        opened_at=alert.opened_at,
+        changed_at=alert.changed_at,
+        snoozed_until=alert.snoozed_until,
+        by=alert.by,
+        document=to_json(parts),
+        history=_HISTORY.dump_json(alert.history).decode(),
+    )
 
 
 def record_of(kept: KeptAlert) -> AlertRecord:
-    """A kept alert as a record."""
     parts = from_json(_Document, kept.document, source=kept.id)
     return AlertRecord(
-        id=kept.id, key=kept.key, kind=parts.kind, state=cast("State", kept.state),
-        severity=cast("Severity", kept.severity), benchmark=kept.benchmark, title=parts.title,
-        sentences=parts.sentences, opened_at=kept.opened_at, changed_at=kept.changed_at, members=parts.members,
-        cause=parts.cause, differs=parts.differs, rules=parts.rules, snoozed_until=kept.snoozed_until, by=kept.by,
-        history=_HISTORY.validate_json(kept.history), links=parts.links, telling=parts.telling,
-        findings=findings_of(parts.members), past=parts.past,
-    )  # fmt: skip
+        id=kept.id,
+        key=kept.key,
+        kind=parts.kind,
+        state=cast("State", kept.state),
+        severity=cast("Severity", kept.severity),
+        benchmark=kept.benchmark,
+        title=parts.title,
+        sentences=parts.sentences,
+        opened_at=kept.opened_at,
+        changed_at=kept.changed_at,
+        members=parts.members,
+        cause=parts.cause,
+        differs=parts.differs,
+        rules=parts.rules,
+        snoozed_until=kept.snoozed_until,
+        by=kept.by,
+        history=_HISTORY.validate_json(kept.history),
+        links=parts.links,
+        telling=parts.telling,
+        findings=findings_of(parts.members),
+        past=parts.past,
+    )

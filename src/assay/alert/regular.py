@@ -45,9 +45,6 @@ def check_agents(
     """Open what rules say about agents that are gone, and resolve it when they are back.
 
     Args:
-        store: where agents are kept.
-        rules: when to tell people.
-        clock: tells the time.
         silent_after_s: an agent that was not heard of for so long is lost, unless a rule gives it longer.
         listening_since: when the server began: no agent is lost because nobody was there to hear it.
     """
@@ -62,8 +59,7 @@ def check_agents(
     for rule in asked:
         by_wait.setdefault(max(silent_after_s, rule.alert.after or 0.0), []).append(rule)
     for after_s, some in sorted(by_wait.items()):
-        lost = [of_lost(agent, after_s, now) for agent in away
-                if now - max(agent.last_seen, listening_since) > after_s]  # fmt: skip
+        lost = [of_lost(agent, after_s, now) for agent in away if now - max(agent.last_seen, listening_since) > after_s]
         changed += evaluate(store, lost, some, clock)
     back = [of_back(agent, now) for agent in sorted(standing - {agent.id for agent in away})]
     return (*changed, *evaluate(store, back, rules, clock))
@@ -75,12 +71,6 @@ def follow_jobs(
     """Open and resolve what rules say about failed jobs, from the history of jobs on after a line of it.
 
     Jobs that nobody could take, or that were given up, have no result that would tell.
-
-    Args:
-        store: where jobs and alerts are kept.
-        rules: when to tell people; those that the store keeps when None.
-        clock: tells the time.
-        after: number of the last line that was read before.
 
     Returns:
         The alerts that changed, and the number of the last line that was read.
@@ -109,7 +99,6 @@ def note_files(store: Store, clock: Clock, since: str) -> str:
 
 
 def _is_asked(job: EndedJob, rules: Sequence[Rule]) -> bool:
-    """Whether a rule was there when a job ended."""
     return any(is_for(rule, job.benchmark) and rule.created_at <= job.at for rule in rules)
 
 
@@ -120,7 +109,6 @@ def _benchmarks(rule: Rule, known: dict[str, float]) -> list[str]:
 
 
 def _standing(store: Store, kind: Trouble) -> set[str]:
-    """What stands in alerts of a kind."""
     found = map(record_of, Alerts(store.engine).in_states(sorted(ACTIVE), f'"kind":"{kind}"'))
     return {member.subject for alert in found if alert.kind == kind for member in alert.standing}
 

@@ -70,7 +70,6 @@ def rule_of(kept: KeptRule) -> Rule | None:
 
 
 def rules_of(kept: Iterable[KeptRule]) -> tuple[Rule, ...]:
-    """Kept rules, as far as they can be read."""
     return tuple(rule for one in kept if (rule := rule_of(one)) is not None)
 
 
@@ -98,13 +97,6 @@ def given_rule(name: str, benchmark: str, alert: Alert, *, by: str, now: float) 
 
 
 def file_rules(benchmark: str, document: Mapping[str, Any], at: float) -> tuple[KeptRule, ...]:
-    """The rules of a benchmark file, to be kept.
-
-    Args:
-        benchmark: its name.
-        document: the file as it was read; what is no rule was refused when it was handed in, and is left out here.
-        at: when it was handed in.
-    """
     found: dict[str, KeptRule] = {}
     said = document.get("alerts")
     for one in said if isinstance(said, list | tuple) else ():
@@ -114,8 +106,9 @@ def file_rules(benchmark: str, document: Mapping[str, Any], at: float) -> tuple[
             continue
         condition = [benchmark, alert.when, alert.metric, alert.by, alert.value, alert.after]
         kept = content_hash(["file", *condition])[:16]
-        found.setdefault(kept, KeptRule(kept, _file_name(benchmark, alert, kept), "file", benchmark, _document(alert),
-                                        at, at))  # fmt: skip
+        found.setdefault(
+            kept, KeptRule(kept, _file_name(benchmark, alert, kept), "file", benchmark, _document(alert), at, at)
+        )
     return tuple(found.values())
 
 
@@ -141,7 +134,6 @@ def metrics_named(rules: Iterable[Rule], benchmark: str) -> tuple[str, ...]:
 
 
 def judge(rule: Rule, event: Event) -> Judgement:
-    """What a rule says about an event that it is about."""
     if event.kind == "threshold":
         return _limit(rule.alert, event)
     if event.kind == "finding":
@@ -150,13 +142,7 @@ def judge(rule: Rule, event: Event) -> Judgement:
 
 
 def quiet_until(quiet: str | None, timezone: str, now: float) -> float | None:
-    """When the quiet hours end in which a moment lies; None when it lies in none.
-
-    Args:
-        quiet: `22:00-07:00`; the end is no part of it.
-        timezone: whose clocks these hours are of.
-        now: the moment.
-    """
+    """When the quiet hours end in which a moment lies; None when it lies in none."""
     if quiet is None:
         return None
     here = datetime.fromtimestamp(now, UTC).astimezone(zone_named(timezone))

@@ -14,14 +14,7 @@ from assay.store.notices import EVERY_CHANNEL, NewNotice
 
 
 def decision(alert: AlertRecord, rules: Mapping[str, KeptRule], now: float, *, instead_of: str = "") -> Decision:
-    """What is to be kept of an alert, with the notices for everybody who may be told of it now.
-
-    Args:
-        alert: as it is from now on.
-        rules: id → rule, as they are now.
-        now: the time.
-        instead_of: id of an alert that is over and gives its key to this one.
-    """
+    """What is to be kept of an alert, with the notices for everybody who may be told of it now."""
     notes = due(alert, rules, now)
     told = after_telling(alert, notes, now)
     notices = notices_of(told, notes)
@@ -57,7 +50,6 @@ def notices_of(alert: AlertRecord, notes: Sequence[RuleNote]) -> tuple[NewNotice
 
 
 def _newest(stored: RuleNote, rules: Mapping[str, KeptRule]) -> RuleNote:
-    """A rule as it is now; as it was, where it is gone."""
     kept = rules.get(stored.id)
     rule = None if kept is None else rule_of(kept)
     return stored if rule is None else rule.note

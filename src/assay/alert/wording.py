@@ -22,7 +22,6 @@ _ORDER = {"standing": 0, "closed": 1, "expected": 2, "recovered": 3}
 
 
 def sentence(event: Event, rule: Rule) -> str:
-    """What an event is, in one sentence."""
     name = one_line(event.name)
     if event.finding is not None:
         return f"{name}: {change_in_words(event.finding, event.unit)}"

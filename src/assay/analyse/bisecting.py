@@ -125,7 +125,6 @@ def places(weights: Mapping[int, float], items: int) -> Values:
 
     Args:
         weights: item → log odds that it is bad, for those that were measured; the ends need none.
-        items: how many there are; the first is good and the last is bad.
     """
     logs = np.zeros(items)
     for item, weight in weights.items():
@@ -151,12 +150,7 @@ def guess_of(chances: Values, unmeasurable: Collection[int]) -> Guess:
 
 
 def next_item(chances: Values, closed: Collection[int]) -> int | None:
-    """The item whose answer would tell most: it halves the chances best; None where no open one is left.
-
-    Args:
-        chances: of each item to be the first bad one.
-        closed: items that cannot be measured, or have had their share of runs.
-    """
+    """The item whose answer would tell most: it halves the chances best; None where no open one is left."""
     below = np.cumsum(chances)
     open_ = [item for item in range(1, chances.size - 1) if item not in closed]
     return min(open_, key=lambda item: (abs(float(below[item]) - 0.5), item), default=None)
@@ -234,10 +228,7 @@ def standing(
         blocks: item → how much worse than the good one its blocks say it is; the last item must be among them.
         items: how many there are; the first is good and the last is bad.
         boundary: from which difference on an item is bad; half of that between the ends when left out.
-        skipped: items that cannot be measured.
-        closed: items that have had their share of runs.
         stay: the item that was measured last; it is measured again until it is told, since another one must be built.
-        level: how sure the answer must be.
     """
     last = items - 1
     done = {*skipped, *closed}

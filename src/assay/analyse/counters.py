@@ -27,7 +27,6 @@ class Course:
 
     @property
     def told(self) -> NDArray[np.float64]:
-        """The values that were read."""
         return self.value[np.isfinite(self.value)]
 
 

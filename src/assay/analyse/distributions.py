@@ -166,12 +166,7 @@ def _apart_from_zero(value: float) -> float:
 
 @lru_cache(maxsize=1024)
 def chi_square_quantile(p: float, df: float) -> float:
-    """The value below which chi-square with `df` degrees of freedom lies with chance `p`.
-
-    Args:
-        p: Above 0 and below 1.
-        df: Degrees of freedom, 1 or more.
-    """
+    """The value below which chi-square with `df` degrees of freedom lies with chance `p`."""
     if not 0 < p < 1 or df < 1:
         raise ValueError(f"p must lie between 0 and 1 and df be 1 or more; got {p} and {df}")
     # Wilson and Hilferty: its cube root is nearly normal. From there a bracket, halved.

@@ -36,13 +36,7 @@ class Standing:
 
 
 def frontier(spots: Sequence[Spot], x_better: Better, y_better: Better) -> list[Standing]:
-    """How each of some things stands among them all.
-
-    Args:
-        spots: the things.
-        x_better: which way is better across.
-        y_better: which way is better upwards.
-    """
+    """How each of some things stands among them all."""
     if not spots:
         return []
     x, x_worst, x_best = _sides([(one.x, one.x_ends) for one in spots], x_better)

@@ -83,12 +83,7 @@ class Gate:
         return self.answer == "nothing" and bool(self.jobs) and all(job.kind == "no baseline" for job in self.jobs)
 
     def exit_code(self, *, strict: bool = False, allow_missing: bool = False) -> int:
-        """What a pipeline is told: 0 green, 1 red, 3 where there was nothing to judge.
-
-        Args:
-            strict: Whether what cannot be told is 3 instead of 0.
-            allow_missing: Whether it is 0 where there is no earlier result yet.
-        """
+        """What a pipeline is told: 0 green, 1 red, 3 where there was nothing to judge."""
         if self.has_no_baseline and allow_missing:
             return 0
         return {"green": 0, "red": 1, "cannot tell": 3 if strict else 0, "nothing": 3}[self.answer]
@@ -107,13 +102,8 @@ def gate(
     """Hold a result against a baseline and against its own objectives.
 
     Args:
-        result: What is judged.
         baseline: Earlier results, the newest first; None to judge by objectives and verdict alone.
-        limits: By how much each number may be worse.
-        chosen: A job → its headline metrics.
         anyway: Whether to compare although machine or settings differ.
-        part: Whether the result is part of a campaign, so that jobs which it lacks are not missing.
-        by_run: What each run gave of a statistic that result documents have only over all runs.
     """
     matching = match_jobs(baseline or (), (result,))
     matched = {id(pair.b[0]): pair for pair in matching.pairs}

@@ -104,11 +104,7 @@ def bootstrap_interval(
     """Percentile bootstrap interval of any statistic of independent values.
 
     Args:
-        values: One value per run, or independent samples.
-        statistic: Takes rounds × n values and gives one number per row.
         rng: Where the draws come from; seed it to get the same interval again.
-        level: The promise.
-        rounds: How often to draw.
     """
     if values.size < 2:
         return None

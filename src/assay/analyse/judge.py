@@ -26,14 +26,7 @@ def judge(
     *,
     planned_runs: int | None = None,
 ) -> MultiRunJobResult:
-    """Turn the runs of a job into statistics, checks, a verdict and the job's result.
-
-    Args:
-        job: What was asked for.
-        outcomes: All runs that were made, the failed ones too.
-        environment: What is known about where they ran.
-        planned_runs: How many runs were to be made, where some never were.
-    """
+    """Turn the runs of a job into statistics, checks, a verdict and the job's result."""
     runs = tuple(outcome.result for outcome in outcomes)
     error = _device_failure(runs) or _failure(runs)
     values = {} if error else _values_by_run(outcomes)

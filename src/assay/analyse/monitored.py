@@ -83,10 +83,20 @@ def summary(metrics: Metrics) -> dict[str, JsonValue]:
         told = one.course.value[(one.course.at_s >= low) & (one.course.at_s <= high)]
         told = told[np.isfinite(told)]
         if told.size:
-            figures.append({"what": one.quantity.key, "title": one.quantity.title, "unit": one.quantity.unit,
-                            "whose": one.quantity.whose, "of": one.of, "mean": float(told.mean()),
-                            "max": float(told.max()), "readings": int(told.size), "gaps": one.course.gaps,
-                            "resets": one.course.resets})  # fmt: skip
+            figures.append(
+                {
+                    "what": one.quantity.key,
+                    "title": one.quantity.title,
+                    "unit": one.quantity.unit,
+                    "whose": one.quantity.whose,
+                    "of": one.of,
+                    "mean": float(told.mean()),
+                    "max": float(told.max()),
+                    "readings": int(told.size),
+                    "gaps": one.course.gaps,
+                    "resets": one.course.resets,
+                }
+            )
     return {
         "interval_s": metrics.interval_s,
         "over": "the measured window" if metrics.measured else "the whole run",
@@ -116,8 +126,9 @@ def together(parts: Sequence[JsonValue]) -> dict[str, JsonValue] | None:
                 figures.setdefault((str(one.get("of")), str(one.get("what"))), one)
         for found, name in ((targets, "targets"), (absent, "absent")):
             section = part.get(name)
-            found |= {key: value for key, value in (section.items() if isinstance(section, dict) else ())
-                      if key not in found}  # fmt: skip
+            found |= {
+                key: value for key, value in (section.items() if isinstance(section, dict) else ()) if key not in found
+            }
     return {**told[0], "figures": list(figures.values()), "targets": targets, "absent": absent}
 
 
@@ -179,8 +190,9 @@ def _memory(node: str, series: Sequence[Scraped], interval_s: float) -> Iterator
 
 def _gpus(metrics: Metrics) -> Iterator[Watched]:
     for quantity, name, scale in _GPU:
-        rows = {f"{one.labels.get('node', '')} GPU {one.labels.get('gpu', '')}".strip(): one
-                for one in metrics.named(name)}  # fmt: skip
+        rows = {
+            f"{one.labels.get('node', '')} GPU {one.labels.get('gpu', '')}".strip(): one for one in metrics.named(name)
+        }
         for of, one in rows.items():
             yield Watched(quantity, of, _scaled(_gauge(one, metrics.interval_s), scale))
 
@@ -194,8 +206,10 @@ def _services(metrics: Metrics) -> Iterator[Watched]:
             course = _known(metric, series, names, metrics.interval_s)
             if course is not None:
                 yield Watched(quantity, service, _scaled(course, 100.0 if quantity.unit == "%" else 1.0))
-        for quantity, name, scale in ((_PROCESS_CPU, "process_cpu_seconds_total", 100.0),
-                                      (_PROCESS_MEMORY, "process_resident_memory_bytes", 1.0)):  # fmt: skip
+        for quantity, name, scale in (
+            (_PROCESS_CPU, "process_cpu_seconds_total", 100.0),
+            (_PROCESS_MEMORY, "process_resident_memory_bytes", 1.0),
+        ):
             rows = [one for one in series if one.name == name]
             if rows:
                 yield Watched(quantity, service, _scaled(_summed(rows, metrics.interval_s), scale))
@@ -222,8 +236,10 @@ def _by(metrics: Metrics, key: Callable[[Scraped], str], prefix: str = "") -> di
     for one in metrics.series:
         if one.name.startswith(prefix) and key(one):
             found.setdefault(key(one), {}).setdefault(one.labels.get("instance", ""), []).append(one)
-    return {name: max(parts.values(), key=lambda rows: sum(row.value.size for row in rows))
-            for name, parts in sorted(found.items())}  # fmt: skip
+    return {
+        name: max(parts.values(), key=lambda rows: sum(row.value.size for row in rows))
+        for name, parts in sorted(found.items())
+    }
 
 
 def _rate(one: Scraped, interval_s: float) -> Course:

@@ -114,10 +114,6 @@ def noise_of(
     """Study one metric; None where fewer than four runs gave it, or its values have no size to relate a spread to.
 
     Args:
-        name: Name of the metric.
-        stats: Its statistics over the runs of the study.
-        samples: Run id → samples in the order they were taken; may be empty.
-        level: The promise of intervals and comparisons.
         runs: For which numbers of runs the smallest visible change is told.
     """
     in_order = {run: stats.run_values[run] for run in sorted(stats.run_values)}
@@ -136,12 +132,13 @@ def noise_of(
         runs=values.size,
         within=_within(name, samples, scale, spread),
         between=scale.variation(spread),
-        interval=Interval(scale.variation(ends[0]), scale.variation(ends[1]), level,
-                          f"chi-square of {values.size} runs"),
+        interval=Interval(
+            scale.variation(ends[0]), scale.variation(ends[1]), level, f"chi-square of {values.size} runs"
+        ),
         drift=drift_of(scale.take(values), scale),
         against=_against(name, stats, in_order, level),
         resolves=tuple(_resolution(number, spread, ends[1], scale, level) for number in runs),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +156,6 @@ class _Scale:
         return np.log(values) if self.logarithmic else values / self.base
 
     def variation(self, spread: float) -> float:
-        """A spread on the scale as a coefficient of variation."""
         return math.sqrt(math.expm1(min(spread * spread, 700.0))) if self.logarithmic else spread
 
     def relative(self, change: float) -> float:
@@ -183,10 +179,6 @@ def smallest_change(
 
     Args:
         spread: Standard deviation of the runs' values on the scale of the comparison.
-        runs: On each side.
-        logarithmic: Whether that is the log scale.
-        level: The promise of the comparison.
-        chance: How often it must be told.
     """
     return _Scale(logarithmic, 1.0).relative(spread * smallest_effect(runs, level=level, chance=chance))
 

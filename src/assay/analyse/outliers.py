@@ -45,14 +45,7 @@ def limit_for(n: int) -> float:
 
 
 def find_outliers(pool: Pool, median: float, mad: float, deviations: NDArray[np.float64]) -> Flagged:
-    """Flag the values far from the median.
-
-    Args:
-        pool: The values.
-        median: Their median.
-        mad: The median of their distances from it.
-        deviations: Those distances, in the order of the values.
-    """
+    """Flag the values far from the median."""
     if pool.values.size < 3:
         return Flagged(0, ())
     scale, limit = _scale(mad, deviations)

@@ -30,8 +30,6 @@ def power(effect: float, runs: int, level: float = LEVEL) -> float:
 
     Args:
         effect: The true change in units of the spread between runs, on the scale on which it is compared.
-        runs: On each side, two or more.
-        level: The promise of the comparison.
     """
     if runs < 2:
         raise ValueError(f"a comparison needs 2 runs or more on each side; got {runs}")

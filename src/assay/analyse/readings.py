@@ -44,7 +44,6 @@ def readings(result: MultiRunJobResult, named: Iterable[str] = (), known: Iterab
     """The numbers of a result that make points, each once.
 
     Args:
-        result: of a job that has ended, well or badly.
         named: metrics and statistics that somebody asked to watch, beside those of the job itself.
         known: metrics of the series that the job has already; one that it did not give this time has no value.
     """
@@ -63,12 +62,7 @@ def readings(result: MultiRunJobResult, named: Iterable[str] = (), known: Iterab
 
 
 def split_statistic(name: str, metrics: Iterable[str] = ()) -> tuple[str, str]:
-    """A name as metric and statistic; the statistic is empty where the metric itself is meant.
-
-    Args:
-        name: such as `ttft_ms.p99`.
-        metrics: names of metrics that there are; one of them may have a point in its own name.
-    """
+    """A name as metric and statistic; the statistic is empty where the metric itself is meant."""
     head, _, tail = name.rpartition(".")
     return (name, "") if name in metrics or not head or tail not in STATISTICS else (head, tail)
 

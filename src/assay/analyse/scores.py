@@ -46,8 +46,9 @@ class ScoreRecord:
 def qualities(by_run: Mapping[int, Mapping[str, NDArray[np.float64]]]) -> dict[str, Quality]:
     """Sum up scores: run id → metric → one value per answer, NaN where there is none."""
     names = dict.fromkeys(name for found in by_run.values() for name in found)
-    return {name: _quality(name, {run: found[name] for run, found in by_run.items() if name in found})
-            for name in names}  # fmt: skip
+    return {
+        name: _quality(name, {run: found[name] for run, found in by_run.items() if name in found}) for name in names
+    }
 
 
 def _quality(name: str, by_run: Mapping[int, NDArray[np.float64]]) -> Quality:

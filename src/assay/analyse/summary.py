@@ -37,13 +37,6 @@ def summarise(
 
     Samples are pooled for the shape; the interval comes from the medians of the runs alone (of scores, their means).
 
-    Args:
-        metric_name: Name of the metric, for messages.
-        unit: Its unit.
-        better: Its direction, None where not declared.
-        by_run: Run id → measured values, one for a number of the whole run.
-        level: The promise of the interval.
-
     Raises:
         ValueError: if there is no finite value.
     """
@@ -99,7 +92,6 @@ def _pool(by_run: Mapping[int, NDArray[np.float64]], finite: Mapping[int, NDArra
 
 
 def _run_values(pool: Pool, value: Callable[[NDArray[np.float64]], float]) -> dict[int, float]:
-    """The value of each run."""
     parts = np.split(pool.values, pool.starts[1:])
     return {run: value(part) for run, part in zip(pool.runs, parts, strict=True)}
 

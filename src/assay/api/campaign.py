@@ -181,9 +181,16 @@ def run(
 
 
 def _on_cluster(
-    loaded: Loaded, store: Store, view: View, clock: Clock, *, fresh: bool, lock: str | None, control: bool,
+    loaded: Loaded,
+    store: Store,
+    view: View,
+    clock: Clock,
+    *,
+    fresh: bool,
+    lock: str | None,
+    control: bool,
     manner: Manner | None,
-) -> CampaignResult:  # fmt: skip
+) -> CampaignResult:
     if loaded.benchmark.place.engine == "kubernetes":
         from assay.engines.kubernetes.campaign import run_on_kubernetes as follow
     else:

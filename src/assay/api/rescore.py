@@ -55,8 +55,9 @@ def rescore(result: MultiRunJobResult, find: Find, scorers: Sequence[str], clock
         MeasureError: if a scorer cannot judge, or the answers cannot be read.
     """
     if not has_outputs(result):
-        raise UsageError(f"{result.job} kept no answers", code="no-outputs",
-                         try_="set workload.keep_outputs: true and measure again")  # fmt: skip
+        raise UsageError(
+            f"{result.job} kept no answers", code="no-outputs", try_="set workload.keep_outputs: true and measure again"
+        )
     runs = {run.run_id: run.files[OUTPUTS] for run in result.runs if run.error is None and OUTPUTS in run.files}
     judged: dict[int, dict[str, Scored]] = {}
     for run, digest in runs.items():
@@ -91,8 +92,12 @@ def in_store(store: Store) -> Find:
 
     def find(digest: str) -> Path:
         if not store.artefacts.is_whole(digest):
-            raise MeasureError("the kept answers are missing or damaged", code="outputs",
-                               at=str(store.artefacts.path(digest)), try_="restore the file from a copy")  # fmt: skip
+            raise MeasureError(
+                "the kept answers are missing or damaged",
+                code="outputs",
+                at=str(store.artefacts.path(digest)),
+                try_="restore the file from a copy",
+            )
         return store.artefacts.path(digest)
 
     return find

@@ -24,10 +24,11 @@ AtMostOption = Annotated[str, typer.Option("--at-most", metavar="TIME", help="St
 MetricOption = Annotated[
     str,
     typer.Option(
-        "--metric", help="What decides, such as latency_ms.p99; the first headline metric when left out.",
+        "--metric",
+        help="What decides, such as latency_ms.p99; the first headline metric when left out.",
         show_default=False,
     ),
-]  # fmt: skip
+]
 SeedOption = Annotated[
     int | None, typer.Option("--seed", min=0, help="Decides the order of runs; drawn by lot when left out, and kept.")
 ]
@@ -74,9 +75,17 @@ def ab(
     else:
         twin, parts = _twin(a, b, of_a or (), of_b or (), settings or ()), ()
     found = compare_in_turn(
-        twin, question, budget, store=store, view=view_for(text=not as_json, quiet=quiet),
-        lock=lock.value if lock else None, control=not no_control, seed=seed, fresh=fresh, parts=parts,
-    )  # fmt: skip
+        twin,
+        question,
+        budget,
+        store=store,
+        view=view_for(text=not as_json, quiet=quiet),
+        lock=lock.value if lock else None,
+        control=not no_control,
+        seed=seed,
+        fresh=fresh,
+        parts=parts,
+    )
     say(json.dumps(_document(found), indent=2) if as_json else _text(found))
     raise typer.Exit(_code(found, fail_on_worse=fail_on_worse))
 
@@ -116,8 +125,12 @@ def _refuse_files(a: Path | None, *settings: Sequence[str] | None) -> None:
         return
     from assay.errors import UsageError
 
-    raise UsageError("--continue measures what the experiment measured before, and takes no file or setting",
-                     code="usage", at="--continue", try_="leave the file and its settings out")  # fmt: skip
+    raise UsageError(
+        "--continue measures what the experiment measured before, and takes no file or setting",
+        code="usage",
+        at="--continue",
+        try_="leave the file and its settings out",
+    )
 
 
 def _twin(a: Path | None, b: Path | None, of_a: Sequence[str], of_b: Sequence[str], both: Sequence[str]) -> Twin:
@@ -127,8 +140,11 @@ def _twin(a: Path | None, b: Path | None, of_a: Sequence[str], of_b: Sequence[st
     from assay.spec.override import read_with
 
     if a is None:
-        raise UsageError("no benchmark file is given", code="usage",
-                         try_="assay ab A.yaml B.yaml, or assay ab FILE --a target.threads=1 --b …")  # fmt: skip
+        raise UsageError(
+            "no benchmark file is given",
+            code="usage",
+            try_="assay ab A.yaml B.yaml, or assay ab FILE --a target.threads=1 --b …",
+        )
     sides = [read_with(a, (*both, *of_a)), read_with(b or a, (*both, *of_b))]
     numbers, names = _jobs(sides, alike=b is None and not of_a and not of_b)
     if names is None:
@@ -149,9 +165,12 @@ def _jobs(sides: Sequence[Loaded], *, alike: bool) -> tuple[tuple[int, int], tup
         return (0, 1), (first, second)
     for side, count in zip(sides, counts, strict=True):
         if count != 1:
-            raise UsageError(f"its matrix gives {count} jobs, and ab compares one with one", code="matrix",
-                             at=side.source.name, try_="--set matrix={} and the values of each side with --a and --b, "
-                             "or a matrix of two points")  # fmt: skip
+            raise UsageError(
+                f"its matrix gives {count} jobs, and ab compares one with one",
+                code="matrix",
+                at=side.source.name,
+                try_="--set matrix={} and the values of each side with --a and --b, or a matrix of two points",
+            )
     return (0, 0), None
 
 
@@ -238,9 +257,14 @@ def _table(found: Compared) -> list[str]:
     from assay.report.numbers import name_with_unit, show
 
     a, b = found.sides
-    columns = [Column("metric", flexible=True), Column(a, right=True, flexible=True),
-               Column(b, right=True, flexible=True), Column("change", right=True), Column("pairs", right=True),
-               Column("answer")]  # fmt: skip
+    columns = [
+        Column("metric", flexible=True),
+        Column(a, right=True, flexible=True),
+        Column(b, right=True, flexible=True),
+        Column("change", right=True),
+        Column("pairs", right=True),
+        Column("answer"),
+    ]
     rows = [
         (name_with_unit(one.metric, one.unit), show(one.a), show(one.b), _change(one), str(one.pairs), one.answer)
         for one in (found.told, *found.others)
@@ -284,6 +308,9 @@ def _doubts(found: Compared) -> list[str]:
 
     if found.results is None:
         return []
-    names = [f"{side}: {check_sentence(check)}" for side, job in zip("ab", found.results, strict=True)
-             for check in failed(job.checks)]  # fmt: skip
+    names = [
+        f"{side}: {check_sentence(check)}"
+        for side, job in zip("ab", found.results, strict=True)
+        for check in failed(job.checks)
+    ]
     return list(dict.fromkeys(names))

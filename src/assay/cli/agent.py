@@ -63,14 +63,21 @@ Device = Annotated[
 ]
 PrivateUrls = Annotated[
     bool,
-    typer.Option("--allow-private-urls", help="Let jobs connect to this machine and its private networks.",
-                 envvar="ASSAY_ALLOW_PRIVATE_URLS"),
-]  # fmt: skip
+    typer.Option(
+        "--allow-private-urls",
+        help="Let jobs connect to this machine and its private networks.",
+        envvar="ASSAY_ALLOW_PRIVATE_URLS",
+    ),
+]
 AllowEnv = Annotated[
     list[str] | None,
-    typer.Option("--allow-env", metavar="NAME", envvar="ASSAY_ALLOW_ENV",
-                 help="Let jobs refer to this variable by ${env:NAME}; may be repeated, or names with commas."),
-]  # fmt: skip
+    typer.Option(
+        "--allow-env",
+        metavar="NAME",
+        envvar="ASSAY_ALLOW_ENV",
+        help="Let jobs refer to this variable by ${env:NAME}; may be repeated, or names with commas.",
+    ),
+]
 MinFree = Annotated[str, typer.Option("--min-free", help="Take no job when the disk has less room than this.")]
 Grace = Annotated[float, typer.Option("--grace", help="Seconds that a running job may go on after a stop.")]
 Finish = Annotated[bool, typer.Option("--finish", help="After a stop, let a running job end, however long it takes.")]
@@ -133,8 +140,9 @@ def enroll(
     """Make this machine known to the server, without taking jobs."""
     from assay.agent.agent import Agent
 
-    settings = settings_of(host, state, token_file, token, name=device_name, labels=label, allow=allow, ca=ca,
-                         verify=not insecure)  # fmt: skip
+    settings = settings_of(
+        host, state, token_file, token, name=device_name, labels=label, allow=allow, ca=ca, verify=not insecure
+    )
     enrolled = Agent(settings).enrol()
     say(f"{enrolled.agent} {enrolled.action}")
 
@@ -167,12 +175,27 @@ def start(
     from assay.agent.measuring.executor import OWN_VARIABLES, ProcessExecutor
 
     log_to_stderr(log_level)
-    settings = settings_of(host, state, token_file, token, name=device_name, labels=label, allow=allow, devices=device,
-                         allow_private_urls=allow_private_urls, allow_env=env_names(allow_env), ca=ca,
-                         verify=not insecure, min_free=min_free, grace_s=grace, finish=finish,
-                         redis=redis_of(redis_host, redis_port, redis_password_env, named(host)))  # fmt: skip
-    keep_private((*OWN_VARIABLES, redis_password_env),
-                 (settings.token or "", (settings.redis and settings.redis.password) or ""))  # fmt: skip
+    settings = settings_of(
+        host,
+        state,
+        token_file,
+        token,
+        name=device_name,
+        labels=label,
+        allow=allow,
+        devices=device,
+        allow_private_urls=allow_private_urls,
+        allow_env=env_names(allow_env),
+        ca=ca,
+        verify=not insecure,
+        min_free=min_free,
+        grace_s=grace,
+        finish=finish,
+        redis=redis_of(redis_host, redis_port, redis_password_env, named(host)),
+    )
+    keep_private(
+        (*OWN_VARIABLES, redis_password_env), (settings.token or "", (settings.redis and settings.redis.password) or "")
+    )
     agent = Agent(settings, executor=ProcessExecutor((redis_password_env,)))
     on_signals(lambda interrupted: agent.ask_to_stop(interrupted=interrupted))
     raise typer.Exit(agent.run())
@@ -203,10 +226,22 @@ def serve(
 
     log_to_stderr(log_level)
     host, port = listen_place(listen)
-    settings = settings_of("http://127.0.0.1", state, None, None, name=device_name, labels=label, allow=allow,
-                         devices=device, allow_private_urls=allow_private_urls, allow_env=env_names(allow_env), ca=ca,
-                         verify=not insecure,
-                         min_free=min_free, address=reachable_at(host, port))  # fmt: skip
+    settings = settings_of(
+        "http://127.0.0.1",
+        state,
+        None,
+        None,
+        name=device_name,
+        labels=label,
+        allow=allow,
+        devices=device,
+        allow_private_urls=allow_private_urls,
+        allow_env=env_names(allow_env),
+        ca=ca,
+        verify=not insecure,
+        min_free=min_free,
+        address=reachable_at(host, port),
+    )
     token = listen_token(token_file, settings.state)
     keep_private(OWN_VARIABLES, (token or "",))
     work_on_call(settings, host, port, token, on_signals)

@@ -103,11 +103,19 @@ def env_names(given: list[str] | None) -> frozenset[str]:
     names = frozenset(name for text in given or () for name in text.replace(",", " ").split())
     for name in sorted(names):
         if not REFERENCE.fullmatch(f"${{env:{name}}}"):
-            raise UsageError(f"{name!r} is no name of an environment variable", code="allow-env", at="--allow-env",
-                             try_="write the name alone: --allow-env API_KEY")  # fmt: skip
+            raise UsageError(
+                f"{name!r} is no name of an environment variable",
+                code="allow-env",
+                at="--allow-env",
+                try_="write the name alone: --allow-env API_KEY",
+            )
         if name in SECRET_VARIABLES:
-            raise UsageError(f"{name} is the agent's own and no job may have it", code="allow-env", at="--allow-env",
-                             try_="give the job a token of its own, in another variable")  # fmt: skip
+            raise UsageError(
+                f"{name} is the agent's own and no job may have it",
+                code="allow-env",
+                at="--allow-env",
+                try_="give the job a token of its own, in another variable",
+            )
     return names
 
 

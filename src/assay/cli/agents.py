@@ -20,8 +20,9 @@ from assay.cli.server_options import (
     say_table,
 )
 
-app = typer.Typer(help="List, add, label, drain and remove the agents of a server.", no_args_is_help=True,
-                  rich_markup_mode=None)  # fmt: skip
+app = typer.Typer(
+    help="List, add, label, drain and remove the agents of a server.", no_args_is_help=True, rich_markup_mode=None
+)
 
 Agent = Annotated[str, typer.Argument(metavar="AGENT", help="Id or name of the agent.")]
 
@@ -46,8 +47,12 @@ def list_(
         )
         for one in found
     ]
-    say_table(("name", "id", "state", "heard", "jobs", "labels"), rows,
-              "no agents yet; on a device: assay agent start --host URL", flexible="labels")  # fmt: skip
+    say_table(
+        ("name", "id", "state", "heard", "jobs", "labels"),
+        rows,
+        "no agents yet; on a device: assay agent start --host URL",
+        flexible="labels",
+    )
 
 
 @app.command("show")

@@ -38,17 +38,28 @@ def notices(
     if json_:
         say_json(found)
         return
-    rows = [(str(one["id"]), one["channel"], one["state"], str(one["tries"]),
-             moment(one["sent_at"] or one["next_at"] or one["created_at"]), one["error"] or one["subject"])
-            for one in found]  # fmt: skip
+    rows = [
+        (
+            str(one["id"]),
+            one["channel"],
+            one["state"],
+            str(one["tries"]),
+            moment(one["sent_at"] or one["next_at"] or one["created_at"]),
+            one["error"] or one["subject"],
+        )
+        for one in found
+    ]
     head = ("notice", "channel", "state", "tries", "sent or due", "about, or what is wrong")
     say_table(head, rows, "no messages", flexible=head[-1])
 
 
 def resend(
     notices: Annotated[list[int], typer.Argument(metavar="NOTICE...", help="Numbers of messages.")],
-    store: StoreOption = None, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None,
-) -> None:  # fmt: skip
+    store: StoreOption = None,
+    server: ServerOption = None,
+    token_file: TokenFileOption = None,
+    ca: CaOption = None,
+) -> None:
     """Send messages after all that were given up."""
     with source(store, server, token_file, ca) as alerts_of:
         for one in notices:
@@ -62,10 +73,15 @@ def send_test(
         Path, typer.Option("--channels", help="The channels file.", envvar="ASSAY_SERVER_CHANNELS", show_default=False)
     ],
     public_url: Annotated[
-        str, typer.Option("--public-url", help="Address of the server, for the link.", envvar="ASSAY_SERVER_PUBLIC_URL",
-                          show_default=False)
+        str,
+        typer.Option(
+            "--public-url",
+            help="Address of the server, for the link.",
+            envvar="ASSAY_SERVER_PUBLIC_URL",
+            show_default=False,
+        ),
     ] = "",
-) -> None:  # fmt: skip
+) -> None:
     """Send a message to a channel that says it is a test; exit code 3 if it is not taken."""
     from assay.alert.notify.channels import read_channels
     from assay.alert.notify.trial import try_channel

@@ -25,10 +25,14 @@ from assay.cli.server_options import (
 if TYPE_CHECKING:
     from assay.alert.life import Happening
 
-app = typer.Typer(help="List alerts and their rules; acknowledge, snooze, expect and resolve.", no_args_is_help=True,
-                  rich_markup_mode=None)  # fmt: skip
-rules_app = typer.Typer(help="List, set and remove the rules of alerts; lists when nothing else is asked.",
-                        rich_markup_mode=None)  # fmt: skip
+app = typer.Typer(
+    help="List alerts and their rules; acknowledge, snooze, expect and resolve.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+rules_app = typer.Typer(
+    help="List, set and remove the rules of alerts; lists when nothing else is asked.", rich_markup_mode=None
+)
 app.add_typer(rules_app, name="rules")
 app.command("notices")(alert_channels.notices)
 app.command("resend")(alert_channels.resend)
@@ -73,8 +77,12 @@ def list_(
     ca: CaOption = None,
 ) -> None:
     """List alerts, the newest first: those that stand, unless asked otherwise."""
-    asked = {"state": "" if every else state.value, "severity": severity.value if severity else "",
-             "benchmark": benchmark, "text": text}  # fmt: skip
+    asked = {
+        "state": "" if every else state.value,
+        "severity": severity.value if severity else "",
+        "benchmark": benchmark,
+        "text": text,
+    }
     with source(store, server, token_file, ca) as alerts_of:
         found = alerts_of.alerts(asked, limit)
     if json_:
@@ -104,9 +112,13 @@ def show(
 
 @app.command("ack")
 def ack(
-    alerts: Alerts, why: WhyOption = "", store: StoreOption = None, server: ServerOption = None,
-    token_file: TokenFileOption = None, ca: CaOption = None,
-) -> None:  # fmt: skip
+    alerts: Alerts,
+    why: WhyOption = "",
+    store: StoreOption = None,
+    server: ServerOption = None,
+    token_file: TokenFileOption = None,
+    ca: CaOption = None,
+) -> None:
     """Say that you work on it: nobody is told again while it stands as it is."""
     _act(alerts, "acknowledge", {"why": why}, store, server, token_file, ca)
 
@@ -127,36 +139,52 @@ def snooze(
 
 @app.command("expect")
 def expect(
-    alerts: Alerts, why: WhyOption = "", store: StoreOption = None, server: ServerOption = None,
-    token_file: TokenFileOption = None, ca: CaOption = None,
-) -> None:  # fmt: skip
+    alerts: Alerts,
+    why: WhyOption = "",
+    store: StoreOption = None,
+    server: ServerOption = None,
+    token_file: TokenFileOption = None,
+    ca: CaOption = None,
+) -> None:
     """Call its changes expected: their series are measured from the new level on."""
     _act(alerts, "expect", {"why": why}, store, server, token_file, ca)
 
 
 @app.command("resolve")
 def resolve(
-    alerts: Alerts, why: WhyOption = "", store: StoreOption = None, server: ServerOption = None,
-    token_file: TokenFileOption = None, ca: CaOption = None,
-) -> None:  # fmt: skip
+    alerts: Alerts,
+    why: WhyOption = "",
+    store: StoreOption = None,
+    server: ServerOption = None,
+    token_file: TokenFileOption = None,
+    ca: CaOption = None,
+) -> None:
     """End it by hand; it is opened again if the trouble is seen anew."""
     _act(alerts, "resolve", {"why": why}, store, server, token_file, ca)
 
 
 @app.command("reopen")
 def reopen(
-    alerts: Alerts, why: WhyOption = "", store: StoreOption = None, server: ServerOption = None,
-    token_file: TokenFileOption = None, ca: CaOption = None,
-) -> None:  # fmt: skip
+    alerts: Alerts,
+    why: WhyOption = "",
+    store: StoreOption = None,
+    server: ServerOption = None,
+    token_file: TokenFileOption = None,
+    ca: CaOption = None,
+) -> None:
     """Take back what was said: it is open as before."""
     _act(alerts, "reopen", {"why": why}, store, server, token_file, ca)
 
 
 @rules_app.callback(invoke_without_command=True)
 def rules(
-    context: typer.Context, json_: JsonOption = False, store: StoreOption = None, server: ServerOption = None,
-    token_file: TokenFileOption = None, ca: CaOption = None,
-) -> None:  # fmt: skip
+    context: typer.Context,
+    json_: JsonOption = False,
+    store: StoreOption = None,
+    server: ServerOption = None,
+    token_file: TokenFileOption = None,
+    ca: CaOption = None,
+) -> None:
     """List the rules that decide when people are told."""
     if context.invoked_subcommand is not None:
         return
@@ -165,8 +193,10 @@ def rules(
     if json_:
         say_json(found)
         return
-    rows = [(one["name"], one["origin"], one["benchmark"], str(one["rule"].get("severity", "warning")), one["says"])
-            for one in found]  # fmt: skip
+    rows = [
+        (one["name"], one["origin"], one["benchmark"], str(one["rule"].get("severity", "warning")), one["says"])
+        for one in found
+    ]
     empty = "no rules; benchmark files have them under alerts, or: assay alerts rules set"
     say_table(("rule", "origin", "benchmark", "severity", "when"), rows, empty, flexible="rule")
 
@@ -174,8 +204,14 @@ def rules(
 @rules_app.command("set")
 def set_rule(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the rule.")],
-    when: Annotated[str, typer.Argument(metavar="WHEN", help="Such as 'ttft_ms.p99 > 50', 'latency_ms worse by 5%', "
-                                        "'job failed', 'no data for 24h' or 'agent lost'.")],
+    when: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHEN",
+            help="Such as 'ttft_ms.p99 > 50', 'latency_ms worse by 5%', "
+            "'job failed', 'no data for 24h' or 'agent lost'.",
+        ),
+    ],
     benchmark: Annotated[str, typer.Option("--benchmark", help="A benchmark, or a pattern such as chat-*.")] = "*",
     severity: Annotated[Severity, typer.Option("--severity", help="How bad it is.")] = Severity.warning,
     quiet: Annotated[str, typer.Option("--quiet", help="Hours in which nobody is told, such as 22:00-07:00.")] = "",
@@ -186,10 +222,16 @@ def set_rule(
     server: ServerOption = None,
     token_file: TokenFileOption = None,
     ca: CaOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Set a rule for every benchmark whose name matches, in place of what had its name."""
-    given = {"when": when, "severity": severity.value, "quiet": quiet, "timezone": timezone,
-             "at_most_every": at_most_every, "notify": notify}  # fmt: skip
+    given = {
+        "when": when,
+        "severity": severity.value,
+        "quiet": quiet,
+        "timezone": timezone,
+        "at_most_every": at_most_every,
+        "notify": notify,
+    }
     rule = {key: value for key, value in given.items() if value}
     with source(store, server, token_file, ca) as alerts_of:
         kept = alerts_of.set_rule(name, benchmark, rule)
@@ -199,8 +241,11 @@ def set_rule(
 @rules_app.command("rm")
 def remove_rules(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of rules.")],
-    store: StoreOption = None, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None,
-) -> None:  # fmt: skip
+    store: StoreOption = None,
+    server: ServerOption = None,
+    token_file: TokenFileOption = None,
+    ca: CaOption = None,
+) -> None:
     """Take rules away; alerts that stand by them alone are resolved."""
     with source(store, server, token_file, ca) as alerts_of:
         for name in names:
@@ -209,9 +254,14 @@ def remove_rules(
 
 
 def _act(
-    alerts: list[str], happening: Happening, word: Mapping[str, Any], store: Path | None, server: str | None,
-    token_file: Path | None, ca: Path | None,
-) -> None:  # fmt: skip
+    alerts: list[str],
+    happening: Happening,
+    word: Mapping[str, Any],
+    store: Path | None,
+    server: str | None,
+    token_file: Path | None,
+    ca: Path | None,
+) -> None:
     with source(store, server, token_file, ca) as alerts_of:
         for one in alerts:
             changed = alerts_of.act(one, happening, word)

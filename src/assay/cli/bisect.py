@@ -44,8 +44,11 @@ def bisect(
     worse_than: Annotated[
         str,
         typer.Option(
-            "--worse-than", metavar="SHARE", help="Bad is what is worse than good by more than this, such as 5%; "
-            "by half of what the bad end is worse, when left out.", show_default=False,
+            "--worse-than",
+            metavar="SHARE",
+            help="Bad is what is worse than good by more than this, such as 5%; "
+            "by half of what the bad end is worse, when left out.",
+            show_default=False,
         ),
     ] = "",
     pairs: Annotated[
@@ -58,7 +61,7 @@ def bisect(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     lock: LockOption = None,
     no_control: NoControlOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Find the first bad commit or value between a good and a bad one, measuring only where it decides."""
     from assay.analyse.ab import wanted_from
     from assay.experiments import bisect as bisecting
@@ -74,9 +77,14 @@ def bisect(
     limit_s = duration(build_at_most, "--build-at-most") or 3600.0
     with _items(file, settings or (), (good, bad, build), (path, values), limit_s, view) as items:
         found = bisecting.bisect(
-            items, search, build=build, store=store, view=view, lock=lock.value if lock else None,
+            items,
+            search,
+            build=build,
+            store=store,
+            view=view,
+            lock=lock.value if lock else None,
             control=not no_control,
-        )  # fmt: skip
+        )
     say(json.dumps(_document(found), indent=2) if as_json else _text(found))
     raise typer.Exit(0 if found.found else 3)
 
@@ -99,13 +107,19 @@ def _items(
     good, bad, build = commits
     if any(setting):
         if any(commits) or not all(setting):
-            raise UsageError("values are given by --path and --values together, and commits by --good and --bad",
-                             code="usage", try_="assay bisect FILE --path target.threads --values 1,2,4,8")  # fmt: skip
+            raise UsageError(
+                "values are given by --path and --values together, and commits by --good and --bad",
+                code="usage",
+                try_="assay bisect FILE --path target.threads --values 1,2,4,8",
+            )
         yield Settings(file, settings, setting[0], _listed(setting[1]))
         return
     if not good:
-        raise UsageError("no good end is named", code="usage",
-                         try_="assay bisect FILE --good COMMIT --bad COMMIT, or --path PATH --values LIST")  # fmt: skip
+        raise UsageError(
+            "no good end is named",
+            code="usage",
+            try_="assay bisect FILE --good COMMIT --bad COMMIT, or --path PATH --values LIST",
+        )
     loaded = read_with(file, settings)
     repository = Repository.of(loaded.base)
     line = repository.between(good, bad or "HEAD")
@@ -125,8 +139,12 @@ def _listed(text: str) -> list[Any]:
     except SpecError:
         values = None
     if not isinstance(values, list) or len(values) < 2 or len({json.dumps(value) for value in values}) < len(values):
-        raise UsageError(f"{text!r} is no list of two or more different values", code="values", at="--values",
-                         try_="--values 1,2,4,8")  # fmt: skip
+        raise UsageError(
+            f"{text!r} is no list of two or more different values",
+            code="values",
+            at="--values",
+            try_="--values 1,2,4,8",
+        )
     return values
 
 
@@ -168,8 +186,12 @@ def _table(found: Bisected) -> list[str]:
     from assay.report.grid import Column, lay_out
     from assay.report.wording import one_line
 
-    columns = [Column("item", flexible=True), Column("pairs", right=True),
-               Column(f"{found.metric} against good", right=True), Column("answer")]  # fmt: skip
+    columns = [
+        Column("item", flexible=True),
+        Column("pairs", right=True),
+        Column(f"{found.metric} against good", right=True),
+        Column("answer"),
+    ]
     rows = [(one_line(row.name), str(row.pairs or "-"), _change(row), row.answer) for row in found.rows]
     return lay_out(columns, rows, terminal_width())
 

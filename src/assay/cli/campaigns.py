@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from assay.report.live import View
     from assay.store.store import Store
 
-app = typer.Typer(help="List, follow, cancel and repeat campaigns of a server or cluster.", no_args_is_help=True,
-                  rich_markup_mode=None)  # fmt: skip
+app = typer.Typer(
+    help="List, follow, cancel and repeat campaigns of a server or cluster.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 Campaign = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Id of the campaign.")]
 FailOnOption = Annotated[FailOn, typer.Option("--fail-on", help="Which verdict gives exit code 1.")]
@@ -55,8 +58,12 @@ def list_(
         (one["id"], one["created_at"][:19], one["state"], f"{one['jobs_ended']}/{one['jobs']}", one["benchmark"])
         for one in found
     ]
-    say_table(("campaign", "created", "state", "jobs", "benchmark"), rows,
-              "no campaigns yet; `assay run FILE --server URL` submits one", flexible="benchmark")  # fmt: skip
+    say_table(
+        ("campaign", "created", "state", "jobs", "benchmark"),
+        rows,
+        "no campaigns yet; `assay run FILE --server URL` submits one",
+        flexible="benchmark",
+    )
 
 
 @app.command("show")

@@ -43,13 +43,22 @@ def list_(json_: JsonOption = False) -> None:
         say_json(plain)
         return
     rows = [
-        (name, one.partition or "", one.account or "", one.rest or "commands of Slurm", one.folder or "",
-         " ".join(key for key in plain[name] if key not in ("partition", "account", "rest", "folder")))
+        (
+            name,
+            one.partition or "",
+            one.account or "",
+            one.rest or "commands of Slurm",
+            one.folder or "",
+            " ".join(key for key in plain[name] if key not in ("partition", "account", "rest", "folder")),
+        )
         for name, one in known.items()
-    ]  # fmt: skip
-    say_table(("cluster", "partition", "account", "reached by", "folder", "also set"), rows,
-              f"no clusters in {registry_file()}; `assay clusters add NAME --set partition=P` names one",
-              flexible="also set")  # fmt: skip
+    ]
+    say_table(
+        ("cluster", "partition", "account", "reached by", "folder", "also set"),
+        rows,
+        f"no clusters in {registry_file()}; `assay clusters add NAME --set partition=P` names one",
+        flexible="also set",
+    )
 
 
 @app.command("rm")

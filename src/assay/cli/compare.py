@@ -21,10 +21,11 @@ _SIDE = (
 RepositoryOption = Annotated[
     Path | None,
     typer.Option(
-        "--repository", help="Folder in whose repository revisions are looked up; the benchmark's own when left out.",
+        "--repository",
+        help="Folder in whose repository revisions are looked up; the benchmark's own when left out.",
         show_default=False,
     ),
-]  # fmt: skip
+]
 AnywayOption = Annotated[
     bool, typer.Option("--anyway", help="Compare although machine or settings differ: they are the question.")
 ]
@@ -69,10 +70,15 @@ def compare(
         reader.close()
     found = compared(left, right, smallest=smallest, anyway=anyway, all_metrics=all_metrics)
     if not found.jobs:
-        lone = "; ".join(f"only in {name}: {', '.join(jobs) or 'nothing'}"
-                         for name, jobs in (("a", found.only_a), ("b", found.only_b)))  # fmt: skip
-        raise UsageError(f"{a} and {b} have no job in common ({lone})", code="not-comparable",
-                         try_="compare campaigns of the same benchmark, or one job of each: c1f3/0 c2e4/1")  # fmt: skip
+        lone = "; ".join(
+            f"only in {name}: {', '.join(jobs) or 'nothing'}"
+            for name, jobs in (("a", found.only_a), ("b", found.only_b))
+        )
+        raise UsageError(
+            f"{a} and {b} have no job in common ({lone})",
+            code="not-comparable",
+            try_="compare campaigns of the same benchmark, or one job of each: c1f3/0 c2e4/1",
+        )
     say(_rendered(found, form))
     if fail_on_worse and found.is_refused:
         raise typer.Exit(3)
@@ -92,8 +98,11 @@ def _sides(reader: Reader, a: str, b: str, benchmark: str, most: Most) -> tuple[
     own = {record.campaign for record in known.records} if names_itself(first) and not names_itself(second) else ()
     other = reader.side([second], benchmark=benchmark or known.benchmark, most=most, but=own)
     if same := set(known.names) & set(other.names):
-        raise UsageError(f"{a} and {b} both name {', '.join(sorted(same))}: a result tells nothing against itself",
-                         code="same-result", try_="name another result, such as latest~1")  # fmt: skip
+        raise UsageError(
+            f"{a} and {b} both name {', '.join(sorted(same))}: a result tells nothing against itself",
+            code="same-result",
+            try_="name another result, such as latest~1",
+        )
     return (other, known) if first is b else (known, other)
 
 

@@ -22,14 +22,19 @@ def demo_data(
     days: Annotated[int, typer.Option("--days", min=30, max=3650, help="Over how many days.")] = 365,
     results: Annotated[
         int | None,
-        typer.Option("--results", min=1, max=10_000_000, help="At least so many results; those of the campaigns if "
-                     "left out.", show_default=False),
+        typer.Option(
+            "--results",
+            min=1,
+            max=10_000_000,
+            help="At least so many results; those of the campaigns if left out.",
+            show_default=False,
+        ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of all numbers that are drawn.")] = 2026,
     alive: Annotated[
         bool, typer.Option("--alive", help="Then let the agents go on until Ctrl-C, for a server to show.")
     ] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Fill a new store with simulated benchmarks, campaigns, results, series, alerts and agents.
 
     Nothing of it is measured: every benchmark has the label `demo: simulated`, every machine is called `demo-…`.

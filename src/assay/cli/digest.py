@@ -59,8 +59,11 @@ def window(since: str, until: str | None, now: datetime) -> tuple[float, float]:
     except ValueError:
         begin = _moment(since, "--since")
     if begin >= end:
-        raise UsageError(f"--since {since} does not lie before the end of the digest", code="since",
-                         try_="give a duration such as 7d, or an earlier date")  # fmt: skip
+        raise UsageError(
+            f"--since {since} does not lie before the end of the digest",
+            code="since",
+            try_="give a duration such as 7d, or an earlier date",
+        )
     return begin, end
 
 
@@ -68,8 +71,11 @@ def _moment(text: str, option: str) -> float:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"{option} is {text!r}, which is neither a duration nor a date", code="since",
-                         try_="write for example 7d, 24h, 2026-01-31 or 2026-01-31T06:00") from None  # fmt: skip
+        raise UsageError(
+            f"{option} is {text!r}, which is neither a duration nor a date",
+            code="since",
+            try_="write for example 7d, 24h, 2026-01-31 or 2026-01-31T06:00",
+        ) from None
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 

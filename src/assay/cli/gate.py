@@ -76,9 +76,13 @@ def gate(
         judged = _judged(reader, result)
         against = _baseline(reader, baseline, judged, most_of(last, pool_all=pool_all))
         gated = Gated(
-            _judge(judged, against, limits, by_run_of(reader), anyway=anyway), judged, against, limits,
-            strict=strict, allow_missing=allow_missing,
-        )  # fmt: skip
+            _judge(judged, against, limits, by_run_of(reader), anyway=anyway),
+            judged,
+            against,
+            limits,
+            strict=strict,
+            allow_missing=allow_missing,
+        )
     finally:
         reader.close()
     _write(gated, markdown, junit)
@@ -122,8 +126,11 @@ def _baseline(reader: Reader, references: Sequence[str] | None, judged: Side, mo
 
     if not references:
         if not any(job.gates for record in judged.records for job in record.jobs):
-            raise UsageError("there is nothing to judge by: no baseline was given and the benchmark has no objective",
-                             code="no-baseline", try_="--baseline label:branch=main, or an objective")  # fmt: skip
+            raise UsageError(
+                "there is nothing to judge by: no baseline was given and the benchmark has no objective",
+                code="no-baseline",
+                try_="--baseline label:branch=main, or an objective",
+            )
         return None
     own = {record.campaign for record in judged.records}
     try:
@@ -144,12 +151,21 @@ def _judge(judged: Side, against: Side | None, limits: Limits, by_run: ByRun, *,
     known = [job for one in (record, *earlier) for job in one.jobs]
     if unknown := unknown_numbers(limits, known):
         names = sorted({name for job in known for name in job.metrics})
-        raise UsageError(f"no job has the metric {unknown[0]}", code="unknown-metric", at="--limit or --metric",
-                         try_=f"use one of {', '.join(names)}")  # fmt: skip
+        raise UsageError(
+            f"no job has the metric {unknown[0]}",
+            code="unknown-metric",
+            at="--limit or --metric",
+            try_=f"use one of {', '.join(names)}",
+        )
     return judge(
-        record, against.records if against else None, limits, headline_of,
-        anyway=anyway, part=not judged.whole, by_run=by_run,
-    )  # fmt: skip
+        record,
+        against.records if against else None,
+        limits,
+        headline_of,
+        anyway=anyway,
+        part=not judged.whole,
+        by_run=by_run,
+    )
 
 
 def _write(gated: Gated, markdown: Path | None, junit: Path | None) -> None:

@@ -47,10 +47,13 @@ def import_(
     source = own_source(read(file), kind)
     if not source.notes:
         raise UsageError(
-            f"{file} is no document of a tool that is known" if "benchmark" not in source.document
+            f"{file} is no document of a tool that is known"
+            if "benchmark" not in source.document
             else f"{file} is a benchmark file already",
-            code="import", at=str(file), try_=f"name the tool with --from: {', '.join(importer_names())}",
-        )  # fmt: skip
+            code="import",
+            at=str(file),
+            try_=f"name the tool with --from: {', '.join(importer_names())}",
+        )
     loaded = with_settings(source, settings or (), file.resolve().parent)
     made = _written(loaded.source, (out or Path("bench.yaml")).suffix.lower())
     if out is None:

@@ -148,8 +148,13 @@ def _disk(value: JsonValue) -> str:
     one = _as_map(value)
     rotating = one.get("rotational")
     kind = "" if rotating is None else "rotating" if rotating else "solid state"
-    return _joined(f"{_text(one, 'name')} {show_bytes(_number(one, 'size_bytes'))}", _text(one, "model"),
-                   _text(one, "attached"), kind, "read only" if one.get("read_only") else "")  # fmt: skip
+    return _joined(
+        f"{_text(one, 'name')} {show_bytes(_number(one, 'size_bytes'))}",
+        _text(one, "model"),
+        _text(one, "attached"),
+        kind,
+        "read only" if one.get("read_only") else "",
+    )
 
 
 def _folder(name: str, value: JsonValue) -> str:
@@ -158,8 +163,12 @@ def _folder(name: str, value: JsonValue) -> str:
     one = _as_map(value)
     free = f"{show_bytes(_number(one, 'free_bytes'))} free" if "free_bytes" in one else ""
     marks = {"network": "over a network", "in_memory": "in memory", "of_the_host": "a folder of the host"}
-    return _joined(f"{name} {_text(one, 'folder')}", free, _text(one, "type"),
-                   *(words for mark, words in marks.items() if one.get(mark)))  # fmt: skip
+    return _joined(
+        f"{name} {_text(one, 'folder')}",
+        free,
+        _text(one, "type"),
+        *(words for mark, words in marks.items() if one.get(mark)),
+    )
 
 
 def _gpu(value: JsonValue) -> str:
@@ -235,8 +244,14 @@ def _frameworks(found: Facts, width: int) -> list[str]:
             failed += [f"failed   {name} {device}".rstrip() + f": {why}"] if word == "failed" else []
     if not rows:
         return ["", "frameworks   none is installed"]
-    columns = (Column("framework"), Column("version"), Column("device"), Column("answer"), Column("time", right=True),
-               Column("proof or reason", flexible=True))  # fmt: skip
+    columns = (
+        Column("framework"),
+        Column("version"),
+        Column("device"),
+        Column("answer"),
+        Column("time", right=True),
+        Column("proof or reason", flexible=True),
+    )
     when = ", ".join(sorted(moments - {""}))
     note = [f"tried on {when}; --fresh tries again"] if when else []
     return ["", *lay_out(columns, rows, width), *failed, *note]
@@ -248,16 +263,31 @@ def _models(found: list[JsonValue], width: int) -> list[str]:
 
     if not found:
         return []
-    columns = (Column("model", flexible=True), Column("format"), Column("size", right=True),
-               Column("architecture", flexible=True), Column("parameters", right=True), Column("dtype"),
-               Column("quantisation", flexible=True))  # fmt: skip
+    columns = (
+        Column("model", flexible=True),
+        Column("format"),
+        Column("size", right=True),
+        Column("architecture", flexible=True),
+        Column("parameters", right=True),
+        Column("dtype"),
+        Column("quantisation", flexible=True),
+    )
     rows, notes = [], []
     for value in found:
         one = _as_map(value)
         size = show_bytes(_number(one, "size_bytes")) if "size_bytes" in one else "?"
         parameters = f"{_number(one, 'parameters'):,.0f}" if "parameters" in one else "?"
-        rows.append((_line(_text(one, "path")), _text(one, "format"), size, _line(_text(one, "architecture")) or "?",
-                     parameters, _text(one, "dtype") or "?", _text(one, "quantisation") or "none told"))  # fmt: skip
+        rows.append(
+            (
+                _line(_text(one, "path")),
+                _text(one, "format"),
+                size,
+                _line(_text(one, "architecture")) or "?",
+                parameters,
+                _text(one, "dtype") or "?",
+                _text(one, "quantisation") or "none told",
+            )
+        )
         reasons: dict[str, list[str]] = {}
         for fact, why in _map(one, "absent").items():
             reasons.setdefault(_line(str(why)), []).append(fact)

@@ -16,8 +16,9 @@ from assay.cli.server_options import JsonOption, say_json, say_table
 if TYPE_CHECKING:
     from assay.infra.record import Status
 
-app = typer.Typer(help="Bring the whole system up, look at it, take it down.", no_args_is_help=True,
-                  rich_markup_mode=None)  # fmt: skip
+app = typer.Typer(
+    help="Bring the whole system up, look at it, take it down.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 class Provider(StrEnum):
@@ -87,9 +88,21 @@ def create(
     from assay.infra.providers import Wishes
     from assay.infra.providers import create as bring_up
 
-    wishes = Wishes(name, with_ and with_.value, host, port, tuple(without or ()), tuple(allow or ()),
-                    not no_fetch, namespace, context, tuple(values or ()), tuple(settings or ()), _seconds(within),
-                    yes)  # fmt: skip
+    wishes = Wishes(
+        name,
+        with_ and with_.value,
+        host,
+        port,
+        tuple(without or ()),
+        tuple(allow or ()),
+        not no_fetch,
+        namespace,
+        context,
+        tuple(values or ()),
+        tuple(settings or ()),
+        _seconds(within),
+        yes,
+    )
     _say(bring_up(provider.value, wishes, _tell))
 
 
@@ -147,8 +160,17 @@ def _say(found: Status) -> None:
     if found.word == "absent":
         say(f"nothing is up: there is no {found.provider} system called {found.name}")
         return
-    rows = [(one.name, one.state, one.address, "" if one.pid is None else str(one.pid),
-             "" if one.restarts is None else str(one.restarts), one.detail) for one in found.parts]  # fmt: skip
+    rows = [
+        (
+            one.name,
+            one.state,
+            one.address,
+            "" if one.pid is None else str(one.pid),
+            "" if one.restarts is None else str(one.restarts),
+            one.detail,
+        )
+        for one in found.parts
+    ]
     say_table(("part", "state", "address", "pid", "restarts", "detail"), rows, "no parts", flexible="detail")
     for what, text in found.then.items():
         say(f"{what:<17} {text}")

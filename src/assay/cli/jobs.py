@@ -18,8 +18,9 @@ from assay.cli.server_options import (
     say_table,
 )
 
-app = typer.Typer(help="List, show, cancel and retry single jobs of a server.", no_args_is_help=True,
-                  rich_markup_mode=None)  # fmt: skip
+app = typer.Typer(
+    help="List, show, cancel and retry single jobs of a server.", no_args_is_help=True, rich_markup_mode=None
+)
 
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
 Jobs = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")]
@@ -45,8 +46,9 @@ def list_(
     if json_:
         say_json(found)
         return
-    rows = [(one["id"], one["state"], one["verdict"] or "", one["agent"] or "", _now(one), one["label"])
-            for one in found]  # fmt: skip
+    rows = [
+        (one["id"], one["state"], one["verdict"] or "", one["agent"] or "", _now(one), one["label"]) for one in found
+    ]
     say_table(("job", "state", "verdict", "agent", "now", "point"), rows, "no such jobs", flexible="point")
 
 

@@ -41,8 +41,12 @@ def check(
 
     section = _section(file, settings or [])
     if with_pod and section.image is None:
-        raise UsageError("--pod runs a pod, and no image is named", code="kubernetes-option",
-                         at="place.kubernetes.image", try_="name one by --set image=IMAGE, or in the file")  # fmt: skip
+        raise UsageError(
+            "--pod runs a pod, and no image is named",
+            code="kubernetes-option",
+            at="place.kubernetes.image",
+            try_="name one by --set image=IMAGE, or in the file",
+        )
     found = look(section, with_pod=with_pod)
     if json_:
         say_json(asdict(found))
@@ -71,11 +75,16 @@ def _say(found: Checked) -> None:
         say(f"{'nodes':<13} not told: this account may not see them, which nothing needs")
     else:
         rows = [
-            (one.name, "ready" if one.ready else "not ready", one.cpus or "not told", one.memory or "not told",
-             ", ".join(f"{name}: {count}" for name, count in one.devices.items()) or "none",
-             ", ".join(one.taints) or "none")
+            (
+                one.name,
+                "ready" if one.ready else "not ready",
+                one.cpus or "not told",
+                one.memory or "not told",
+                ", ".join(f"{name}: {count}" for name, count in one.devices.items()) or "none",
+                ", ".join(one.taints) or "none",
+            )
             for one in found.nodes
-        ]  # fmt: skip
+        ]
         say_table(("node", "state", "cpus", "memory", "devices", "taints"), rows, "no nodes", flexible="taints")
     uses: dict[str, list[str]] = {}
     for right, use in found.lacking.items():

@@ -65,8 +65,11 @@ def _job(kept: Store, name: str) -> Job:
     _, stored = kept.campaign(campaign)
     found = next((one.job for one in stored if one.job.index == index), None)
     if found is None:
-        raise UsageError(f"campaign {campaign} has no job {index}", code="unknown-job",
-                         try_=f"it has the jobs 0 to {len(stored) - 1}")  # fmt: skip
+        raise UsageError(
+            f"campaign {campaign} has no job {index}",
+            code="unknown-job",
+            try_=f"it has the jobs 0 to {len(stored) - 1}",
+        )
     return found
 
 
@@ -204,8 +207,12 @@ def _service_there(client: FleetClient, job: str, service: str, title: str) -> b
     from assay.documents import from_json
 
     result = from_json(MultiRunJobResult, client.text(f"/jobs/{job}/result"), source=job)
-    kept = [(run.run_id, name, run.files[name]) for run in result.runs
-            for name in (f"service-{service}.{one}" for one in _STREAMS) if name in run.files]  # fmt: skip
+    kept = [
+        (run.run_id, name, run.files[name])
+        for run in result.runs
+        for name in (f"service-{service}.{one}" for one in _STREAMS)
+        if name in run.files
+    ]
     shown = False
     for run, name, digest in kept:
         if (content := client.content(f"/artefacts/{digest}", missing_ok=True)) is None:

@@ -40,8 +40,11 @@ def merge(
         result = _from_store(campaign, store)
     found = merge_parts(result)
     if found is None:
-        raise UsageError(f"no load of campaign {result.record.campaign} was shared by several machines",
-                         code="nothing-to-merge", try_="set load.hosts, and run it on a fleet")  # fmt: skip
+        raise UsageError(
+            f"no load of campaign {result.record.campaign} was shared by several machines",
+            code="nothing-to-merge",
+            try_="set load.hosts, and run it on a fleet",
+        )
     say(rendered(found.beside_parts.record, form))
     for path in write_reports(found.beside_parts, out) if out else ():
         if form is Format.text:

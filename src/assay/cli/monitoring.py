@@ -9,8 +9,9 @@ import typer
 
 from assay.cli.options import StoreOption, open_store, say, terminal_width
 
-app = typer.Typer(help="Show what Prometheus saw of a campaign; write files for Grafana.", no_args_is_help=True,
-                  rich_markup_mode=None)  # fmt: skip
+app = typer.Typer(
+    help="Show what Prometheus saw of a campaign; write files for Grafana.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.command("show")
@@ -35,8 +36,11 @@ def show(
     if not jobs:
         from assay.errors import UsageError
 
-        raise UsageError(f"campaign {record.campaign} has no job {job}", code="unknown-job",
-                         try_=f"it has the jobs 0 to {len(record.jobs) - 1}")  # fmt: skip
+        raise UsageError(
+            f"campaign {record.campaign} has no job {job}",
+            code="unknown-job",
+            try_=f"it has the jobs 0 to {len(record.jobs) - 1}",
+        )
     if json_:
         import json
 
@@ -98,5 +102,9 @@ def _published(folder: Path) -> tuple[str, int, str]:
         told = json.loads(path.read_bytes())
         return str(told["node"]), int(told["port"]), str(told["listen"])
     except (OSError, ValueError, KeyError) as problem:
-        raise UsageError("the monitor of this campaign has not said where it is", code="no-monitor", at=str(path),
-                         try_="wait until its batch job runs, or give the node and --port") from problem  # fmt: skip
+        raise UsageError(
+            "the monitor of this campaign has not said where it is",
+            code="no-monitor",
+            at=str(path),
+            try_="wait until its batch job runs, or give the node and --port",
+        ) from problem

@@ -65,10 +65,15 @@ def status(store: StoreOption = None, json_: JsonOption = False) -> None:
     from assay.store.objects.named import only_there
 
     kept, backing = _opened(store)
-    found: dict[str, Any] = {"url": backing.url, "cache_bytes": backing.settings.cache_bytes, "answers": True,
-                             "problem": "", "waiting": backing.outbox.count("send"),
-                             "to_delete": backing.outbox.count("delete"),
-                             "only_there": only_there(kept.engine, kept.shelves)}  # fmt: skip
+    found: dict[str, Any] = {
+        "url": backing.url,
+        "cache_bytes": backing.settings.cache_bytes,
+        "answers": True,
+        "problem": "",
+        "waiting": backing.outbox.count("send"),
+        "to_delete": backing.outbox.count("delete"),
+        "only_there": only_there(kept.engine, kept.shelves),
+    }
     try:
         backing.asked(lambda objects: next(objects.list("samples"), None))
     except AssayError as problem:
@@ -105,8 +110,11 @@ def send(store: StoreOption = None) -> None:
         first = done.problems[0]
         raise StoreError(first.message, code=first.code, at=first.at, try_=first.try_)
     if done.waiting:
-        raise StoreError("files still wait: another process is sending, or they came just now", code="busy",
-                         try_="ask again in a moment")  # fmt: skip
+        raise StoreError(
+            "files still wait: another process is sending, or they came just now",
+            code="busy",
+            try_="ask again in a moment",
+        )
 
 
 @app.command("verify")
@@ -166,8 +174,11 @@ def forget(store: StoreOption = None) -> None:
     left, folder = only_there(kept.engine, kept.shelves), kept.folder
     kept.close()
     if left:
-        raise UsageError(f"{_files(left)} would be lost to the store: only {backing.url} has them", code="objects-only",
-                         try_="`assay objects fetch` first")  # fmt: skip
+        raise UsageError(
+            f"{_files(left)} would be lost to the store: only {backing.url} has them",
+            code="objects-only",
+            try_="`assay objects fetch` first",
+        )
     behind.forget(folder)
     shutil.rmtree(backing.outbox.folder, ignore_errors=True)
     say(f"{folder} stands alone; what is in {backing.url} stays there")
@@ -180,8 +191,12 @@ def _opened(store: Path | None) -> tuple[Store, Backing]:
     kept = open_store(store)
     if kept.backing is None:
         kept.close()
-        raise UsageError("this store has no object store behind it", code="no-objects", at=str(kept.folder),
-                         try_="assay objects use s3://bucket/prefix")  # fmt: skip
+        raise UsageError(
+            "this store has no object store behind it",
+            code="no-objects",
+            at=str(kept.folder),
+            try_="assay objects use s3://bucket/prefix",
+        )
     return kept, kept.backing
 
 

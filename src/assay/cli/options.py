@@ -37,9 +37,14 @@ StoreOption = Annotated[
 ]
 ObjectsOption = Annotated[
     str | None,
-    typer.Option("--objects", metavar="URL", help="Object store that the files of the results also go to.",
-                 envvar="ASSAY_OBJECTS", show_default=False),
-]  # fmt: skip
+    typer.Option(
+        "--objects",
+        metavar="URL",
+        help="Object store that the files of the results also go to.",
+        envvar="ASSAY_OBJECTS",
+        show_default=False,
+    ),
+]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print the results.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a key of the file, such as measure.runs=3.")

@@ -50,8 +50,14 @@ def _text(made: Plan, rows: list[tuple[Job, tuple[str, ...], Estimate]]) -> str:
     from assay.report.wording import job_label
     from assay.units import show_seconds
 
-    columns = (Column("job"), Column("digest"), Column("point", flexible=True), Column("runs", right=True),
-               Column("time", right=True), Column("needs", flexible=True))  # fmt: skip
+    columns = (
+        Column("job"),
+        Column("digest"),
+        Column("point", flexible=True),
+        Column("runs", right=True),
+        Column("time", right=True),
+        Column("needs", flexible=True),
+    )
     table = [
         (
             str(job.index),

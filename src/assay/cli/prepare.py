@@ -70,13 +70,23 @@ def _text(items: Sequence[Item]) -> str:
 
     if not items:
         return "nothing to prepare: this benchmark needs no image, no model and no file"
-    columns = (Column("what"), Column("state"), Column("size", right=True), Column("sha256"),
-               Column("name", flexible=True, shortest=24))  # fmt: skip
+    columns = (
+        Column("what"),
+        Column("state"),
+        Column("size", right=True),
+        Column("sha256"),
+        Column("name", flexible=True, shortest=24),
+    )
     rows = [
-        (item.kind, item.state, "" if item.size_bytes is None else show_bytes(item.size_bytes), item.sha256[:12],
-         item.name)
+        (
+            item.kind,
+            item.state,
+            "" if item.size_bytes is None else show_bytes(item.size_bytes),
+            item.sha256[:12],
+            item.name,
+        )
         for item in items
-    ]  # fmt: skip
+    ]
     lines = lay_out(columns, rows, 120)
     for item in items:
         lines += [f"{item.name}: {item.note}"] if item.state in ("failed", "missing") and item.note else []

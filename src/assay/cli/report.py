@@ -47,8 +47,9 @@ def report(
         _write(*made, out, form)
         return
     if campaign is not None:
-        raise UsageError(f"--since tells of all series, not of the campaign {campaign}", code="since",
-                         try_="leave out one of them")  # fmt: skip
+        raise UsageError(
+            f"--since tells of all series, not of the campaign {campaign}", code="since", try_="leave out one of them"
+        )
     from assay.cli.digest import digest
 
     digest(since, until, out, form.value, store=store, server=server, token_file=token_file, ca=ca)

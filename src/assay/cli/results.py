@@ -34,8 +34,13 @@ def list_(
         return
     from assay.report.grid import Column, lay_out
 
-    columns = (Column("campaign"), Column("created"), Column("state"), Column("jobs", right=True),
-               Column("benchmark", flexible=True))  # fmt: skip
+    columns = (
+        Column("campaign"),
+        Column("created"),
+        Column("state"),
+        Column("jobs", right=True),
+        Column("benchmark", flexible=True),
+    )
     rows = [(one.id, one.created_at[:19], one.state, f"{one.jobs_ended}/{one.jobs}", one.benchmark) for one in found]
     say("\n".join(lay_out(columns, rows, terminal_width())))
 

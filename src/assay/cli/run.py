@@ -128,8 +128,9 @@ def run(
     if clustered:
         _refuse_wishes(_wishes(priority, deadline, agent, spread, unplaceable), loaded.benchmark.place.engine)
     manner = _manner(client, detach=detach, cancel=cancel_on_interrupt) if clustered else None
-    result = campaign.run(loaded, store=store, fresh=fresh, view=view, lock=mode, control=not no_control, manner=manner,
-                          objects=objects)  # fmt: skip
+    result = campaign.run(
+        loaded, store=store, fresh=fresh, view=view, lock=mode, control=not no_control, manner=manner, objects=objects
+    )
     if manner is not None and detach:
         say(result.record.campaign)
         return
@@ -179,8 +180,11 @@ def _refuse_wishes(wishes: Wishes, engine: str) -> None:
 
     named = [name.removesuffix("_s") for name, value in asdict(wishes).items() if value not in (None, "")]
     if named:
-        raise UsageError(f"--{named[0]} is for the agents of a server, and {engine.capitalize()} places these jobs",
-                         code="wish", try_=f"leave it out; place.{engine} has keys of its own for this")  # fmt: skip
+        raise UsageError(
+            f"--{named[0]} is for the agents of a server, and {engine.capitalize()} places these jobs",
+            code="wish",
+            try_=f"leave it out; place.{engine} has keys of its own for this",
+        )
 
 
 def _wishes(

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from assay.spec.load import Loaded
     from assay.spec.watching import Schedule
 
-app = typer.Typer(help="Have a server run benchmarks by itself, at the times that their files name.",
-                  no_args_is_help=True, rich_markup_mode=None)  # fmt: skip
+app = typer.Typer(
+    help="Have a server run benchmarks by itself, at the times that their files name.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 Name = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Name of the benchmark, or id of the schedule.")]
 Names = Annotated[list[str], typer.Argument(metavar="SCHEDULE...", help="Names of benchmarks, or ids of schedules.")]
@@ -79,10 +82,16 @@ def list_(
     if json_:
         say_json(found)
         return
-    rows = [(one["id"], one["schedule"]["cron"], _next(one), one["last"]["outcome"] if one["last"] else "",
-             one["name"]) for one in found]  # fmt: skip
-    say_table(("schedule", "cron", "next", "last", "benchmark"), rows,
-              "no schedules yet; `assay schedule add FILE` makes one", flexible="benchmark")  # fmt: skip
+    rows = [
+        (one["id"], one["schedule"]["cron"], _next(one), one["last"]["outcome"] if one["last"] else "", one["name"])
+        for one in found
+    ]
+    say_table(
+        ("schedule", "cron", "next", "last", "benchmark"),
+        rows,
+        "no schedules yet; `assay schedule add FILE` makes one",
+        flexible="benchmark",
+    )
 
 
 @app.command("show")
@@ -174,8 +183,14 @@ def next_(
     loaded = read_with(file, settings or ())
     schedule, name = _scheduled(loaded), loaded.benchmark.benchmark
     due = next_times(schedule, SYSTEM_CLOCK.utc(), count)
-    times = [{"due": one.timestamp(), "local": one.astimezone(schedule.zone).isoformat(timespec="seconds"),
-              "starts": start_of(schedule, name, one).timestamp()} for one in due]  # fmt: skip
+    times = [
+        {
+            "due": one.timestamp(),
+            "local": one.astimezone(schedule.zone).isoformat(timespec="seconds"),
+            "starts": start_of(schedule, name, one).timestamp(),
+        }
+        for one in due
+    ]
     if json_:
         say_json(times)
         return
@@ -192,8 +207,12 @@ def _scheduled(loaded: Loaded) -> Schedule:
     from assay.errors import SpecError
 
     if loaded.benchmark.schedule is None:
-        raise SpecError("the benchmark has no schedule", code="no-schedule", at=loaded.source.name,
-                        try_='add one to the file: schedule: "0 3 * * *"')  # fmt: skip
+        raise SpecError(
+            "the benchmark has no schedule",
+            code="no-schedule",
+            at=loaded.source.name,
+            try_='add one to the file: schedule: "0 3 * * *"',
+        )
     return loaded.benchmark.schedule
 
 
@@ -220,8 +239,10 @@ def _history(firings: Iterable[Mapping[str, Any]]) -> list[str]:
     """What became of due times, a line each; reasons are never cut."""
     from assay.report.grid import Column, lay_out
 
-    rows = [(wall_time(one["local"]), one["outcome"], one["campaign"] or "", one["campaign_state"] or "",
-             one["reason"]) for one in firings]  # fmt: skip
+    rows = [
+        (wall_time(one["local"]), one["outcome"], one["campaign"] or "", one["campaign_state"] or "", one["reason"])
+        for one in firings
+    ]
     if not rows:
         return ["it has not fired yet"]
     return lay_out([Column(name) for name in ("due", "outcome", "campaign", "state", "reason")], rows, sys.maxsize)

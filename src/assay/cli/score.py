@@ -114,6 +114,9 @@ def _with_answers(results: list[MultiRunJobResult]) -> list[MultiRunJobResult]:
 
     able = [one for one in results if has_outputs(one)]
     if not able:
-        raise UsageError(f"no answers were kept of {results[0].job}{' and others' if len(results) > 1 else ''}",
-                         code="no-outputs", try_="set workload.keep_outputs: true and measure again")  # fmt: skip
+        raise UsageError(
+            f"no answers were kept of {results[0].job}{' and others' if len(results) > 1 else ''}",
+            code="no-outputs",
+            try_="set workload.keep_outputs: true and measure again",
+        )
     return able

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from assay.store.series_file import SeriesFile
     from assay.store.series_records import Point, SeriesFilter, SeriesRecord
 
-app = typer.Typer(help="Follow metrics over time: their points, and what changed.", no_args_is_help=True,
-                  rich_markup_mode=None)  # fmt: skip
+app = typer.Typer(
+    help="Follow metrics over time: their points, and what changed.", no_args_is_help=True, rich_markup_mode=None
+)
 
 _SENT_AT_ONCE = 2000
 # A server checks the series of thousands of points before it answers.
@@ -139,8 +140,9 @@ def check(
         reports.append(detect(Series(values, better, labels=tuple(one.label for one in points), name=name)))
     found = discoveries(reports).reports if reports else ()
     if form is SeriesFormat.json:
-        say_json({"schema": "assay.series-check/1", "series": [one.record() for one in found],
-                  "problems": _problems(read)})  # fmt: skip
+        say_json(
+            {"schema": "assay.series-check/1", "series": [one.record() for one in found], "problems": _problems(read)}
+        )
     else:
         from assay.report.series import render_check
 
@@ -287,8 +289,12 @@ def _taken_here(store: Path | None, read: SeriesFile) -> dict[str, Any]:
         taken, findings = take(kept, read.points)
     finally:
         kept.close()
-    return {"series": list(taken.series), "added": taken.added, "known": taken.known,
-            "findings": [one.id for one in findings]}  # fmt: skip
+    return {
+        "series": list(taken.series),
+        "added": taken.added,
+        "known": taken.known,
+        "findings": [one.id for one in findings],
+    }
 
 
 def _taken_there(client: FleetClient, read: SeriesFile) -> dict[str, Any]:

@@ -29,9 +29,14 @@ class LogLevel(StrEnum):
 
 DatabaseOption = Annotated[
     str | None,
-    typer.Option("--database-url", help="postgresql://user@host/name; a SQLite file when left out.",
-                 envvar="ASSAY_SERVER_DATABASE_URL", show_default=False, show_envvar=True),
-]  # fmt: skip
+    typer.Option(
+        "--database-url",
+        help="postgresql://user@host/name; a SQLite file when left out.",
+        envvar="ASSAY_SERVER_DATABASE_URL",
+        show_default=False,
+        show_envvar=True,
+    ),
+]
 FolderOption = Annotated[
     Path | None,
     typer.Option("--folder", "--store", help="Folder of samples, artefacts and the SQLite file.", show_default=False),
@@ -116,21 +121,42 @@ def serve(
     channels: ChannelsOption = None,
     public_url: PublicUrlOption = None,
     dashboard: DashboardOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Start the server; settings come from flags, then ASSAY_SERVER_* variables, then --config."""
     run, read_settings = _parts()
     settings = read_settings(
-        config, host=host, port=port, database_url=database_url, folder=folder, redis_url=redis_url,
-        objects=objects, objects_cache_mb=objects_cache_mb,
-        tls_cert=tls_cert, tls_key=tls_key, log_format=log_format and log_format.value,
-        log_level=log_level and log_level.value, lease_s=lease_s, heartbeat_s=heartbeat_s,
-        silent_after_s=silent_after_s, tries=tries, backoff_s=backoff_s, max_body_mb=max_body_mb,
-        max_result_mb=max_result_mb, max_artefact_mb=max_artefact_mb, max_samples=max_samples,
-        header_timeout_s=header_timeout_s, body_timeout_s=body_timeout_s, root_path=root_path, open=open_,
-        open_metrics=open_metrics, allow_private_agents=allow_private_agents,
+        config,
+        host=host,
+        port=port,
+        database_url=database_url,
+        folder=folder,
+        redis_url=redis_url,
+        objects=objects,
+        objects_cache_mb=objects_cache_mb,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        log_format=log_format and log_format.value,
+        log_level=log_level and log_level.value,
+        lease_s=lease_s,
+        heartbeat_s=heartbeat_s,
+        silent_after_s=silent_after_s,
+        tries=tries,
+        backoff_s=backoff_s,
+        max_body_mb=max_body_mb,
+        max_result_mb=max_result_mb,
+        max_artefact_mb=max_artefact_mb,
+        max_samples=max_samples,
+        header_timeout_s=header_timeout_s,
+        body_timeout_s=body_timeout_s,
+        root_path=root_path,
+        open=open_,
+        open_metrics=open_metrics,
+        allow_private_agents=allow_private_agents,
         cors_origins=tuple(cors_origins) if cors_origins else None,
-        channels=channels, public_url=public_url, dashboard=dashboard,
-    )  # fmt: skip
+        channels=channels,
+        public_url=public_url,
+        dashboard=dashboard,
+    )
     run(settings, _say_now)
 
 
@@ -152,6 +178,9 @@ def _parts() -> tuple[Any, Any]:
     except ImportError as problem:
         if (problem.name or "").partition(".")[0] == "assay":
             raise
-        raise UsageError(f"the server needs a package that is not installed: {problem.name}", code="missing-server",
-                         try_="pip install 'assay-bench[server]'") from None  # fmt: skip
+        raise UsageError(
+            f"the server needs a package that is not installed: {problem.name}",
+            code="missing-server",
+            try_="pip install 'assay-bench[server]'",
+        ) from None
     return run, read_settings

@@ -64,8 +64,9 @@ def points_csv(made: History, today: datetime) -> str:
         for one in results:
             for name, values in one.values.items():
                 better = declared.get((one.benchmark, name)) or describe(name).better or ""
-                writer.writerow((series_name(one.benchmark, one.job, name), one.at.isoformat(), f"{median(values):.6g}",
-                                 better))  # fmt: skip
+                writer.writerow(
+                    (series_name(one.benchmark, one.job, name), one.at.isoformat(), f"{median(values):.6g}", better)
+                )
     return text.getvalue()
 
 

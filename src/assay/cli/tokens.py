@@ -16,8 +16,9 @@ from assay.cli.serve import DatabaseOption, FolderOption
 if TYPE_CHECKING:
     from assay.store.tokens import Tokens
 
-app = typer.Typer(help="Make, list and revoke tokens of a server, in its database.", no_args_is_help=True,
-                  rich_markup_mode=None)  # fmt: skip
+app = typer.Typer(
+    help="Make, list and revoke tokens of a server, in its database.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 class Role(StrEnum):
@@ -50,8 +51,10 @@ def list_(database_url: DatabaseOption = None, folder: FolderOption = None) -> N
 
     with _tokens(database_url, folder) as tokens:
         found = tokens.list()
-    rows = [(one.id, one.role, moment(one.created_at), moment(one.expires_at) or "never", moment(one.last_used),
-             one.name) for one in found]  # fmt: skip
+    rows = [
+        (one.id, one.role, moment(one.created_at), moment(one.expires_at) or "never", moment(one.last_used), one.name)
+        for one in found
+    ]
     say_table(("token", "role", "created", "ends", "last used", "name"), rows, "no tokens", flexible="name")
 
 

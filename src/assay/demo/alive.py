@@ -138,7 +138,6 @@ class Keeper:
 
 
 def _machines(study: Study) -> set[str]:
-    """The machines that the jobs of a study are for."""
     return set(study.pinned.get("matrix", {}).get("needs.agent", ())) or {study.machine}
 
 

@@ -101,13 +101,7 @@ class Bulk:
             self._agents: Sequence[str] = session.scalars(select(AgentRow.id).order_by(AgentRow.name)).all()
 
     def copy(self, campaigns: int, results: int, tell: Callable[[int, int], None] | None = None) -> Copied:
-        """Write so many campaigns, with so many results at least in all.
-
-        Args:
-            campaigns: how many.
-            results: how many at least; a few for each campaign when 0.
-            tell: is told how many campaigns of how many are done.
-        """
+        """Write so many campaigns, with so many results at least in all."""
         each = max(_LEAST_JOBS, math.ceil(results / campaigns))
         plan = _plan(each).submitted_as(_CAMPAIGN)
         patterns = [[_pattern(job, _result(job, one, self._seed)) for one in range(_VARIANTS)] for job in plan.jobs]
@@ -124,7 +118,6 @@ class Bulk:
         return Copied(campaigns, campaigns * each)
 
     def _know_series(self, names: Sequence[str], plan: Plan) -> None:
-        """Make the series of every job of every benchmark."""
         records = []
         for job in plan.jobs:
             result = _result(job, 0, self._seed)
@@ -133,8 +126,9 @@ class Bulk:
                 for one in readings(result):
                     series = identity(name, result.definition, result.point, kind, one.metric, LABELS)
                     self._series[name, job.index, one.metric] = series
-                    records.append(SeriesRecord(series, name, one.metric, one.unit, one.better, result.point, LABELS,
-                                                kind))  # fmt: skip
+                    records.append(
+                        SeriesRecord(series, name, one.metric, one.unit, one.better, result.point, LABELS, kind)
+                    )
         rows = SeriesRows(self._store.engine)
         for begin in range(0, len(records), _AT_ONCE):
             rows.add(records[begin : begin + _AT_ONCE], ())
@@ -162,11 +156,19 @@ class Bulk:
     def _campaign(self, number: int, of: int, name: str, jobs: int) -> dict[str, Any]:
         at = self._first + (self._now - self._first) * (number / max(of, 1))
         return {
-            "id": f"c{_FIRST_ID + number:08x}", "benchmark": name, "digest": _digest(name),
-            "state": "partial" if number % _FAILED_EVERY == 7 else "done", "created_at": iso(at),
-            "completed_at": iso(at + timedelta(seconds=_CAMPAIGN_S)), "labels": LABELS, "document": _document(name),
-            "surroundings": "", "engine": "fleet", "submitted_by": f"demo-user-{number % 12}", "served": jobs,
-        }  # fmt: skip
+            "id": f"c{_FIRST_ID + number:08x}",
+            "benchmark": name,
+            "digest": _digest(name),
+            "state": "partial" if number % _FAILED_EVERY == 7 else "done",
+            "created_at": iso(at),
+            "completed_at": iso(at + timedelta(seconds=_CAMPAIGN_S)),
+            "labels": LABELS,
+            "document": _document(name),
+            "surroundings": "",
+            "engine": "fleet",
+            "submitted_by": f"demo-user-{number % 12}",
+            "served": jobs,
+        }
 
     def _job(self, campaign: dict[str, Any], number: int, position: int, pattern: _Pattern) -> dict[str, Any]:
         name = str(campaign["id"])
@@ -174,14 +176,26 @@ class Bulk:
         at = datetime.fromisoformat(campaign["created_at"]).timestamp()
         begun = at + _BEFORE_FIRST_S + _between_s(int(campaign["served"])) * position
         return {
-            "id": f"{name}-job-{position}", "campaign_id": name, "position": position, "digest": pattern.digest,
-            "state": "failed" if failed else "done", "verdict": "invalid" if failed else pattern.verdict,
-            "seconds": _RUN_S, "document": pattern.job.replace(_CAMPAIGN, name).replace(_NAME, campaign["benchmark"]),
-            "result": pattern.result.replace(_CAMPAIGN, name), "needs": pattern.needs,
-            "agent_id": self._agents[(number + position) % len(self._agents)], "fence": 1, "label": pattern.label,
-            "submitted_at": at, "started_at": begun, "ended_at": begun + _RUN_S,
-            "reason": "the process ended with signal SIGKILL" if failed else "", "not_before": 0.0, "lost": 0,
-        }  # fmt: skip
+            "id": f"{name}-job-{position}",
+            "campaign_id": name,
+            "position": position,
+            "digest": pattern.digest,
+            "state": "failed" if failed else "done",
+            "verdict": "invalid" if failed else pattern.verdict,
+            "seconds": _RUN_S,
+            "document": pattern.job.replace(_CAMPAIGN, name).replace(_NAME, campaign["benchmark"]),
+            "result": pattern.result.replace(_CAMPAIGN, name),
+            "needs": pattern.needs,
+            "agent_id": self._agents[(number + position) % len(self._agents)],
+            "fence": 1,
+            "label": pattern.label,
+            "submitted_at": at,
+            "started_at": begun,
+            "ended_at": begun + _RUN_S,
+            "reason": "the process ended with signal SIGKILL" if failed else "",
+            "not_before": 0.0,
+            "lost": 0,
+        }
 
     def _points(self, job: dict[str, Any], name: str, pattern: _Pattern, number: int) -> Iterator[dict[str, Any]]:
         """The rows of a job in its series: the numbers of its variant, moved a little."""
@@ -189,11 +203,14 @@ class Bulk:
         failed = job["state"] == "failed"
         for one in pattern.readings:
             yield {
-                "series_id": self._series[name, job["position"], one.metric], "job_id": job["id"],
-                "at": job["ended_at"], "value": None if failed or one.value is None else one.value * moved,
+                "series_id": self._series[name, job["position"], one.metric],
+                "job_id": job["id"],
+                "at": job["ended_at"],
+                "value": None if failed or one.value is None else one.value * moved,
                 "standard_error": None if failed else one.standard_error,
-                "verdict": "failed" if failed else pattern.verdict or "", "context": pattern.context,
-            }  # fmt: skip
+                "verdict": "failed" if failed else pattern.verdict or "",
+                "context": pattern.context,
+            }
 
     def _analyse(self) -> None:
         """Look at some of the series, as a server does; tell the database how its tables look now."""
@@ -205,10 +222,13 @@ class Bulk:
 
 def _document(name: str, batches: Sequence[int] = (1,), threads: Sequence[int] = _THREADS) -> dict[str, Any]:
     return {
-        "benchmark": name, "description": "Simulated, in bulk: nothing of this was measured.", "labels": LABELS,
-        "target": {"model": "https://models.example/squeezenet-1.1.onnx"}, "measure": {"runs": 3},
+        "benchmark": name,
+        "description": "Simulated, in bulk: nothing of this was measured.",
+        "labels": LABELS,
+        "target": {"model": "https://models.example/squeezenet-1.1.onnx"},
+        "measure": {"runs": 3},
         "matrix": {"workload.batch": list(batches), "target.threads": list(threads)},
-    }  # fmt: skip
+    }
 
 
 def _between_s(jobs: int) -> float:
@@ -229,9 +249,15 @@ def _plan(jobs: int) -> Plan:
 
 def _pattern(job: Job, result: MultiRunJobResult) -> _Pattern:
     return _Pattern(
-        to_json(job), to_json(result), result.verdict, job.digest, needs_key(job), label_of(job), readings(result),
+        to_json(job),
+        to_json(result),
+        result.verdict,
+        job.digest,
+        needs_key(job),
+        label_of(job),
+        readings(result),
         context(result),
-    )  # fmt: skip
+    )
 
 
 def _result(job: Job, variant: int, seed: int) -> MultiRunJobResult:
@@ -252,18 +278,34 @@ def _short(run: SingleRunResult) -> SingleRunResult:
 
 def _attempts(jobs: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for job in jobs:
-        yield {"job_id": job["id"], "fence": 1, "agent_id": job["agent_id"], "state": "delivered",
-               "leased_at": job["started_at"], "ended_at": job["ended_at"]}  # fmt: skip
+        yield {
+            "job_id": job["id"],
+            "fence": 1,
+            "agent_id": job["agent_id"],
+            "state": "delivered",
+            "leased_at": job["started_at"],
+            "ended_at": job["ended_at"],
+        }
 
 
 def _submitted(campaigns: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for row in campaigns:
         at = datetime.fromisoformat(row["created_at"]).timestamp()
-        yield {"at": at, "campaign_id": row["id"], "job_id": None, "kind": "submitted",
-               "detail": {"by": row["submitted_by"]}}  # fmt: skip
+        yield {
+            "at": at,
+            "campaign_id": row["id"],
+            "job_id": None,
+            "kind": "submitted",
+            "detail": {"by": row["submitted_by"]},
+        }
 
 
 def _accepted(jobs: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for job in jobs:
-        yield {"at": job["ended_at"], "campaign_id": job["campaign_id"], "job_id": job["id"], "kind": "result accepted",
-               "detail": {"agent": job["agent_id"], "fence": 1, "state": job["state"]}}  # fmt: skip
+        yield {
+            "at": job["ended_at"],
+            "campaign_id": job["campaign_id"],
+            "job_id": job["id"],
+            "kind": "result accepted",
+            "detail": {"agent": job["agent_id"], "fence": 1, "state": job["state"]},
+        }

@@ -81,14 +81,7 @@ class Moment:
 
 
 def moment(study: str, machine: Machine, now: float, seed: int) -> Moment:
-    """How things stand.
-
-    Args:
-        study: name of the benchmark.
-        machine: where it runs.
-        now: as a share of the whole time.
-        seed: of all that is drawn.
-    """
+    """How things stand."""
     slower, heavier, hot, commits = 1.0, 1.0, False, int(now * 90)
     for change in CHANGES:
         here = change.machine in ("", machine.name)
@@ -101,7 +94,11 @@ def moment(study: str, machine: Machine, now: float, seed: int) -> Moment:
             hot = hot or change.hot
         if here and change.machine:
             packages = {**machine.packages, **change.packages}
-            machine = replace(machine, driver=change.driver or machine.driver, kernel=change.kernel or machine.kernel,
-                              packages=packages)  # fmt: skip
+            machine = replace(
+                machine,
+                driver=change.driver or machine.driver,
+                kernel=change.kernel or machine.kernel,
+                packages=packages,
+            )
     commit = hashlib.sha1(f"{seed}/{study}/{commits}".encode(), usedforsecurity=False).hexdigest()
     return Moment(slower, heavier, hot, commit, machine)

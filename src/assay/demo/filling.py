@@ -40,13 +40,6 @@ class Filled:
 
 
 def fill(store: Store, amount: Amount, tell: Tell | None = None) -> Filled:
-    """Fill an empty store.
-
-    Args:
-        store: where it goes.
-        amount: how much.
-        tell: is told how many campaigns of how many are done.
-    """
     played = min(amount.campaigns, PLAYED) if amount.results is None else min(amount.campaigns, PLAYED // 2)
     player = Player(store, Settings(played, amount.agents, amount.days, amount.seed))
     jobs = player.play(tell or (lambda _done, _of: None))

@@ -66,33 +66,143 @@ class Machine:
         return hashlib.sha256(self.identity.encode()).hexdigest()[:16]
 
 
-_PI = Machine("demo-pi-01", "raspberry-pi", "Cortex-A76", 4, 8, kernel="6.6.62+rpt-rpi-2712", architecture="aarch64",
-              speed=7.5, idle_w=3.1, busy_w=8.4, spread=0.012)  # fmt: skip
+_PI = Machine(
+    "demo-pi-01",
+    "raspberry-pi",
+    "Cortex-A76",
+    4,
+    8,
+    kernel="6.6.62+rpt-rpi-2712",
+    architecture="aarch64",
+    speed=7.5,
+    idle_w=3.1,
+    busy_w=8.4,
+    spread=0.012,
+)
 _EPYC = Machine("demo-server-01", "server", "AMD EPYC 9454P", 48, 128, price=1.2)
-_XEON = Machine("demo-xeon-01", "server", "Intel Xeon Gold 6430", 32, 256, speed=1.15, idle_w=95, busy_w=260,
-                price=1.4)  # fmt: skip
+_XEON = Machine("demo-xeon-01", "server", "Intel Xeon Gold 6430", 32, 256, speed=1.15, idle_w=95, busy_w=260, price=1.4)
 _TORCH = {"torch": "2.7.0", "transformers": "5.0.0", "onnxruntime-gpu": "1.22.0", "numpy": "2.2.4"}
-_H100 = Machine("demo-h100-01", "gpu-server", "Intel Xeon Platinum 8468", 96, 512, os_version=_UBUNTU,
-                kernel="6.8.0-52-generic", gpu="NVIDIA H100 80GB HBM3", gpus=2, gpu_gib=80, driver="570.86.15",
-                gpu_speed=1.0, idle_w=210, busy_w=690, price=5.9, packages=_TORCH)  # fmt: skip
-_A100 = Machine("demo-a100-01", "gpu-server", "AMD EPYC 7763", 64, 256, os_version=_UBUNTU, kernel="6.8.0-52-generic",
-                gpu="NVIDIA A100-SXM4-80GB", gpus=4, gpu_gib=80, driver="570.86.15", gpu_speed=0.52, idle_w=150,
-                busy_w=400, price=3.4, packages=_TORCH)  # fmt: skip
-_L4 = Machine("demo-l4-01", "gpu-server", "Intel Xeon Platinum 8480+", 16, 64, os_version=_UBUNTU,
-              kernel="6.8.0-52-generic", gpu="NVIDIA L4", gpus=1, gpu_gib=24, driver="570.86.15", gpu_speed=0.13,
-              idle_w=30, busy_w=72, price=0.8, packages=_TORCH)  # fmt: skip
-_WORKSTATION = Machine("demo-workstation-01", "workstation", "AMD Ryzen 9 7950X", 32, 128, os_version=_UBUNTU,
-                       kernel="6.11.0-19-generic", gpu="NVIDIA GeForce RTX 4090", gpus=1, gpu_gib=24,
-                       driver="570.86.15", speed=0.82, gpu_speed=0.36, idle_w=70, busy_w=430, spread=0.009,
-                       packages=_TORCH)  # fmt: skip
-_LAPTOP = Machine("demo-laptop-01", "laptop", "Intel Core i7-1365U", 12, 32, kernel="6.12.9-amd64",
-                  os_version="Debian GNU/Linux 13 (trixie)", speed=1.9, idle_w=6, busy_w=28, spread=0.035)  # fmt: skip
-_MAC = Machine("demo-mac-mini-01", "mac", "Apple M2", 8, 16, "macos", "15.3", "24.3.0", "arm64", speed=0.95,
-               gpu_speed=0.07, idle_w=5, busy_w=22,
-               packages={"onnxruntime": "1.22.0", "coremltools": "8.2"})  # fmt: skip
-_JETSON = Machine("demo-jetson-01", "edge", "Cortex-A78AE", 8, 16, os_version="Ubuntu 22.04.5 LTS",
-                  kernel="5.15.148-tegra", architecture="aarch64", gpu="Orin (nvgpu)", gpus=1, gpu_gib=16,
-                  driver="540.4.0", speed=4.1, gpu_speed=0.03, idle_w=6, busy_w=21, spread=0.01)  # fmt: skip
+_H100 = Machine(
+    "demo-h100-01",
+    "gpu-server",
+    "Intel Xeon Platinum 8468",
+    96,
+    512,
+    os_version=_UBUNTU,
+    kernel="6.8.0-52-generic",
+    gpu="NVIDIA H100 80GB HBM3",
+    gpus=2,
+    gpu_gib=80,
+    driver="570.86.15",
+    gpu_speed=1.0,
+    idle_w=210,
+    busy_w=690,
+    price=5.9,
+    packages=_TORCH,
+)
+_A100 = Machine(
+    "demo-a100-01",
+    "gpu-server",
+    "AMD EPYC 7763",
+    64,
+    256,
+    os_version=_UBUNTU,
+    kernel="6.8.0-52-generic",
+    gpu="NVIDIA A100-SXM4-80GB",
+    gpus=4,
+    gpu_gib=80,
+    driver="570.86.15",
+    gpu_speed=0.52,
+    idle_w=150,
+    busy_w=400,
+    price=3.4,
+    packages=_TORCH,
+)
+_L4 = Machine(
+    "demo-l4-01",
+    "gpu-server",
+    "Intel Xeon Platinum 8480+",
+    16,
+    64,
+    os_version=_UBUNTU,
+    kernel="6.8.0-52-generic",
+    gpu="NVIDIA L4",
+    gpus=1,
+    gpu_gib=24,
+    driver="570.86.15",
+    gpu_speed=0.13,
+    idle_w=30,
+    busy_w=72,
+    price=0.8,
+    packages=_TORCH,
+)
+_WORKSTATION = Machine(
+    "demo-workstation-01",
+    "workstation",
+    "AMD Ryzen 9 7950X",
+    32,
+    128,
+    os_version=_UBUNTU,
+    kernel="6.11.0-19-generic",
+    gpu="NVIDIA GeForce RTX 4090",
+    gpus=1,
+    gpu_gib=24,
+    driver="570.86.15",
+    speed=0.82,
+    gpu_speed=0.36,
+    idle_w=70,
+    busy_w=430,
+    spread=0.009,
+    packages=_TORCH,
+)
+_LAPTOP = Machine(
+    "demo-laptop-01",
+    "laptop",
+    "Intel Core i7-1365U",
+    12,
+    32,
+    kernel="6.12.9-amd64",
+    os_version="Debian GNU/Linux 13 (trixie)",
+    speed=1.9,
+    idle_w=6,
+    busy_w=28,
+    spread=0.035,
+)
+_MAC = Machine(
+    "demo-mac-mini-01",
+    "mac",
+    "Apple M2",
+    8,
+    16,
+    "macos",
+    "15.3",
+    "24.3.0",
+    "arm64",
+    speed=0.95,
+    gpu_speed=0.07,
+    idle_w=5,
+    busy_w=22,
+    packages={"onnxruntime": "1.22.0", "coremltools": "8.2"},
+)
+_JETSON = Machine(
+    "demo-jetson-01",
+    "edge",
+    "Cortex-A78AE",
+    8,
+    16,
+    os_version="Ubuntu 22.04.5 LTS",
+    kernel="5.15.148-tegra",
+    architecture="aarch64",
+    gpu="Orin (nvgpu)",
+    gpus=1,
+    gpu_gib=16,
+    driver="540.4.0",
+    speed=4.1,
+    gpu_speed=0.03,
+    idle_w=6,
+    busy_w=21,
+    spread=0.01,
+)
 
 # The first ones do most of the work, so that a small fleet has them all.
 FLEET: tuple[Machine, ...] = (
@@ -140,19 +250,35 @@ def enrolment(machine: Machine) -> Enrolment:
         devices["coreml"] = {"mps": "Core ML"}
     labels = {"demo": "simulated", "kind": machine.kind} | ({"gpu": _short(machine.gpu)} if machine.gpu else {})
     profile = Profile(
-        machine.name, machine.os, machine.cores, machine.memory_gib * GIB, runtimes, devices, machine.gpus,
-        machine.gpu, machine.gpu_gib * GIB, labels, commands=machine.commands,
-    )  # fmt: skip
+        machine.name,
+        machine.os,
+        machine.cores,
+        machine.memory_gib * GIB,
+        runtimes,
+        devices,
+        machine.gpus,
+        machine.gpu,
+        machine.gpu_gib * GIB,
+        labels,
+        commands=machine.commands,
+    )
     return Enrolment(machine.identity, machine.name, profile, device_facts(machine), version=__version__)
 
 
 def device_facts(machine: Machine) -> dict[str, JsonValue]:
-    """What people read of a machine."""
     facts: dict[str, JsonValue] = {
-        "demo": "simulated", "cpu": machine.cpu, "cores": machine.cores, "memory_bytes": machine.memory_gib * GIB,
-        "os": _OS[machine.os], "os_version": machine.os_version, "kernel": machine.kernel,
-        "architecture": machine.architecture, "gpu": machine.gpu, "gpus": machine.gpus, "driver": machine.driver,
-    }  # fmt: skip
+        "demo": "simulated",
+        "cpu": machine.cpu,
+        "cores": machine.cores,
+        "memory_bytes": machine.memory_gib * GIB,
+        "os": _OS[machine.os],
+        "os_version": machine.os_version,
+        "kernel": machine.kernel,
+        "architecture": machine.architecture,
+        "gpu": machine.gpu,
+        "gpus": machine.gpus,
+        "driver": machine.driver,
+    }
     return {name: value for name, value in facts.items() if value not in ("", 0)}
 
 
@@ -162,17 +288,26 @@ _OS = {"linux": "Linux", "macos": "macOS", "windows": "Windows"}
 def machine_facts(machine: Machine) -> dict[str, JsonValue]:
     """A machine in the words of an environment record."""
     facts: dict[str, JsonValue] = {
-        "id": machine.machine_id, "name": machine.name, "soc": machine.cpu, "cpu": machine.cpu,
-        "architecture": machine.architecture, "cores": machine.cores, "physical_cores": machine.cores,
-        "memory_bytes": machine.memory_gib * GIB, "os": _OS[machine.os], "os_version": machine.os_version,
-        "kernel": machine.kernel, "gpu": machine.gpu, "gpus": machine.gpus,
-        "gpu_memory_bytes": machine.gpu_gib * GIB, "driver": machine.driver,
-    }  # fmt: skip
+        "id": machine.machine_id,
+        "name": machine.name,
+        "soc": machine.cpu,
+        "cpu": machine.cpu,
+        "architecture": machine.architecture,
+        "cores": machine.cores,
+        "physical_cores": machine.cores,
+        "memory_bytes": machine.memory_gib * GIB,
+        "os": _OS[machine.os],
+        "os_version": machine.os_version,
+        "kernel": machine.kernel,
+        "gpu": machine.gpu,
+        "gpus": machine.gpus,
+        "gpu_memory_bytes": machine.gpu_gib * GIB,
+        "driver": machine.driver,
+    }
     return {name: value for name, value in facts.items() if value not in ("", 0)}
 
 
 def by_name(machines: Sequence[Machine]) -> dict[str, Machine]:
-    """Machines under their names."""
     return {machine.name: machine for machine in machines}
 
 

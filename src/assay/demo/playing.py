@@ -54,15 +54,23 @@ _UNDER_WAY = ((STUDIES[1], 20), (STUDIES[0], 9), (STUDIES[3], 5))
 # Samples and files are kept of what is younger, as a share of the whole time.
 _KEPT_SINCE = 0.88
 _OUT_OF_MEMORY = Failure(
-    "out-of-memory", "the process was killed: it used more memory than there is", phase="load", exit_code=-9,
-    signal="SIGKILL", memory_mb=7921.0, log_tail=("loading weights", "allocating 6.2 GiB for the workspace", "Killed"),
+    "out-of-memory",
+    "the process was killed: it used more memory than there is",
+    phase="load",
+    exit_code=-9,
+    signal="SIGKILL",
+    memory_mb=7921.0,
+    log_tail=("loading weights", "allocating 6.2 GiB for the workspace", "Killed"),
     try_="take a smaller batch, or a machine with more memory",
-)  # fmt: skip
+)
 _LOST_DEVICE = Failure(
-    "target", "the service ended before it was ready: CUDA error: device-side assert triggered", phase="load",
-    exit_code=1, log_tail=("INFO starting engine", "ERROR CUDA error: device-side assert triggered"),
+    "target",
+    "the service ended before it was ready: CUDA error: device-side assert triggered",
+    phase="load",
+    exit_code=1,
+    log_tail=("INFO starting engine", "ERROR CUDA error: device-side assert triggered"),
     try_="look at the log of the service",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +95,6 @@ class Moving:
         return self.at.timestamp()
 
     def utc(self) -> datetime:
-        """The moment."""
         return self.at
 
     def forward(self, seconds: float) -> None:
@@ -115,11 +122,7 @@ class Player:
         self.jobs = 0
 
     def play(self, tell: Callable[[int, int], None] = lambda _done, _of: None) -> int:
-        """Play everything; return how many jobs there were.
-
-        Args:
-            tell: is told how many campaigns of how many are done.
-        """
+        """Play everything; return how many jobs there were."""
         settings = self.settings
         planned = entries(settings.campaigns, settings.days, settings.now, settings.seed)
         self.enrol()
@@ -171,12 +174,16 @@ class Player:
         settings = FleetSettings(submitted_by=study.by, origin="schedule" if firing else "", version=version)
         firings = Firings(self.store.engine, self.clock)
         return self.store.submit_to_fleet(
-            plan, document, loaded.benchmark.labels, self.clock, settings=settings, label_of=label_of,
+            plan,
+            document,
+            loaded.benchmark.labels,
+            self.clock,
+            settings=settings,
+            label_of=label_of,
             also=(lambda session, campaign: firings.confirm(session, firing, campaign)) if firing else None,
-        )  # fmt: skip
+        )
 
     def machine_of(self, study: Study, job: Job) -> Machine:
-        """The machine that measures a job."""
         return self.machines[job.definition.needs.agent or study.machine]
 
     def scene(self, entry: Entry, job: Job, machine: Machine, scratch: Path, at: datetime | None = None) -> Scene:
@@ -200,8 +207,9 @@ class Player:
         waits = replace(STUDIES[4], scheduled=False, by="bob")
         document = {**waits.document, "needs": {"gpu_model": "B200"}}
         plan = make_plan(load(document), lambda _definition: {})
-        self.store.submit_to_fleet(plan, document, LABELS, self.clock, settings=FleetSettings(submitted_by="bob"),
-                                   label_of=label_of)  # fmt: skip
+        self.store.submit_to_fleet(
+            plan, document, LABELS, self.clock, settings=FleetSettings(submitted_by="bob"), label_of=label_of
+        )
 
     def _leave(self, job: Job, fence: int, agent: AgentRecord, took_s: float) -> None:
         """Leave a job as far as it is by now, when it would end later."""
@@ -234,7 +242,6 @@ class Player:
                 prices.put(machine.name, machine.price, "USD", "", by="alice")
 
     def _document(self, study: Study) -> dict[str, Any]:
-        """The file of a study, for the machines that there are."""
         document = dict(study.pinned)
         matrix = dict(document.get("matrix", {}))
         if "needs.agent" in matrix:
@@ -271,7 +278,6 @@ class Player:
         return taken[-1] if taken else None
 
     def _measure(self, entry: Entry, job: Job, machine: Machine, scratch: Path) -> None:
-        """One job: taken, measured, delivered."""
         agent = self.agents[machine.name]
         fence = 1
         if entry.ends == "lost once" and job.index == 0 and self._is_past(_LEASE_S + _WAIT_S):
@@ -323,9 +329,15 @@ class Player:
         result = self.kept(result, runs)
         failure = failure_of(result) if result.state == "failed" else None
         taken = self.control.deliver(
-            job.id, fence, agent.id, event="finish" if result.state == "done" else "fail", verdict=result.verdict,
-            result=to_json(result), runs=result.runs, reason=failure_sentence(failure) if failure else "",
-        )  # fmt: skip
+            job.id,
+            fence,
+            agent.id,
+            event="finish" if result.state == "done" else "fail",
+            verdict=result.verdict,
+            result=to_json(result),
+            runs=result.runs,
+            reason=failure_sentence(failure) if failure else "",
+        )
         if taken != "accepted":
             return
         if left := left_by(result.runs):

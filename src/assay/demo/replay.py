@@ -53,16 +53,13 @@ class Standing:
         return self.at.timestamp()
 
     def utc(self) -> datetime:
-        """The moment."""
         return self.at
 
 
 class Observer(Protocol):
     """Is told of everything while a history is played."""
 
-    def campaign(self, store: Store, campaign: str, at: datetime) -> None:
-        """A campaign has ended."""
-        ...
+    def campaign(self, store: Store, campaign: str, at: datetime) -> None: ...
 
     def morning(self, store: Store, at: datetime) -> None:
         """A night is over, also one without any result."""
@@ -70,14 +67,7 @@ class Observer(Protocol):
 
 
 def play(history: History, store: Store, observer: Observer, today: datetime) -> int:
-    """Play a history into a store; return how many jobs there were.
-
-    Args:
-        history: The settings.
-        store: Where the results go.
-        observer: Is told of each campaign that ended, and of each morning.
-        today: The last night, where the settings do not say when the first one is.
-    """
+    """Play a history into a store; return how many jobs there were."""
     files = {bench.name: bench.file for bench in history.benchmarks}
     plans: dict[str, tuple[Loaded, Plan]] = {}
     jobs = 0
@@ -295,5 +285,4 @@ def _found(one: KnownFinding, nights_of: Sequence[int], first: datetime, told: S
 
 
 def _night(at: float, first: datetime) -> int:
-    """The number of a night; the first one is 1."""
     return int((at - first.timestamp()) // 86_400) + 1

@@ -107,8 +107,11 @@ def _state(scene: Scene) -> dict[str, JsonValue]:
     for name, usual in parts.items():
         took = usual * slow * math.exp(spread * float(draw.normal()))
         control[f"{name}_ms"] = round(took, 4)
-        history[name] = {"median_ms": round(usual, 4), "band_pct": round(300 * spread, 3),
-                         "drift_pct": round(100 * (took / usual - 1), 3)}  # fmt: skip
+        history[name] = {
+            "median_ms": round(usual, 4),
+            "band_pct": round(300 * spread, 3),
+            "drift_pct": round(100 * (took / usual - 1), 3),
+        }
     others = 18.0 if scene.busy else float(draw.uniform(0.3, 2.5))
     fitness: dict[str, JsonValue] = {
         "at": iso(scene.at),
@@ -122,10 +125,15 @@ def _state(scene: Scene) -> dict[str, JsonValue]:
         fitness["clock"] = {"source": "arch_sys_counter" if machine.architecture == "aarch64" else "tsc"}
         fitness["processor"] = {"governors": {_governor(machine): machine.cores}, "turbo": "on"}
     if machine.device == "cuda":
-        fitness["gpus"] = [{"index": 0, "name": machine.gpu, "temperature_c": 41.0, "headroom_c": 46.0, "throttle": [],
-                            "foreign": []}]  # fmt: skip
-    return {"load_average": [round(others / 20, 2)] * 3, "memory_available_bytes": int(0.7 * machine.memory_gib * GIB),
-            "busy_processes": _busy(scene), "fitness": fitness}  # fmt: skip
+        fitness["gpus"] = [
+            {"index": 0, "name": machine.gpu, "temperature_c": 41.0, "headroom_c": 46.0, "throttle": [], "foreign": []}
+        ]
+    return {
+        "load_average": [round(others / 20, 2)] * 3,
+        "memory_available_bytes": int(0.7 * machine.memory_gib * GIB),
+        "busy_processes": _busy(scene),
+        "fitness": fitness,
+    }
 
 
 def _heat(scene: Scene) -> dict[str, JsonValue]:

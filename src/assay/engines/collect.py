@@ -48,22 +48,22 @@ class Lasted(Protocol):
     """What whoever ran a job tells about its time; None stands for "not told"."""
 
     @property
-    def started_at(self) -> datetime | None: ...  # noqa: D102
+    def started_at(self) -> datetime | None: ...
 
     @property
-    def ended_at(self) -> datetime | None: ...  # noqa: D102
+    def ended_at(self) -> datetime | None: ...
 
     @property
-    def exit_code(self) -> int | None: ...  # noqa: D102
+    def exit_code(self) -> int | None: ...
 
     @property
-    def signal(self) -> int | None: ...  # noqa: D102
+    def signal(self) -> int | None: ...
 
     @property
-    def elapsed_s(self) -> float | None: ...  # noqa: D102
+    def elapsed_s(self) -> float | None: ...
 
     @property
-    def memory_max_bytes(self) -> int | None: ...  # noqa: D102
+    def memory_max_bytes(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,6 @@ class Ended:
 
 
 def has_result(folder: Outs, job: Job) -> bool:
-    """Whether the job left a result."""
     return (folder.out(job.index) / RESULT).is_file()
 
 
@@ -195,9 +194,12 @@ def _lost(outcomes: list[RunOutcome], ended: Ended, now: datetime) -> SingleRunR
 
 
 def _result(
-    job: Job, found: MultiRunJobResult | None, outcomes: list[RunOutcome], kept: tuple[SingleRunResult, ...],
+    job: Job,
+    found: MultiRunJobResult | None,
+    outcomes: list[RunOutcome],
+    kept: tuple[SingleRunResult, ...],
     ended: Ended,
-) -> MultiRunJobResult:  # fmt: skip
+) -> MultiRunJobResult:
     own = {**ended.environment}
     if found is not None:
         # The runs of a refused job were never kept as such: they stand in its result alone.

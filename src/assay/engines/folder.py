@@ -45,7 +45,6 @@ class CampaignFolder(ABC):
         return self.path / "submitted.jsonl"
 
     def job(self, index: int) -> Path:
-        """The document of one job."""
         return self.path / "jobs" / f"{index:04}.json"
 
     def out(self, index: int) -> Path:
@@ -53,7 +52,6 @@ class CampaignFolder(ABC):
         return self.path / "out" / f"{index:04}"
 
     def write_campaign(self, record: object) -> None:
-        """Write what the campaign is."""
         self._write(self.campaign, to_json(record, indent=2).encode())
 
     def read_campaign(self, record: type[T]) -> T:

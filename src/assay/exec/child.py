@@ -132,8 +132,11 @@ def _refuse(scratch: Path, refusal: Refusal, stage: PipeStage) -> int:
 def _out_of_memory(order: Order) -> Refusal:
     limit = order.job.definition.measure.memory_limit
     bound = f" (measure.memory_limit is {limit / 2**20:.0f} MiB)" if limit else ""
-    return Refusal("out-of-memory", f"the run asked for more memory than it could get{bound}",
-                   "use a smaller batch or a machine with more memory")  # fmt: skip
+    return Refusal(
+        "out-of-memory",
+        f"the run asked for more memory than it could get{bound}",
+        "use a smaller batch or a machine with more memory",
+    )
 
 
 def _guard_memory(limit: int | None) -> None:

@@ -56,13 +56,8 @@ def execute_document(
     into the same folder, this one waits for it.
 
     Args:
-        path: a job document.
-        out: folder for the result.
-        view: is told how it goes.
-        fresh: measure everything again.
         lock: what to do about a device on which somebody else measures: `wait`, `try` or `off`; from ASSAY_LOCK, else
             `wait`, when left out.
-        control: whether the control workload is timed, where the benchmark has it.
         services: those of the job's services that already run, on this machine or another; they are not started.
         meeting: where the machines that share the job's load meet before each run.
     """
@@ -86,12 +81,6 @@ def refuse_document(path: Path, out: Path, view: View, problem: AssayError) -> M
     """The result of a job that could not even be begun, because something that it needs elsewhere is not there.
 
     Runs of the same job that were measured before stay.
-
-    Args:
-        path: a job document.
-        out: folder for the result.
-        view: is told how it went.
-        problem: why it could not.
     """
     job = _read(path)
     around = Around("off", cache_folder(), view.note)
@@ -154,7 +143,6 @@ class _Attempt:
             return None
 
     def measure(self) -> MultiRunJobResult:
-        """Measure what is missing and write the result."""
         job = self.job
         label = job_label(job.point, job.definition.model_dump(mode="json", exclude_defaults=True))
         self.view.job(job.id, label, 0, 1)
@@ -191,8 +179,16 @@ class _Attempt:
 
     def _execute(self, job: Job) -> None:
         before = tuple(outcome.result for outcome in self.outcomes.values())
-        execute_job(job, cache=cache_folder(), clock=SYSTEM_CLOCK, watch=self.view, keep=self._keep, before=before,
-                    services=self.services, meeting=self.meeting)  # fmt: skip
+        execute_job(
+            job,
+            cache=cache_folder(),
+            clock=SYSTEM_CLOCK,
+            watch=self.view,
+            keep=self._keep,
+            before=before,
+            services=self.services,
+            meeting=self.meeting,
+        )
 
     def _keep(self, outcome: RunOutcome) -> None:
         files = {name: self.files.take(path) for name, path in outcome.files.items()}
@@ -225,8 +221,12 @@ def _held(out: Path, view: View) -> Iterator[None]:
         try:
             stack.enter_context(held(out, lambda: view.note(f"another process measures into {out}; waiting for it")))
         except OSError as problem:
-            raise StoreError(f"cannot use the folder: {problem.strerror or problem}", code="disk", at=str(out),
-                             try_="check its permissions, or give another one with --out") from None  # fmt: skip
+            raise StoreError(
+                f"cannot use the folder: {problem.strerror or problem}",
+                code="disk",
+                at=str(out),
+                try_="check its permissions, or give another one with --out",
+            ) from None
         yield
 
 

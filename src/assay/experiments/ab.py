@@ -87,17 +87,8 @@ def compare_in_turn(
     """Measure two jobs in turn until their difference is told or the budget is spent.
 
     Args:
-        twin: the two jobs.
-        question: what is asked.
-        budget: how much may be measured, beyond `parts`.
         store: folder that results are kept in; the user's own by default.
-        view: is told how it goes; nobody by default.
-        clock: tells the time.
-        lock: `wait`, `try` or `off`, as `run` takes it.
-        control: whether the control workload is timed, where the benchmark has it.
         seed: decides the order of runs; drawn by lot when left out, and kept.
-        fresh: do not go on where an interrupted experiment stopped.
-        parts: an experiment that is continued.
 
     Raises:
         UsageError: if the runs do not give the number that is asked for.
@@ -226,8 +217,12 @@ def continued(name: str, store: str | Path | None = None) -> tuple[Twin, tuple[P
     try:
         parts = parts_of(kept, {EXPERIMENT: name})
         if not parts:
-            raise UsageError(f"no experiment {name!r} in the store", code="unknown-experiment", at=str(kept.folder),
-                             try_="`assay results list` shows what is there; `ab` ends with the name")  # fmt: skip
+            raise UsageError(
+                f"no experiment {name!r} in the store",
+                code="unknown-experiment",
+                at=str(kept.folder),
+                try_="`assay results list` shows what is there; `ab` ends with the name",
+            )
         sides = [_stored(kept, campaign) for campaign in parts[-1].campaigns]
         documents = [Listing(kept.engine).campaign_document(campaign) for campaign in parts[-1].campaigns]
     finally:
@@ -249,8 +244,15 @@ def _stored(store: Store, campaign: str) -> tuple[Job, Mapping[str, str]]:
 def _refuse_changed(job: Job, labels: Mapping[str, str]) -> None:
     """Refuse to add runs of something else to an experiment."""
     if digest_of(job.definition, fingerprints(job.definition, Path(job.base))) != job.digest:
-        raise UsageError(f"the files of {job.benchmark!r} are not what they were when the experiment began",
-                         code="changed", at=job.base, try_="begin a new experiment")  # fmt: skip
+        raise UsageError(
+            f"the files of {job.benchmark!r} are not what they were when the experiment began",
+            code="changed",
+            at=job.base,
+            try_="begin a new experiment",
+        )
     if labels.get(PLACE) != surroundings()[: len(labels.get(PLACE, ""))]:
-        raise UsageError("this machine or its packages are not what they were when the experiment began",
-                         code="changed", try_="begin a new experiment")  # fmt: skip
+        raise UsageError(
+            "this machine or its packages are not what they were when the experiment began",
+            code="changed",
+            try_="begin a new experiment",
+        )

@@ -121,14 +121,7 @@ def bisect(
     """Find the first bad item of a list, measuring only where it decides.
 
     Args:
-        items: from good to bad.
-        search: what is looked for.
-        build: the command that made the items, part of what they are.
         store: folder that results are kept in; the user's own by default.
-        view: is told how it goes; nobody by default.
-        clock: tells the time.
-        lock: `wait`, `try` or `off`, as `run` takes it.
-        control: whether the control workload is timed, where the benchmark has it.
 
     Raises:
         UsageError: if the ends are alike, or the list is not one of good to bad.
@@ -137,8 +130,12 @@ def bisect(
     benchmark, told = items.benchmark, view or SilentView()
     plan = plan_of(benchmark)
     if len(plan.jobs) != 1:
-        raise UsageError(f"its matrix gives {len(plan.jobs)} jobs, and bisect follows one", code="matrix",
-                         at=benchmark.source.name, try_="--set matrix={}, and the values with --set")  # fmt: skip
+        raise UsageError(
+            f"its matrix gives {len(plan.jobs)} jobs, and bisect follows one",
+            code="matrix",
+            at=benchmark.source.name,
+            try_="--set matrix={}, and the values with --set",
+        )
     # The runs of an item are compared with those of the good one, so these two say what may be used again.
     name = f"bs{content_hash([benchmark.source.document, items.items[0].key, build, surroundings()])[:12]}"
     purpose = f"bisect of {plan.benchmark}"
@@ -154,8 +151,11 @@ def _ready(items: Items, index: int, word: str) -> Loaded:
     try:
         return items.loaded(index)
     except UnbuiltError as problem:
-        raise MeasureError(f"{word} ({items.items[index].name}) cannot be measured: {problem}", code="unbuilt",
-                           try_=f"name another commit as {word}, or mend the build") from None  # fmt: skip
+        raise MeasureError(
+            f"{word} ({items.items[index].name}) cannot be measured: {problem}",
+            code="unbuilt",
+            try_=f"name another commit as {word}, or mend the build",
+        ) from None
 
 
 class _Running:
@@ -198,9 +198,10 @@ class _Running:
             self.unit, self.better = direction_in(self.wanted, tuple(runs))
             if self.better is None and any(self.wanted.metric in run.stats for run in runs):
                 raise UsageError(
-                    f"which direction of {self.wanted} is better was not declared", code="direction",
+                    f"which direction of {self.wanted} is better was not declared",
+                    code="direction",
                     try_="say `better: lower` or `better: higher` for it in the file, or name another --metric",
-                )  # fmt: skip
+                )
 
     # What is known
 
@@ -241,9 +242,14 @@ class _Running:
         blocks = {index: found for index in self.parts if (found := self.blocks(index)).size}
         begun = (index for index in blocks if 0 < index < self.last and index not in self.closed)
         return standing(
-            blocks, self.last + 1, boundary=self.boundary(), skipped=self.skipped, closed=self.closed,
-            stay=next((index for index in begun if not self.is_told(index)), None), level=self.ask.level,
-        )  # fmt: skip
+            blocks,
+            self.last + 1,
+            boundary=self.boundary(),
+            skipped=self.skipped,
+            closed=self.closed,
+            stay=next((index for index in begun if not self.is_told(index)), None),
+            level=self.ask.level,
+        )
 
     def told_ends(self) -> Told | None:
         """What the ends say; None before anything was measured."""
@@ -274,8 +280,11 @@ class _Running:
         told = self.told_ends()
         if self.last in self.skipped or told is None:
             why = self.skipped.get(self.last, "no run gave a number")
-            raise MeasureError(f"bad ({self.items.items[self.last].name}) cannot be measured: {why}", code="unbuilt",
-                               try_="name another one as bad")  # fmt: skip
+            raise MeasureError(
+                f"bad ({self.items.items[self.last].name}) cannot be measured: {why}",
+                code="unbuilt",
+                try_="name another one as bad",
+            )
         _refuse_alike(told, self.ask)
         return told
 
@@ -338,8 +347,11 @@ class _Running:
         if whole and going:
             return False
         if a and all(run.failure for run in a) and (not going or len(a) >= _HOPELESS):
-            raise MeasureError(f"good ({self.items.items[0].name}) cannot be measured: {a[-1].failure}",
-                               code="unmeasured", try_="name another one as good")  # fmt: skip
+            raise MeasureError(
+                f"good ({self.items.items[0].name}) cannot be measured: {a[-1].failure}",
+                code="unmeasured",
+                try_="name another one as good",
+            )
         if going and len(b) < 2 * _HOPELESS:
             return False
         wanted = self.wanted or Wanted("duration_s")
@@ -352,8 +364,9 @@ class _Running:
         """What is known about one item."""
         item = self.items.items[index]
         pairs = sum(pair.complete for pair in self.pairs(index))
-        blank = Row(index, item.name, item.key, "good" if index == 0 else "bad", pairs,
-                    reused=self.reused.get(index, 0))  # fmt: skip
+        blank = Row(
+            index, item.name, item.key, "good" if index == 0 else "bad", pairs, reused=self.reused.get(index, 0)
+        )
         if index in self.skipped:
             return replace(blank, answer="skipped", why=self.skipped[index])
         blocks = self.blocks(index)
@@ -440,18 +453,33 @@ def _likely(chances: Values, level: float) -> list[int]:
 
 def _refuse_alike(told: Told, search: Search) -> None:
     """Refuse to look for a step between ends that do not differ, or that are the wrong way round."""
-    shown = "unknown" if told.interval is None else " to ".join(
-        percent(end, signed=True) for end in (told.interval.low, told.interval.high))  # fmt: skip
+    shown = (
+        "unknown"
+        if told.interval is None
+        else " to ".join(percent(end, signed=True) for end in (told.interval.low, told.interval.high))
+    )
     if told.alike and told.interval is not None:
         most = max(abs(told.interval.low), abs(told.interval.high))
-        raise MeasureError(f"good and bad are alike: ±{percent(most)} at most in {told.metric}, {told.pairs} pairs",
-                           code="alike", try_="check the two ends, or name another --metric")  # fmt: skip
+        raise MeasureError(
+            f"good and bad are alike: ±{percent(most)} at most in {told.metric}, {told.pairs} pairs",
+            code="alike",
+            try_="check the two ends, or name another --metric",
+        )
     if told.answer == "cannot tell":
-        raise MeasureError(f"good and bad cannot be told apart in {told.metric}: {'; '.join(told.because)}",
-                           code="alike", try_="more --pairs; what was measured is kept")  # fmt: skip
+        raise MeasureError(
+            f"good and bad cannot be told apart in {told.metric}: {'; '.join(told.because)}",
+            code="alike",
+            try_="more --pairs; what was measured is kept",
+        )
     if told.answer == "better":
-        raise UsageError(f"bad is better than good: {told.metric} by {shown}", code="commits",
-                         try_="exchange --good and --bad, or give the values from good to bad")  # fmt: skip
+        raise UsageError(
+            f"bad is better than good: {told.metric} by {shown}",
+            code="commits",
+            try_="exchange --good and --bad, or give the values from good to bad",
+        )
     if search.worse_than is not None and abs(told.change or 0.0) <= search.worse_than:
-        raise MeasureError(f"bad is worse than good by {shown}, not more than {percent(search.worse_than)}",
-                           code="alike", try_="a smaller --worse-than")  # fmt: skip
+        raise MeasureError(
+            f"bad is worse than good by {shown}, not more than {percent(search.worse_than)}",
+            code="alike",
+            try_="a smaller --worse-than",
+        )

@@ -67,13 +67,7 @@ class Experiment:
         """What to measure; nothing is begun yet.
 
         Args:
-            twin: the two jobs.
-            on: the devices and the store.
             seed: decides the order of runs; drawn by lot when left out, and kept.
-            labels: further labels of both campaigns.
-            fresh: do not go on where an interrupted experiment stopped.
-            parts: what was measured before and counts; all of one experiment, which is continued.
-            planned: runs that will be made at most, for whoever watches.
         """
         self.twin, self.on = twin, on
         self.name = parts[0].name if parts else f"ab{secrets.token_hex(5)}"
@@ -171,8 +165,14 @@ class Experiment:
         return a, b
 
     def _create(self, index: int, plan: Plan, here: str) -> Plan:
-        tie = {EXPERIMENT: self.name, SIDE: SIDES[index], NAME: self.twin.names[index], PART: str(self._number),
-               SEED: str(self.seed), PLACE: here[:12]}  # fmt: skip
+        tie = {
+            EXPERIMENT: self.name,
+            SIDE: SIDES[index],
+            NAME: self.twin.names[index],
+            PART: str(self._number),
+            SEED: str(self.seed),
+            PLACE: here[:12],
+        }
         labels = {**self.twin.labels[index], **self._more, **tie}
         return self.on.store.create_campaign(plan, self.twin.documents[index], labels, here, self.on.clock)
 

@@ -30,7 +30,6 @@ class Twin:
 
     @property
     def jobs(self) -> tuple[Job, Job]:
-        """The two jobs."""
         return self.plans[0].jobs[0], self.plans[1].jobs[0]
 
     def digest(self, side: str, more: Mapping[str, str]) -> str:
@@ -41,11 +40,6 @@ class Twin:
 
 def twin_of(sides: Sequence[Loaded], names: Sequence[str], numbers: Sequence[int] = (0, 0)) -> Twin:
     """Two benchmarks as the two sides of an experiment.
-
-    Args:
-        sides: the benchmark of each side.
-        names: what the sides are called.
-        numbers: which job of its benchmark each side is, where the matrix gives several.
 
     Raises:
         AssayError: if one asks for something that this machine cannot do; nothing is begun then.
@@ -61,5 +55,9 @@ def twin_of(sides: Sequence[Loaded], names: Sequence[str], numbers: Sequence[int
         engine.place(job)
     a, b = (Plan(job.benchmark, job.digest, (job,)) for job in jobs)
     first, second = sides
-    return Twin((a, b), (first.source.document, second.source.document),
-                (first.benchmark.labels, second.benchmark.labels), (names[0], names[1]))  # fmt: skip
+    return Twin(
+        (a, b),
+        (first.source.document, second.source.document),
+        (first.benchmark.labels, second.benchmark.labels),
+        (names[0], names[1]),
+    )

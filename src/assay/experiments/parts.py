@@ -62,14 +62,19 @@ def parts_of(store: Store, labels: Mapping[str, str]) -> tuple[Part, ...]:
     whole = {key: sides for key, sides in found.items() if set(sides) == set(SIDES)}
     oldest_first = sorted(whole.items(), key=lambda item: (item[1]["a"].created_at, item[0]))
     return tuple(
-        Part(number, name, int(sides["a"].labels[SEED]), (sides["a"].id, sides["b"].id),
-             (_readings(store, sides["a"].id), _readings(store, sides["b"].id)), sides["a"].labels)
+        Part(
+            number,
+            name,
+            int(sides["a"].labels[SEED]),
+            (sides["a"].id, sides["b"].id),
+            (_readings(store, sides["a"].id), _readings(store, sides["b"].id)),
+            sides["a"].labels,
+        )
         for (name, number), sides in oldest_first
-    )  # fmt: skip
+    )
 
 
 def _campaigns(store: Store, labels: Mapping[str, str]) -> Iterator[CampaignSummary]:
-    """All campaigns with these labels."""
     listing, cursor = Listing(store.engine), None
     while True:
         page = listing.campaigns(text=next(iter(labels.values())), cursor=cursor, limit=200)

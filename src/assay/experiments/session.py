@@ -50,12 +50,7 @@ def ground(
 
     Args:
         jobs: whose devices nobody else may use meanwhile.
-        purpose: what is measured, for whoever waits.
         store: folder that results are kept in; the user's own by default.
-        view: is told how it goes; nobody by default.
-        clock: tells the time.
-        lock: `wait`, `try` or `off`, as `run` takes it.
-        control: whether the control workload is timed, where the benchmark has it.
     """
     mode, told = mode_from(lock), view or SilentView()
     sweep_abandoned()

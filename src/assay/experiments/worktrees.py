@@ -49,8 +49,12 @@ class Repository:
         """
         found = _git(folder, "rev-parse", "--show-toplevel")
         if found.returncode:
-            raise UsageError(f"not in a git repository: {_last_line(found.stderr)}", code="no-repository",
-                             at=str(folder), try_="keep the benchmark file in the repository")  # fmt: skip
+            raise UsageError(
+                f"not in a git repository: {_last_line(found.stderr)}",
+                code="no-repository",
+                at=str(folder),
+                try_="keep the benchmark file in the repository",
+            )
         root = Path(found.stdout.strip()).resolve()
         return cls(root, folder.resolve().relative_to(root))
 
@@ -62,8 +66,12 @@ class Repository:
         """
         found = _git(self.root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         if found.returncode:
-            raise UsageError(f"git knows no commit {name!r}", code="unknown-commit", at=option,
-                             try_="`git log --oneline` shows what is there")  # fmt: skip
+            raise UsageError(
+                f"git knows no commit {name!r}",
+                code="unknown-commit",
+                at=option,
+                try_="`git log --oneline` shows what is there",
+            )
         return found.stdout.strip()
 
     def between(self, good: str, bad: str) -> tuple[Commit, ...]:
@@ -74,12 +82,17 @@ class Repository:
         """
         first, last = self.commit(good, "--good"), self.commit(bad, "--bad")
         if first == last:
-            raise UsageError(f"good and bad are the same commit, {first[:_SHORT]}", code="commits",
-                             try_="name two commits")  # fmt: skip
+            raise UsageError(
+                f"good and bad are the same commit, {first[:_SHORT]}", code="commits", try_="name two commits"
+            )
         lines = self._log(f"{first}..{last}", "--first-parent", "--reverse")
         if not lines:
-            raise UsageError(f"bad ({bad}) is older than good ({good})", code="commits", at="--bad",
-                             try_="name the older one with --good, the newer one with --bad")  # fmt: skip
+            raise UsageError(
+                f"bad ({bad}) is older than good ({good})",
+                code="commits",
+                at="--bad",
+                try_="name the older one with --good, the newer one with --bad",
+            )
         parent = _git(self.root, "rev-parse", "--verify", "--quiet", f"{lines[0].sha}^1").stdout.strip()
         if parent != first:
             raise UsageError(
@@ -144,8 +157,12 @@ class Worktrees:
         self._folder.mkdir(exist_ok=True)
         added = _git(self._repository.root, "worktree", "add", "--detach", "--force", str(tree), sha)
         if added.returncode:
-            raise UsageError(f"git cannot check out {sha[:_SHORT]}: {_last_line(added.stderr)}", code="git",
-                             at=str(self._repository.root), try_="see whether the disk is full")  # fmt: skip
+            raise UsageError(
+                f"git cannot check out {sha[:_SHORT]}: {_last_line(added.stderr)}",
+                code="git",
+                at=str(self._repository.root),
+                try_="see whether the disk is full",
+            )
         try:
             if self._build:
                 _built(self._build, tree, self._at_most_s)
@@ -160,9 +177,7 @@ def worktrees(repository: Repository, build: str = "", build_at_most_s: float = 
     """Folders for commits, in the system's folder for temporary files; gone when this ends.
 
     Args:
-        repository: whose commits.
         build: a command that the shell runs in each folder before it is used; empty for none.
-        build_at_most_s: a build that takes longer has failed.
     """
     _git(repository.root, "worktree", "prune")  # of a process that was killed
     with scratch_folder() as folder:
@@ -184,9 +199,15 @@ def _built(command: str, tree: Path, at_most_s: float) -> None:
     log = tree.with_name(f"{tree.name}.log")
     with log.open("wb") as out:
         process = subprocess.Popen(  # noqa: S602  (the user's own command, for the shell)
-            command, shell=True, cwd=tree, env=_environment(), stdin=subprocess.DEVNULL, stdout=out,
-            stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+            command,
+            shell=True,
+            cwd=tree,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         try:
             code = process.wait(at_most_s)
         except subprocess.TimeoutExpired:
@@ -229,9 +250,14 @@ def _git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**_environment(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
         return subprocess.run(
-            [*command, *words], capture_output=True, text=True, errors="replace", env=environment, check=False,
+            [*command, *words],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=environment,
+            check=False,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
     except OSError as problem:
         raise UsageError(f"git cannot be started: {problem.strerror}", code="no-git", try_="install git") from None
 

@@ -98,9 +98,10 @@ def _temperature(source: Source) -> Facts:
 def _throttle(source: Source) -> Facts:
     """Counters or flags that tell when heat or a weak supply slowed the processor."""
     cores = [
-        one for one in source.names(_CPUS, r"cpu\d+")
+        one
+        for one in source.names(_CPUS, r"cpu\d+")
         if source.number(f"{_CPUS}/{one}/thermal_throttle/core_throttle_count") is not None
-    ]  # fmt: skip
+    ]
     if cores:
         return _yes(f"core_throttle_count of {len(cores)} CPUs")
     if source.text(_FIRMWARE_THROTTLE):

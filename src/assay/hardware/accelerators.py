@@ -29,12 +29,7 @@ _MOMENTARY = ("temperature_c", "throttle", "clocks_mhz")
 
 
 def gpu_facts(detection: Detection, *, now: bool) -> Facts:
-    """The GPUs, the layer that told of them, and what each other layer answered.
-
-    Args:
-        detection: what was found.
-        now: with temperature, clocks and throttling of this moment.
-    """
+    """The GPUs, the layer that told of them, and what each other layer answered."""
     return {**detection.record(), "gpus": [_facts(one, now=now) for one in detection.gpus]}
 
 
@@ -44,7 +39,6 @@ def counted_gpus(detection: Detection) -> tuple[Gpu, ...]:
 
 
 def other_accelerators(source: Source) -> list[JsonValue]:
-    """Accelerators that are no GPUs."""
     found = [*_by_class(source), *_by_pci(source), *_by_usb(source)]
     unique: dict[str, Facts] = {}
     for one in found:

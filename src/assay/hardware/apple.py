@@ -60,7 +60,6 @@ def cpu(source: Source) -> Facts:
 
 
 def memory(source: Source) -> Facts:
-    """The memory of a Mac."""
     told = settings(source)
     facts: Facts = {}
     if total := _number(told, "hw.memsize"):
@@ -113,9 +112,10 @@ def _caches(told: dict[str, str]) -> list[JsonValue]:
 
 def _isa(told: dict[str, str]) -> list[JsonValue]:
     arm = {
-        linux for name, linux in _ARM.items()
+        linux
+        for name, linux in _ARM.items()
         if "1" in (told.get(f"hw.optional.{name}"), told.get(f"hw.optional.arm.{name}"))
-    }  # fmt: skip
+    }
     words = f"{told.get('machdep.cpu.features', '')} {told.get('machdep.cpu.leaf7_features', '')}".split()
     wide = {word.lower() for word in words if word.startswith("AVX512")}
     return [*sorted(arm | wide | {_X86[word] for word in words if word in _X86})]

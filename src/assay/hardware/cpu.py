@@ -20,12 +20,7 @@ _CACHE_TYPES = {"Data": "data", "Instruction": "instruction", "Unified": "unifie
 
 
 def cpu(source: Source, known: list[dict[str, str]] | None = None) -> Facts:
-    """What is known of the processor; what is not is named in the source's reasons.
-
-    Args:
-        source: where to read.
-        known: /proc/cpuinfo, where it was read already.
-    """
+    """What is known of the processor; what is not is named in the source's reasons."""
     if source.system == "darwin":
         return apple.cpu(source)
     blocks = cpuinfo(source) if known is None else known

@@ -66,12 +66,9 @@ def info(
     """Everything that `assay info --json` prints.
 
     Args:
-        folders: in which models are looked for.
         proofs: try each installed framework; without, only their versions are told.
         places: folders whose file systems matter, by their purpose; temporary files are among them anyway.
-        cache_folder: where proofs are kept; None keeps none.
         fresh: try frameworks again that were tried before.
-        tell: is told the name of each framework that is tried.
     """
     from assay.hardware.frameworks import frameworks, installed
     from assay.hardware.gpu.detect import gpus, local_gpus

@@ -32,9 +32,14 @@ def command_output(words: Sequence[str]) -> str:
         subprocess.SubprocessError: if it fails or takes too long.
     """
     done = subprocess.run(
-        list(words), capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=True,
+        list(words),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_TIMEOUT_S,
+        check=True,
         stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     return done.stdout.strip()
 
 
@@ -81,7 +86,6 @@ class Source:
         """A file's text without white space at its ends; empty where it cannot be read.
 
         Args:
-            path: where it is on the machine.
             fact: what it would tell; the reason is kept under this name.
         """
         try:

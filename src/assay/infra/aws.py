@@ -61,8 +61,12 @@ def create(wish: Wish, tell: Tell) -> Status:
     folder = folder_of("aws", wish.name)
     known = kept(folder, RECORD, Cloud)
     made = make_folder(folder)
-    record = Cloud(__version__, variables(wish) or (known.variables if known else ()), bool(known and known.applied),
-                   known.made if known else made)  # fmt: skip
+    record = Cloud(
+        __version__,
+        variables(wish) or (known.variables if known else ()),
+        bool(known and known.applied),
+        known.made if known else made,
+    )
     work = _work(folder, wish.name)
     keep(folder, RECORD, record)
     show([program, "init", "-input=false"], cwd=work, code="terraform")
@@ -93,8 +97,12 @@ def status(name: str) -> Status:
     values = folder / "values.yaml"
     if "chart_values" in outputs:
         values.write_text(outputs["chart_values"], encoding="utf-8")
-    part = PartState("resources", "healthy" if made else "absent", outputs.get("cluster_endpoint", ""),
-                     detail=f"{len(made)} in Terraform's state")  # fmt: skip
+    part = PartState(
+        "resources",
+        "healthy" if made else "absent",
+        outputs.get("cluster_endpoint", ""),
+        detail=f"{len(made)} in Terraform's state",
+    )
     return Status("aws", name, "healthy" if made else "unhealthy", (part,), str(folder), _then(outputs, values))
 
 
@@ -102,10 +110,7 @@ def destroy(name: str, tell: Tell, *, keep_data: bool, yes: bool) -> None:
     """Remove everything that was made, after it was shown.
 
     Args:
-        name: of the system.
-        tell: is told what happens.
         keep_data: refused; the bucket alone cannot be left by Terraform.
-        yes: whether to do it, and not only to show it.
 
     Raises:
         UsageError: if it cannot be done as asked.
@@ -116,19 +121,33 @@ def destroy(name: str, tell: Tell, *, keep_data: bool, yes: bool) -> None:
     if record is None:
         return
     if keep_data:
-        raise UsageError("--keep-data has no meaning for aws", code="option", at="--keep-data",
-                         try_="copy the bucket first: aws s3 sync s3://BUCKET FOLDER")  # fmt: skip
+        raise UsageError(
+            "--keep-data has no meaning for aws",
+            code="option",
+            at="--keep-data",
+            try_="copy the bucket first: aws s3 sync s3://BUCKET FOLDER",
+        )
     if record.applied:
         program, work = find("terraform", "the provider aws", _TRY), folder / _WORK
-        show([program, "plan", "-destroy", "-input=false", f"-out={_PLAN}", *record.variables], cwd=work,
-             code="terraform")  # fmt: skip
+        show(
+            [program, "plan", "-destroy", "-input=false", f"-out={_PLAN}", *record.variables],
+            cwd=work,
+            code="terraform",
+        )
         if not yes:
-            raise UsageError("this is only the plan: nothing was removed", code="not-confirmed",
-                             try_="the same command with --yes carries it out")  # fmt: skip
+            raise UsageError(
+                "this is only the plan: nothing was removed",
+                code="not-confirmed",
+                try_="the same command with --yes carries it out",
+            )
         show([program, "apply", "-input=false", _PLAN], cwd=work, code="terraform")
         if left := call([program, "state", "list"], cwd=work, code="terraform").split():
-            raise UsageError(f"{len(left)} resources are still there, such as {left[0]}", code="infra", at=str(work),
-                             try_="destroy again; the folder with the state is kept")  # fmt: skip
+            raise UsageError(
+                f"{len(left)} resources are still there, such as {left[0]}",
+                code="infra",
+                at=str(work),
+                try_="destroy again; the folder with the state is kept",
+            )
     remove_folder(folder, record.made)
     tell(f"everything is removed, and so is {folder}")
 

@@ -71,8 +71,16 @@ class Contained:
 
     def words(self, folder: Path, *more: str) -> list[str]:
         """A call of Compose for this system."""
-        return [*self.command, "--project-name", self.project, "--env-file", str(folder / SETTINGS),
-                "--file", str(deploy_folder() / FILE), *more]  # fmt: skip
+        return [
+            *self.command,
+            "--project-name",
+            self.project,
+            "--env-file",
+            str(folder / SETTINGS),
+            "--file",
+            str(deploy_folder() / FILE),
+            *more,
+        ]
 
 
 def is_there(name: str) -> bool:
@@ -93,8 +101,17 @@ def create(wish: Wish, tell: Tell) -> Status:
         _refuse_no_tree()
         command = compose_command(wish.runtime)
         port = _port(wish)
-        record = Contained(__version__, wish.runtime, command, f"assay-{wish.name}", wish.host, port,
-                           free_port({port}), secrets.token_hex(8), make_folder(folder))  # fmt: skip
+        record = Contained(
+            __version__,
+            wish.runtime,
+            command,
+            f"assay-{wish.name}",
+            wish.host,
+            port,
+            free_port({port}),
+            secrets.token_hex(8),
+            make_folder(folder),
+        )
         keep(folder, RECORD, record)
     keys = make_keys(folder)
     write_whole(folder / SETTINGS, settings(record, keys, wish.allow).encode())
@@ -149,8 +166,12 @@ def compose_command(runtime: str) -> tuple[str, ...]:
         # The secrets reach it by a file, which the first releases of podman-compose could not be given.
         if succeeds([*words, "--env-file", os.devnull, "version"]):
             return words
-    raise UsageError(f"there is no Compose for {runtime} on this machine that knows --env-file", code="no-compose",
-                     at=f"--with {runtime}", try_=_TRY[runtime])  # fmt: skip
+    raise UsageError(
+        f"there is no Compose for {runtime} on this machine that knows --env-file",
+        code="no-compose",
+        at=f"--with {runtime}",
+        try_=_TRY[runtime],
+    )
 
 
 def images() -> tuple[str, ...]:
@@ -182,8 +203,12 @@ def _refuse_no_tree() -> None:
     """Raise where there is nothing that images can be built from: an installed package has no tree around it."""
     tree = deploy_folder().parent
     if not (tree / "pyproject.toml").is_file():
-        raise UsageError("the images are built from a checkout of assay, and this one is installed", code="no-tree",
-                         at=str(tree), try_="run it from a checkout, or use --with processes")  # fmt: skip
+        raise UsageError(
+            "the images are built from a checkout of assay, and this one is installed",
+            code="no-tree",
+            at=str(tree),
+            try_="run it from a checkout, or use --with processes",
+        )
 
 
 def _sweep(record: Contained, *, keep_data: bool) -> None:
@@ -197,8 +222,11 @@ def _sweep(record: Contained, *, keep_data: bool) -> None:
         for one in _of_project(record, kind):
             succeeds([record.runtime, kind, *words, one])
         if left := _of_project(record, kind):
-            raise MeasureError(f"a {kind} of the system is still there: {left[0]}", code="compose",
-                               try_=f"{record.runtime} {kind} rm --force {left[0]}, then destroy again")  # fmt: skip
+            raise MeasureError(
+                f"a {kind} of the system is still there: {left[0]}",
+                code="compose",
+                try_=f"{record.runtime} {kind} rm --force {left[0]}, then destroy again",
+            )
 
 
 def _refuse_unstarted(record: Contained) -> None:
@@ -209,9 +237,12 @@ def _refuse_unstarted(record: Contained) -> None:
     """
     made = _of_project(record, "container", "--filter", "status=created", "--format", "{{.Names}}")
     if made:
-        raise MeasureError(f"{record.runtime} did not start {', '.join(made)}", code="compose",
-                           try_=f"see above what it said, mend that, then create it again; `{record.runtime} start "
-                                f"{made[0]}` says it once more")  # fmt: skip
+        raise MeasureError(
+            f"{record.runtime} did not start {', '.join(made)}",
+            code="compose",
+            try_=f"see above what it said, mend that, then create it again; `{record.runtime} start "
+            f"{made[0]}` says it once more",
+        )
 
 
 def _of_project(record: Contained, kind: str, *more: str) -> list[str]:
@@ -226,8 +257,12 @@ def _port(wish: Wish) -> int:
         refuse_taken(wanted, "--port", wish.host)
     except MeasureError:
         if wish.port:
-            raise UsageError(f"port {wish.port} is taken, or may not be used", code="port-taken", at="--port",
-                             try_="leave --port out: a free one is then chosen") from None  # fmt: skip
+            raise UsageError(
+                f"port {wish.port} is taken, or may not be used",
+                code="port-taken",
+                at="--port",
+                try_="leave --port out: a free one is then chosen",
+            ) from None
         return free_port((), wish.host)
     return wanted
 
@@ -245,8 +280,11 @@ def _await(record: Contained, keys: Keys, within_s: float, tell: Tell) -> None:
         if not late:
             return
         if time.monotonic() > until:
-            raise MeasureError(f"{late[0].name} was not healthy within {within_s:g} s: {late[0].detail}", code="infra",
-                               try_="`assay infra status` says how to read the logs")  # fmt: skip
+            raise MeasureError(
+                f"{late[0].name} was not healthy within {within_s:g} s: {late[0].detail}",
+                code="infra",
+                try_="`assay infra status` says how to read the logs",
+            )
         time.sleep(_LOOK_EVERY_S)
 
 

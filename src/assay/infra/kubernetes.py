@@ -74,10 +74,20 @@ def create(wish: Wish, tell: Tell) -> Status:
     record = kept(folder, RECORD, Installed) or _first(wish, folder)
     _refuse_moved(wish, record)
     tell(f"installing the chart as {record.release} into the namespace {record.namespace}")
-    call(record.helm("upgrade", "--install", record.release, str(deploy_folder() / CHART), "--wait",
-                     "--timeout", f"{round(wish.within_s)}s",
-                     *(word for path in wish.values for word in ("--values", str(path))),
-                     *(word for one in wish.settings for word in ("--set", one))), code="helm")  # fmt: skip
+    call(
+        record.helm(
+            "upgrade",
+            "--install",
+            record.release,
+            str(deploy_folder() / CHART),
+            "--wait",
+            "--timeout",
+            f"{round(wish.within_s)}s",
+            *(word for path in wish.values for word in ("--values", str(path))),
+            *(word for one in wish.settings for word in ("--set", one)),
+        ),
+        code="helm",
+    )
     return status(wish.name)
 
 
@@ -87,8 +97,9 @@ def status(name: str) -> Status:
     record = kept(folder, RECORD, Installed)
     if record is None:
         return Status("kubernetes", name, "absent")
-    told = call(record.kubectl("get", _KINDS, "--selector", f"{INSTANCE}={record.release}", "--output", "json"),
-                code="kubectl")  # fmt: skip
+    told = call(
+        record.kubectl("get", _KINDS, "--selector", f"{INSTANCE}={record.release}", "--output", "json"), code="kubectl"
+    )
     parts = tuple(part_of(one) for one in json.loads(told)["items"])
     good = bool(parts) and all(one.state == "healthy" for one in parts)
     return Status("kubernetes", name, "healthy" if good else "unhealthy", parts, str(folder), _then(record))
@@ -110,8 +121,12 @@ def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
         tell(f"the release is gone; volumes and secrets stay in the namespace {record.namespace}")
         return
     # The chart keeps these when it is removed, so that nobody loses results by a slip.
-    call(record.kubectl("delete", "persistentvolumeclaims,secrets", "--selector", f"{INSTANCE}={record.release}",
-                        "--wait"), code="kubectl")  # fmt: skip
+    call(
+        record.kubectl(
+            "delete", "persistentvolumeclaims,secrets", "--selector", f"{INSTANCE}={record.release}", "--wait"
+        ),
+        code="kubectl",
+    )
     if record.made_namespace:
         call([*_kubectl(record.context), "delete", "namespace", record.namespace, "--wait"], code="kubectl")
     remove_folder(folder, record.made)
@@ -126,8 +141,12 @@ def part_of(told: dict[str, Any]) -> PartState:
     conditions = told.get("status", {}).get("conditions", [])
     why = [one.get("message", "") for one in conditions if one.get("status") == "False" and one.get("message")]
     good = there >= wanted
-    return PartState(name, "healthy" if good else "unhealthy", "", detail=f"{there} of {wanted} ready"
-                     + (f": {why[0]}" if why and not good else ""))  # fmt: skip
+    return PartState(
+        name,
+        "healthy" if good else "unhealthy",
+        "",
+        detail=f"{there} of {wanted} ready" + (f": {why[0]}" if why and not good else ""),
+    )
 
 
 def _first(wish: Wish, folder: Path) -> Installed:
@@ -179,13 +198,23 @@ def _refuse_unreachable(context: str | None) -> None:
     except MeasureError as problem:
         said = problem.problem.message.splitlines()[-1].strip()
         where = "by the kubeconfig" if context is None else f"by the context {context}"
-        raise UsageError(f"no Kubernetes cluster is reached {where}: {said}", code="no-cluster", at="--context",
-                         try_="see `kubectl config get-contexts`; set KUBECONFIG or --context") from None  # fmt: skip
+        raise UsageError(
+            f"no Kubernetes cluster is reached {where}: {said}",
+            code="no-cluster",
+            at="--context",
+            try_="see `kubectl config get-contexts`; set KUBECONFIG or --context",
+        ) from None
 
 
 def _refuse_moved(wish: Wish, record: Installed) -> None:
-    for flag, said, was in (("--namespace", wish.namespace, record.namespace), ("--context", wish.context,
-                                                                              record.context)):  # fmt: skip
+    for flag, said, was in (
+        ("--namespace", wish.namespace, record.namespace),
+        ("--context", wish.context, record.context),
+    ):
         if said is not None and said != was:
-            raise UsageError(f"{wish.name} is installed with {flag} {was}, not {said}", code="infra", at=flag,
-                             try_="destroy it first, or use another --name")  # fmt: skip
+            raise UsageError(
+                f"{wish.name} is installed with {flag} {was}, not {said}",
+                code="infra",
+                at=flag,
+                try_="destroy it first, or use another --name",
+            )

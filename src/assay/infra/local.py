@@ -45,10 +45,6 @@ class Wish:
 def create(wish: Wish, tell: Tell) -> Status:
     """Bring the system up, or bring it up again; one that is up stays as it is.
 
-    Args:
-        wish: what is asked for.
-        tell: is told what happens.
-
     Raises:
         UsageError: if something that is needed is missing, or the wish cannot be met.
         MeasureError: if a part does not get healthy; everything is ended then.
@@ -96,8 +92,6 @@ def destroy(name: str, tell: Tell, *, keep_data: bool = False) -> None:
     """End every process of a system, and remove everything of it.
 
     Args:
-        name: of the system.
-        tell: is told what happens.
         keep_data: only end the processes; `create` brings them up again with all that they knew.
 
     Raises:
@@ -137,12 +131,19 @@ def _refuse_unfit(wish: Wish) -> None:
     if sys.platform == "win32":
         raise UsageError("a system of plain processes needs Linux or macOS", code="platform", try_="use --with docker")
     if unknown := set(wish.without) - set(OPTIONAL):
-        raise UsageError(f"{min(unknown)!r} is no part that can be left out", code="without", at="--without",
-                         try_=f"use {', '.join(OPTIONAL)}")  # fmt: skip
+        raise UsageError(
+            f"{min(unknown)!r} is no part that can be left out",
+            code="without",
+            at="--without",
+            try_=f"use {', '.join(OPTIONAL)}",
+        )
     for package in ("fastapi", "psycopg", "redis"):
         if find_spec(package) is None:
-            raise UsageError(f"the server needs a package that is not installed: {package}", code="missing-server",
-                             try_="pip install 'assay-bench[server]'")  # fmt: skip
+            raise UsageError(
+                f"the server needs a package that is not installed: {package}",
+                code="missing-server",
+                try_="pip install 'assay-bench[server]'",
+            )
 
 
 def _first(folder: Path, wish: Wish, made: Sequence[str], tell: Tell) -> Local:

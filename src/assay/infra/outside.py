@@ -25,8 +25,12 @@ def deploy_folder() -> Path:
     for folder in (own / "deploy", own.parents[1] / "deploy"):
         if (folder / "docker-compose.yml").is_file():
             return folder
-    raise UsageError("the files of deploy/ are not part of this installation", code="no-deploy", at=str(own),
-                     try_="install assay from a wheel or a checkout that holds them")  # fmt: skip
+    raise UsageError(
+        "the files of deploy/ are not part of this installation",
+        code="no-deploy",
+        at=str(own),
+        try_="install assay from a wheel or a checkout that holds them",
+    )
 
 
 def find(name: str, needed_for: str, try_: str) -> str:
@@ -50,13 +54,6 @@ def call(
     code: str = "outside",
 ) -> str:
     """Call a program and return what it said.
-
-    Args:
-        words: the program and its words.
-        cwd: its folder.
-        env: variables beside those of this process.
-        content: given to it as standard input.
-        code: of the error.
 
     Raises:
         MeasureError: if it fails, with its last lines.
@@ -84,8 +81,9 @@ def show(
         MeasureError: if it fails.
     """
     try:
-        done = subprocess.run(list(words), cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL,
-                              check=False)  # fmt: skip
+        done = subprocess.run(
+            list(words), cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, check=False
+        )
     except OSError as problem:
         raise _failed(words, None, str(problem.strerror), code) from None
     if done.returncode:
@@ -97,9 +95,16 @@ def _run(
 ) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            list(words), capture_output=True, text=True, errors="replace", cwd=cwd, env={**os.environ, **(env or {})},
-            check=False, input=content, stdin=subprocess.DEVNULL if content is None else None,
-        )  # fmt: skip
+            list(words),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            check=False,
+            input=content,
+            stdin=subprocess.DEVNULL if content is None else None,
+        )
     except OSError as problem:
         raise _failed(words, None, str(problem.strerror), "outside") from None
 
@@ -107,5 +112,6 @@ def _run(
 def _failed(words: Sequence[str], ended: int | None, said: str, code: str) -> MeasureError:
     lines = "\n  ".join(said.strip().splitlines()[-_LINES:]) or "it said nothing"
     how = "cannot be started" if ended is None else f"ended with code {ended}"
-    return MeasureError(f"{Path(words[0]).name} {how}:\n  {lines}", code=code,
-                        try_=f"run it by hand: {shlex.join(map(str, words))}")  # fmt: skip
+    return MeasureError(
+        f"{Path(words[0]).name} {how}:\n  {lines}", code=code, try_=f"run it by hand: {shlex.join(map(str, words))}"
+    )

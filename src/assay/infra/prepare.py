@@ -66,7 +66,6 @@ def _await(location: str, until: float, pause: Callable[[float], None], now: Cal
 
 
 def main() -> int:
-    """Do it, and say so."""
     try:
         sys.stdout.write(f"{prepare(os.environ)}\n")
     except AssayError as problem:

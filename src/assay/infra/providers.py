@@ -56,8 +56,9 @@ def create(provider: str, wishes: Wishes, tell: Tell) -> Status:
     if provider == "kubernetes":
         from assay.infra import kubernetes
 
-        wish = kubernetes.Wish(wishes.name, wishes.namespace, wishes.context, wishes.values, wishes.settings,
-                               wishes.within_s)  # fmt: skip
+        wish = kubernetes.Wish(
+            wishes.name, wishes.namespace, wishes.context, wishes.values, wishes.settings, wishes.within_s
+        )
         return kubernetes.create(wish, tell)
     from assay.infra import aws
 
@@ -65,7 +66,6 @@ def create(provider: str, wishes: Wishes, tell: Tell) -> Status:
 
 
 def status(provider: str, name: str) -> Status:
-    """How a system is."""
     if provider == "local":
         from assay.infra import compose, local
 
@@ -113,8 +113,12 @@ def refuse_meaningless(wishes: Wishes, where: str) -> None:
     for name in said:
         if name not in (*_MEANING[where], *_EVERYWHERE) and said[name] != unsaid[name]:
             flag = _FLAGS.get(name, f"--{name}")
-            raise UsageError(f"{flag} has no meaning for {where}", code="option", at=flag,
-                             try_="leave it out; `assay infra create --help` says where each belongs")  # fmt: skip
+            raise UsageError(
+                f"{flag} has no meaning for {where}",
+                code="option",
+                at=flag,
+                try_="leave it out; `assay infra create --help` says where each belongs",
+            )
 
 
 def _create_local(wishes: Wishes, tell: Tell) -> Status:
@@ -130,8 +134,9 @@ def _create_local(wishes: Wishes, tell: Tell) -> Status:
     if contained:
         wish = compose.Wish(wishes.name, str(wishes.with_), host, wishes.port, wishes.allow, wishes.within_s)
         return compose.create(wish, tell)
-    return local.create(local.Wish(wishes.name, host, wishes.port, wishes.without, wishes.allow, wishes.fetch,
-                                   wishes.within_s), tell)  # fmt: skip
+    return local.create(
+        local.Wish(wishes.name, host, wishes.port, wishes.without, wishes.allow, wishes.fetch, wishes.within_s), tell
+    )
 
 
 def _refuse_foreign(host: str) -> None:
@@ -154,5 +159,9 @@ def _refuse_other(name: str, *, contained: bool) -> None:
 
     if compose.is_there(name) != contained and (compose.is_there(name) or local.is_there(name)):
         how = "containers" if not contained else "processes"
-        raise UsageError(f"there is a local system called {name}, made of {how}", code="infra", at="--with",
-                         try_="destroy it first, or use another --name")  # fmt: skip
+        raise UsageError(
+            f"there is a local system called {name}, made of {how}",
+            code="infra",
+            at="--with",
+            try_="destroy it first, or use another --name",
+        )

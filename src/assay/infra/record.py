@@ -72,8 +72,12 @@ def folder_of(provider: Provider, name: str) -> Path:
         UsageError: if the name is none.
     """
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name for a system", code="name", at="--name",
-                         try_="use up to 20 small letters, digits and -, beginning with a letter")  # fmt: skip
+        raise UsageError(
+            f"{name!r} is no name for a system",
+            code="name",
+            at="--name",
+            try_="use up to 20 small letters, digits and -, beginning with a letter",
+        )
     return base_folder() / provider / name
 
 
@@ -97,8 +101,12 @@ def make_folder(folder: Path, mode: int = 0o700) -> tuple[str, ...]:
             folder.mkdir(mode=0o700)
             folder.chmod(mode)
     except OSError as problem:
-        raise UsageError(f"the folder cannot be made: {problem.strerror}", code="folder", at=str(folder),
-                         try_=f"name another place by {VARIABLE}") from None  # fmt: skip
+        raise UsageError(
+            f"the folder cannot be made: {problem.strerror}",
+            code="folder",
+            at=str(folder),
+            try_=f"name another place by {VARIABLE}",
+        ) from None
     return tuple(map(str, missing))
 
 
@@ -111,9 +119,12 @@ def remove_folder(folder: Path, made: Iterable[str] = ()) -> None:
     left: list[str] = []
     shutil.rmtree(folder, onerror=lambda _, path, __: left.append(str(path)))
     if folder.exists():
-        raise MeasureError(f"{len(left)} files could not be removed, such as {left[0] if left else folder}",
-                           code="not-removed", at=str(folder),
-                           try_="remove the folder as the user who made it")  # fmt: skip
+        raise MeasureError(
+            f"{len(left)} files could not be removed, such as {left[0] if left else folder}",
+            code="not-removed",
+            at=str(folder),
+            try_="remove the folder as the user who made it",
+        )
     for one in made:
         try:
             Path(one).rmdir()
@@ -122,7 +133,6 @@ def remove_folder(folder: Path, made: Iterable[str] = ()) -> None:
 
 
 def keep(folder: Path, name: str, record: object) -> None:
-    """Write a record of a system into its folder."""
     write_whole(folder / name, to_json(record, indent=2).encode())
 
 
@@ -138,5 +148,9 @@ def kept(folder: Path, name: str, record: type[T]) -> T | None:
     except FileNotFoundError:
         return None
     except OSError as problem:
-        raise UsageError(f"cannot read what was brought up: {problem.strerror}", code="no-file", at=str(path),
-                         try_="use the account that brought it up") from None  # fmt: skip
+        raise UsageError(
+            f"cannot read what was brought up: {problem.strerror}",
+            code="no-file",
+            at=str(path),
+            try_="use the account that brought it up",
+        ) from None

@@ -30,7 +30,6 @@ class Api:
         return {name: str(entries[0].get("type", "")) for name, entries in told.items() if entries}
 
     def version(self) -> str:
-        """Its version."""
         return str(self._ask("GET", "/api/v1/status/buildinfo").get("version", ""))
 
     def raw(self, selector: str, length_ms: int, until_ms: int) -> list[dict[str, Any]]:
@@ -58,5 +57,9 @@ class Api:
         return told["data"]
 
     def _failed(self, why: str) -> MeasureError:
-        return MeasureError(f"Prometheus does not answer: {why}", code="prometheus", at=self.url,
-                            try_="look at its log; was it killed for memory?")  # fmt: skip
+        return MeasureError(
+            f"Prometheus does not answer: {why}",
+            code="prometheus",
+            at=self.url,
+            try_="look at its log; was it killed for memory?",
+        )

@@ -34,7 +34,6 @@ class Target:
 
 
 def target_of(name: str, url: str, labels: Mapping[str, str]) -> Target:
-    """A target by its URL."""
     parts = urlsplit(url)
     path = (parts.path or "/metrics") + (f"?{parts.query}" if parts.query else "")
     return Target(name, parts.netloc.rpartition("@")[2], labels, path, parts.scheme or "http")

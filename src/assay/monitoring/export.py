@@ -44,14 +44,6 @@ def export(
 ) -> Metrics:
     """Everything that was scraped of some labels in a stretch of time.
 
-    Args:
-        api: the Prometheus.
-        labels: which series: those that have all of these labels.
-        begin_s: the first moment, on the clock of the day.
-        end_s: the last one.
-        settings: the section of the file.
-        kinds: family → kind, as far as it was told.
-
     Raises:
         MeasureError: if Prometheus does not answer.
     """

@@ -77,13 +77,8 @@ def hold(
     """Watch a campaign until told to stop.
 
     Args:
-        order: what to watch.
         discovery: folder of target files, shared with the nodes.
         metrics: where what was scraped is written, shared with the login node.
-        scratch: a folder of this node.
-        publish: told when Prometheus is ready.
-        stopped: says whether to stop.
-        part_every_s: how often what was scraped is written out.
 
     Returns:
         Everything that was scraped; None where nothing was.

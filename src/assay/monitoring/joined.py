@@ -55,8 +55,6 @@ def phases_of(
     """The phases of a run on the clock of the day, from what was seen of it from the side.
 
     Args:
-        result: the run.
-        telemetry: the file that holds its phases, on a clock of its machine that only measures.
         offset_s: the clock of the day less that clock, where both could be read together. Without it the first look
             from the side stands for the start of the run, which is true to some tenths of a second.
     """
@@ -84,12 +82,8 @@ def of_run(
     """The part of a campaign's metrics that belongs to one run.
 
     Args:
-        metrics: what was scraped, of more time and of more jobs.
-        result: the run.
-        whose: what belongs to it.
         lives: from when to when services ran; what was scraped of one outside of that is left out, since nobody was
             there to answer. None where that is not known.
-        phases: its phases on the clock of the day.
     """
     part = cut(metrics, *window_of(result), lambda one: whose.has(one.labels))
     series = [_alive(_labelled(one, whose), lives) for one in part.series]
@@ -105,16 +99,7 @@ def joined(
     lives: Sequence[Life] | None = None,
     offset_s: float | None = None,
 ) -> RunOutcome:
-    """A run with what was scraped meanwhile: the file `metrics.parquet`, and its figures among the facts.
-
-    Args:
-        outcome: the run.
-        metrics: what was scraped.
-        whose: what belongs to the run.
-        folder: where the file is written until the run is kept.
-        lives: from when to when services ran.
-        offset_s: see `phases_of`.
-    """
+    """A run with what was scraped meanwhile: the file `metrics.parquet`, and its figures among the facts."""
     from assay.analyse.monitored import summary  # it brings numpy, which a campaign without runs yet does not need
 
     telemetry = None
@@ -131,7 +116,6 @@ def joined(
 
 
 def without(outcome: RunOutcome, why: str) -> RunOutcome:
-    """A run without metrics, and why."""
     return replace(outcome, result=replace(outcome.result, absent={**outcome.result.absent, FILE: why}))
 
 

@@ -44,22 +44,15 @@ class Nobody:
     """Watches nothing."""
 
     def job(self, job: Job) -> AbstractContextManager[None]:  # noqa: ARG002  (there is nothing to do)
-        """Do nothing."""
         return nullcontext()
 
     def joined(self, job: Job, outcome: RunOutcome) -> RunOutcome:  # noqa: ARG002
-        """The run as it is."""
         return outcome
 
 
 @contextmanager
 def monitored(benchmark: Benchmark, jobs: Sequence[Job], tell: Tell) -> Iterator[Monitor]:
     """Watch this machine and the services of some jobs for as long as the body runs.
-
-    Args:
-        benchmark: says whether and how.
-        jobs: the jobs of the campaign.
-        tell: is told what a person should know.
 
     Raises:
         MeasureError: if monitoring is asked for and required, and cannot be had.
@@ -73,9 +66,16 @@ def monitored(benchmark: Benchmark, jobs: Sequence[Job], tell: Tell) -> Iterator
         try:
             prometheus = stack.enter_context(scraping(settings, scratch / "discovery", scratch / "prometheus"))
             where = stack.enter_context(
-                watched_node(settings, scratch / "discovery", scratch / "node", {"campaign": jobs[0].campaign},
-                             who="here", services=_names(jobs), tell=tell)
-            )  # fmt: skip
+                watched_node(
+                    settings,
+                    scratch / "discovery",
+                    scratch / "node",
+                    {"campaign": jobs[0].campaign},
+                    who="here",
+                    services=_names(jobs),
+                    tell=tell,
+                )
+            )
         except MeasureError as problem:
             if settings.required:
                 raise
@@ -126,8 +126,9 @@ class _Here:
 def _names(jobs: Sequence[Job]) -> list[str]:
     """Everything that may come up while the campaign runs."""
     found = dict.fromkeys(name for job in jobs for name in job.definition.services)
-    if any(isinstance(job.definition.target, EndpointTarget) and _endpoint_metrics(job.definition.target)
-           for job in jobs):  # fmt: skip
+    if any(
+        isinstance(job.definition.target, EndpointTarget) and _endpoint_metrics(job.definition.target) for job in jobs
+    ):
         found[ENDPOINT] = None
     return list(found)
 

@@ -37,15 +37,7 @@ def watched_node(
     """Have this node and the services that are started on it scraped for as long as the body runs.
 
     Args:
-        settings: the section of the file.
-        discovery: folder of target files, which Prometheus reads.
-        scratch: folder of this node for logs and for the relay.
         labels: what belongs to every series: `campaign`, and `job` or `group` where it is of one alone.
-        who: what tells the target files of this node from those of others: a name of its own.
-        services: names of the services that will be started here.
-        host: the address under which Prometheus reaches this node.
-        listen: the address on which the exporter answers.
-        tell: is told what could not be done.
 
     Raises:
         MeasureError: if the exporter cannot be started.
@@ -57,8 +49,7 @@ def watched_node(
     service = _exporter(settings, relay, listen)
     with held({NAME: service}, scratch, scratch) as running:
         address = f"{host}:{running[NAME].port}"
-        wanted = [*_of_the_node(settings, who, host, address, labels),
-                  *_of_services(who, address, labels, services)]  # fmt: skip
+        wanted = [*_of_the_node(settings, who, host, address, labels), *_of_services(who, address, labels, services)]
         with targets(discovery, wanted):
             late = wait_until_seen(discovery, [one.name for one in wanted], settings.within)
             if late and tell is not None:
@@ -85,14 +76,24 @@ def _exporter(settings: Monitoring, relay: Path, listen: str) -> Service:
 
     there = (settings.node_exporter is not None, settings.dcgm_exporter is not None)
     without = {(True, True): "both", (True, False): "machine", (False, True): "gpus"}.get(there)
-    words = [sys.executable, "-m", "assay.monitoring.exporter", "--listen", listen, "--port", "{port}", "--relay",
-             str(relay), "--timeout", f"{0.9 * settings.interval:g}"]  # fmt: skip
+    words = [
+        sys.executable,
+        "-m",
+        "assay.monitoring.exporter",
+        "--listen",
+        listen,
+        "--port",
+        "{port}",
+        "--relay",
+        str(relay),
+        "--timeout",
+        f"{0.9 * settings.interval:g}",
+    ]
     words += ["--without", without] if without else []
     return Service(command=tuple(words), ready=Ready(http="/", within=60.0))
 
 
 def _of_the_node(settings: Monitoring, who: str, host: str, address: str, labels: Mapping[str, str]) -> list[Target]:
-    """The node exporter and the DCGM exporter that are there, and our own for what they do not tell."""
     found = [
         Target(f"{name}-{who}", f"{host}:{port}", labels)
         for name, port in (("node", settings.node_exporter), ("dcgm", settings.dcgm_exporter))

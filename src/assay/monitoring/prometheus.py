@@ -49,8 +49,10 @@ def find_program(settings: Monitoring, environ: Mapping[str, str] | None = None)
 def configuration(discovery: str, settings: Monitoring) -> dict[str, Any]:
     """What Prometheus is told: which files name its targets, and how often to scrape them."""
     return {
-        "global": {"scrape_interval": f"{round(settings.interval * 1e3)}ms",
-                   "scrape_timeout": f"{round(settings.interval * 1e3)}ms"},
+        "global": {
+            "scrape_interval": f"{round(settings.interval * 1e3)}ms",
+            "scrape_timeout": f"{round(settings.interval * 1e3)}ms",
+        },
         "scrape_configs": [
             {
                 "job_name": JOB,
@@ -58,16 +60,14 @@ def configuration(discovery: str, settings: Monitoring) -> dict[str, Any]:
                 "metric_relabel_configs": [{"source_labels": ["__name__"], "regex": _NOISE, "action": "drop"}],
             }
         ],
-    }  # fmt: skip
+    }
 
 
 def prometheus_service(settings: Monitoring, folder: Path, discovery: Path) -> Service:
     """Prometheus as a service that is started and ended like every other one.
 
     Args:
-        settings: the section of the file.
         folder: for its configuration and data; on a disk of this machine, since its storage needs one.
-        discovery: the folder of target files, which must exist.
 
     Raises:
         MeasureError: if there is nothing to start.
@@ -94,5 +94,11 @@ def prometheus_service(settings: Monitoring, folder: Path, discovery: Path) -> S
     if program is not None:
         return Service(command=words, port=settings.port, ready=ready)
     mounts = {str(folder): _INSIDE, str(discovery): targets}
-    return Service(image=settings.image, container=settings.container, command=words, mounts=mounts,
-                   port=settings.port, ready=ready)  # fmt: skip
+    return Service(
+        image=settings.image,
+        container=settings.container,
+        command=words,
+        mounts=mounts,
+        port=settings.port,
+        ready=ready,
+    )

@@ -75,12 +75,6 @@ def scraping(
 ) -> Iterator[Scraping]:
     """Start Prometheus, and end it with the body.
 
-    Args:
-        settings: the section of the file.
-        discovery: folder of target files.
-        scratch: for its data and its log; on a disk of this machine.
-        tell: is told what is waited for.
-
     Raises:
         MeasureError: if it is not there, or does not get ready.
     """

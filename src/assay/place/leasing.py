@@ -47,26 +47,13 @@ def after_loss(policy: LeasePolicy, lost: int) -> Literal["expire", "poison"]:
 
 
 def backoff_s(policy: LeasePolicy, lost: int, chance: float) -> float:
-    """How long a job waits after it lost its lease.
-
-    Args:
-        policy: the rules.
-        lost: leases lost so far, this one included.
-        chance: a random number from 0 to 1.
-    """
+    """How long a job waits after it lost its lease."""
     plain = min(policy.backoff_s * 2.0 ** (lost - 1), policy.longest_backoff_s)
     return min(plain * (1 + policy.jitter * chance), policy.longest_backoff_s)
 
 
 def delivery(state: str, current_fence: int, fence: int, attempt: str | None) -> Delivery:
-    """How a result is taken: by its lease number, once.
-
-    Args:
-        state: state of the job now.
-        current_fence: number of the job's newest lease.
-        fence: number under which the result was measured.
-        attempt: state of that lease, None if there never was one.
-    """
+    """How a result is taken: by its lease number, once."""
     if attempt is None or fence > current_fence:
         return "unknown"
     if attempt == "delivered":

@@ -88,7 +88,6 @@ def machines_of(job: Job) -> int:
 
 
 def needs_in_words(job: Job) -> str:
-    """What a job needs, on one line."""
     needs, target = job.definition.needs, job.definition.target
     words = [target.runtime, target.device] if isinstance(target, ModelTarget) else []
     words += [f"to measure {target.device}"] if isinstance(target, DeviceTarget) else []

@@ -48,8 +48,6 @@ class RedisBroker(Broker):
         Args:
             url: `redis://[user:password@]host:port/number`, `rediss://…` with TLS, or `unix://path`.
             prefix: begins every key, so that several queues can share a server.
-            clock: the clock that `Offer.not_before` is meant by.
-            answer_s: how long Redis may take to answer.
 
         Raises:
             UsageError: if the URL is none of Redis.
@@ -145,7 +143,6 @@ class RedisBroker(Broker):
         self._ask(lambda: self._redis.set(f"{self._prefix}mark", seen))
 
     def close(self) -> None:
-        """Close all connections."""
         self._redis.close()
 
     def _take(self, agent: str, queues: Sequence[str], limit: int) -> tuple[tuple[Taken, ...], float]:

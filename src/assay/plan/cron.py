@@ -25,26 +25,13 @@ def next_times(schedule: Schedule, after: datetime, count: int) -> tuple[datetim
 
 
 def due_between(schedule: Schedule, start: datetime, end: datetime, most: int | None = None) -> tuple[datetime, ...]:
-    """Due times after one moment and up to another, in order.
-
-    Args:
-        schedule: which times.
-        start: after this moment.
-        end: up to this moment.
-        most: only the newest ones, this many; all when left out.
-    """
+    """Due times after one moment and up to another, in order."""
     found = itertools.takewhile(lambda due: due > start, _backwards(schedule, end))
     return tuple(reversed(tuple(itertools.islice(found, most))))
 
 
 def start_of(schedule: Schedule, name: str, due: datetime) -> datetime:
-    """When a due time begins: later by its share of the jitter, which everybody works out to be the same.
-
-    Args:
-        schedule: its jitter.
-        name: of the schedule: those that are due together begin apart.
-        due: the due time.
-    """
+    """When a due time begins: later by its share of the jitter, which everybody works out to be the same."""
     if not schedule.jitter:
         return due
     digest = hashlib.sha256(f"{due.timestamp():.0f} {name}".encode()).digest()

@@ -22,7 +22,6 @@ def digest_of(definition: Definition, fingerprints: Mapping[str, str]) -> str:
     machines do not count either.
 
     Args:
-        definition: what the job measures.
         fingerprints: text in the definition (a path, a command) → SHA-256 of the content behind it.
     """
     meaning = definition.model_dump(mode="json", exclude_defaults=True)
@@ -59,6 +58,5 @@ def _forget_paths(meaning: dict[str, Any], fingerprints: Mapping[str, str]) -> N
 
 
 def _fetches(meaning: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the target and the services fetch."""
     owners = [meaning.get("target", {}), *meaning.get("services", {}).values()]
     return [wanted for owner in owners for wanted in owner.get("fetch", ())]

@@ -43,9 +43,7 @@ def estimate(definition: Definition, known_s: float | None, *, trace_s: float | 
     """Estimate one job.
 
     Args:
-        definition: what the job measures.
         known_s: how long the same digest took before on this machine, if it is known.
-        trace_s: how long its trace is, if it replays one.
     """
     measure = definition.measure
     longest = measure.runs * measure.timeout
@@ -66,7 +64,6 @@ def _says_when_it_ends(load: Load) -> bool:
 
 
 def _of_load(definition: Definition, longest_s: float, trace_s: float | None) -> Estimate:
-    """A load that says itself when it ends."""
     load, measure = definition.load, definition.measure
     loaded = _loaded_s(load, trace_s)
     if loaded is None:

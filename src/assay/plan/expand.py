@@ -23,11 +23,6 @@ _OF_AN_AXIS = 64
 def points(matrix: Matrix, document: Mapping[str, JsonValue] | None = None, at: str = "") -> list[Point]:
     """All points: the product of the axes, less `exclude`, plus `include`.
 
-    Args:
-        matrix: axes and rules.
-        document: that each point is applied to.
-        at: where the matrix stands.
-
     Raises:
         SpecError: if there are too many.
     """
@@ -46,23 +41,28 @@ def _refuse_large(matrix: Matrix, document: Mapping[str, JsonValue], at: str) ->
     count = _count(matrix)
     if count > MAX_POINTS:
         shown = f"{count:,}" if count < 10**18 else "more than 10^18"
-        raise SpecError(f"the matrix has {shown} points; at most {MAX_POINTS:,} are planned at once", code="matrix",
-                        at=at)  # fmt: skip
+        raise SpecError(
+            f"the matrix has {shown} points; at most {MAX_POINTS:,} are planned at once", code="matrix", at=at
+        )
     each = len(json.dumps({key: value for key, value in document.items() if key != "matrix"}))
     each += sum(_OF_AN_AXIS + max(len(json.dumps(value)) for value in values) for values in matrix.axes.values())
     planned = (count + len(matrix.include)) * each
     if planned > MAX_PLANNED:
         raise SpecError(
             f"the jobs of the matrix would hold {planned:,} characters together; at most {MAX_PLANNED:,} are planned",
-            code="matrix", at=at, try_="give it fewer points, or put long texts into a file",
-        )  # fmt: skip
+            code="matrix",
+            at=at,
+            try_="give it fewer points, or put long texts into a file",
+        )
     compared = count * len(matrix.exclude)
     if compared > MAX_COMPARED:
         raise SpecError(
             f"{count:,} points and {len(matrix.exclude):,} rules of exclude are too many to compare: "
             f"at most {MAX_COMPARED:,} pairs are",
-            code="matrix", at=at, try_="list the points under include, or exclude whole values from the axes",
-        )  # fmt: skip
+            code="matrix",
+            at=at,
+            try_="list the points under include, or exclude whole values from the axes",
+        )
 
 
 def _count(matrix: Matrix) -> int:

@@ -35,10 +35,6 @@ def decide(
     """Decide about due times that have passed, oldest first.
 
     Args:
-        due: those times, all of which should have begun by now.
-        now: the time.
-        missed: what becomes of those at which no server ran.
-        start: a due time → when it begins.
         more: there are older ones, which are too many to be named.
     """
     late = [one for one in due if (now - start(one)).total_seconds() > LATE_AFTER_S]

@@ -35,11 +35,7 @@ CampaignState = Literal["done", "partial", "failed", "cancelled"]
 
 
 def campaign_state(counts: Mapping[str, int]) -> CampaignState:
-    """How a campaign ended, by how its jobs did; the same on every engine.
-
-    Args:
-        counts: state of a job → how many jobs ended in it.
-    """
+    """How a campaign ended, by how its jobs did; the same on every engine."""
     ended = {state for state, jobs in counts.items() if jobs}
     if ended == {"done"}:
         return "done"

@@ -23,10 +23,6 @@ _ONCE_FOR_ALL = ("slurm", "kubernetes")
 def refuse_unsupported(benchmark: Benchmark, engines: Collection[str] = ("local",)) -> None:
     """Refuse what would silently not happen.
 
-    Args:
-        benchmark: what is asked for.
-        engines: the engines that can place its jobs here.
-
     Raises:
         MeasureError: for an engine that is not one of these, and for monitoring where nobody starts it.
     """
@@ -48,13 +44,7 @@ def refuse_unsupported(benchmark: Benchmark, engines: Collection[str] = ("local"
 
 
 def services_of_several(definition: Definition, engine: str, at: str) -> list[Problem]:
-    """What is wrong with services under a load that several machines share: only a cluster starts them once for all.
-
-    Args:
-        definition: what one point measures.
-        engine: what places its jobs.
-        at: where the benchmark was read from.
-    """
+    """What is wrong with services under a load that several machines share: only a cluster starts them once for all."""
     if definition.load.hosts == 1 or not definition.services or engine in _ONCE_FOR_ALL:
         return []
     return [

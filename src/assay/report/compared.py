@@ -59,25 +59,15 @@ class Compared:
 
     @property
     def is_worse(self) -> bool:
-        """Whether anything is worse."""
         return any(line.answer == "worse" for job in self.jobs for line in job.found.lines)
 
     @property
     def is_refused(self) -> bool:
-        """Whether nothing at all may be compared."""
         return all(job.found.pool.refused for job in self.jobs)
 
 
 def compared(a: Side, b: Side, *, smallest: float = 0.0, anyway: bool = False, all_metrics: bool = False) -> Compared:
-    """Compare two sides job by job.
-
-    Args:
-        a: The measure.
-        b: What is judged.
-        smallest: The smallest relative change that is of interest.
-        anyway: Whether the difference between the sides is what is asked about.
-        all_metrics: Whether every metric is compared, or only the headline ones.
-    """
+    """Compare two sides job by job."""
     matching = match_jobs(a.records, b.records)
     labels = labels_of([pair.b[0] for pair in matching.pairs], b)
     jobs = []
@@ -176,7 +166,6 @@ def _job_document(job: ComparedJob) -> dict[str, Any]:
 
 
 def compared_markdown(found: Compared) -> str:
-    """Write a comparison as Markdown."""
     blocks: list[list[str]] = []
     if found.refused:
         blocks.append(["**Not comparable** because", "", *(f"- {escape(one)}" for one in found.refused)])
@@ -201,8 +190,19 @@ def compared_csv(found: Compared) -> str:
     for job in found.jobs:
         for line in job.found.lines:
             change = (line.b - line.a) / abs(line.a) if line.a else None
-            row = (job.label, line.metric, line.unit, line.a, *_ends(line.a_interval), line.b, *_ends(line.b_interval),
-                   change, *_ends(line.change), line.answer, "; ".join(line.because))  # fmt: skip
+            row = (
+                job.label,
+                line.metric,
+                line.unit,
+                line.a,
+                *_ends(line.a_interval),
+                line.b,
+                *_ends(line.b_interval),
+                change,
+                *_ends(line.change),
+                line.answer,
+                "; ".join(line.because),
+            )
             writer.writerow([_cell(cell) for cell in row])
     return text.getvalue()
 
@@ -212,7 +212,6 @@ def _ends(interval: Interval | None) -> tuple[float | None, float | None]:
 
 
 def _cell(value: float | str | None) -> float | str:
-    """A cell that no spreadsheet takes for a formula."""
     if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
         return f"'{value}"
     return "" if value is None or (isinstance(value, float) and not math.isfinite(value)) else value

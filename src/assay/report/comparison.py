@@ -21,11 +21,7 @@ def render_comparison(
     """Write comparisons as a table, one line per job and metric, with the verdict's reason at its end.
 
     Args:
-        groups: job label → its comparisons; one group may have an empty label.
-        a: name of the first side, the one that is the measure.
-        b: name of the second side, the one that is judged.
         notes: sentences for below the table, such as how the pairs were run.
-        width: widest line of the table; only the reason at the end may pass it, uncut.
     """
     rows = [comparison_cells(label, one) for label, comparisons in groups.items() for one in comparisons]
     columns = _columns(one_line(a), one_line(b))

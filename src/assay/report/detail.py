@@ -173,8 +173,12 @@ def _absent(result: MultiRunJobResult) -> list[str]:
 
 
 def _server_view(result: MultiRunJobResult, room: int) -> list[str]:
-    columns = (Column("statistic"), Column("ours", right=True), Column("the server's", right=True),
-               Column("read from", flexible=True))  # fmt: skip
+    columns = (
+        Column("statistic"),
+        Column("ours", right=True),
+        Column("the server's", right=True),
+        Column("read from", flexible=True),
+    )
     views = server_view_of(result)
     if not views:
         return []

@@ -76,7 +76,6 @@ def asks_of_device(target: Mapping[str, JsonValue]) -> bool:
 
 
 def device_tests(job: MultiRunJobResult) -> list[DeviceTest]:
-    """The tests of a device that were made, in their order."""
     runs = [run for run in job.runs if run.error is None]
     told: dict[str, list[tuple[SingleRunResult, Mapping[str, JsonValue]]]] = {}
     for run in runs:
@@ -95,11 +94,17 @@ def _test(name: str, found: list[tuple[SingleRunResult, Mapping[str, JsonValue]]
     plateau = sorted({size for one in facts for size in _numbers(section(one, "plateau").get(by))})
     versus = [share for run, _ in found if (share := _versus(run, name, metric))]
     return DeviceTest(
-        one_line(name), metric, describe(metric).unit, by, _curve(facts, by), tuple(dict.fromkeys(reported)),
-        tuple(plateau), max((_number(section(one, "plateau").get("within")) or 0.0 for one in facts), default=0.0),
+        one_line(name),
+        metric,
+        describe(metric).unit,
+        by,
+        _curve(facts, by),
+        tuple(dict.fromkeys(reported)),
+        tuple(plateau),
+        max((_number(section(one, "plateau").get("within")) or 0.0 for one in facts), default=0.0),
         tuple(dict.fromkeys(note for one in facts for note in _notes(name, one))),
         cast("tuple[float, float, float]", tuple(map(median, zip(*versus, strict=True)))) if versus else None,
-    )  # fmt: skip
+    )
 
 
 def _curve(facts: Iterable[Mapping[str, JsonValue]], by: By) -> tuple[CurvePoint, ...]:
@@ -149,8 +154,11 @@ def device_sheet(job: MultiRunJobResult) -> Sheet | None:
     rows = [_row(job, test) for test in tests]
     # What tests give beside their own metric, such as the scaling over cores.
     covered = {test.metric for test in tests}
-    rows += [_plain_row(job, name) for name in (*headline_of(job), "core_scaling")
-             if name in job.metrics and name not in covered]  # fmt: skip
+    rows += [
+        _plain_row(job, name)
+        for name in (*headline_of(job), "core_scaling")
+        if name in job.metrics and name not in covered
+    ]
     if not rows:
         return None
     head = ("test", "value", "interval", "±", "unit", "at", "of the bare loop", *_DURING, "throttled")

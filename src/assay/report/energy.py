@@ -55,9 +55,14 @@ def _used(key: tuple[str, str, str], readings: list[Energy]) -> Used:
     watts = [one.watts for one in readings if one.seconds > 0]
     idle = [one.idle_w for one in readings if one.idle_w is not None]
     return Used(
-        one_line(source), scope, grade, median(one.joules for one in readings), median(watts) if watts else None,
-        median(idle) if idle else None, len(readings),
-    )  # fmt: skip
+        one_line(source),
+        scope,
+        grade,
+        median(one.joules for one in readings),
+        median(watts) if watts else None,
+        median(idle) if idle else None,
+        len(readings),
+    )
 
 
 def grade_of(job: MultiRunJobResult) -> str:

@@ -27,13 +27,6 @@ class EventView:
     """Writes every event as a line of JSON to a file descriptor; a reader that has gone or hangs disturbs nothing."""
 
     def __init__(self, result: Path, fd: int = 1, now: Callable[[], float] = time.monotonic) -> None:
-        """Where to write.
-
-        Args:
-            result: where the result document will be, to be named at the end.
-            fd: standard output by default.
-            now: seconds that never run backwards.
-        """
         self._result = result
         self._fd = fd
         self._now = now
@@ -75,11 +68,9 @@ class EventView:
         self._send("run_done", run=result.run_id, ok=result.error is None, sentence=run_sentence(result))
 
     def job_done(self, result: MultiRunJobResult) -> None:
-        """Send where the result is and what it says."""
         self._send("result", path=str(self._result), state=result.state, verdict=result.verdict)
 
     def note(self, text: str) -> None:
-        """Send a note."""
         self._send("note", text=text)
 
     def waiting(self, text: str) -> None:

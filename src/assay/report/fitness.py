@@ -26,8 +26,11 @@ def fitness_sheet(job: MultiRunJobResult) -> Sheet | None:
     cells = {**_CELLS, **_of_gpus(before, after)}
     rows = [(name, cell(before), cell(after)) for name, cell in cells.items()]
     told = tuple((name, first or NOTHING, last or NOTHING) for name, first, last in rows if first or last)
-    absent = {one_line(f"not read: {what}: {why}"): None
-              for state in (before, after) for what, why in section(state, "absent").items()}  # fmt: skip
+    absent = {
+        one_line(f"not read: {what}: {why}"): None
+        for state in (before, after)
+        for what, why in section(state, "absent").items()
+    }
     head = ("the machine", "before", "after")
     return Sheet("the machine before and after", head, told, tuple(absent), frozenset({0, 1, 2}), (0, 1, 2))
 
@@ -129,9 +132,7 @@ _CELLS: Mapping[str, Cell] = {
 def _of_gpus(*states: State) -> dict[str, Cell]:
     """What each GPU says of itself, of all that any of the states names."""
     numbers = {gpu.get("index"): None for state in states for gpu in _gpus(state)}
-    return {
-        f"GPU {number}, {name}": _gpu_cell(number, ask) for number in numbers for name, ask in _OF_A_GPU.items()
-    }  # fmt: skip
+    return {f"GPU {number}, {name}": _gpu_cell(number, ask) for number in numbers for name, ask in _OF_A_GPU.items()}
 
 
 def _gpu_cell(number: JsonValue, ask: Cell) -> Cell:

@@ -93,7 +93,6 @@ def gate_text(gated: Gated, width: int) -> str:
 
 
 def gate_json(gated: Gated) -> str:
-    """Write a gate as one JSON document."""
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "answer": gated.gate.answer,
@@ -224,9 +223,13 @@ def _cells(label: str, line: Line) -> tuple[str, ...]:
 def _table(rows: Sequence[tuple[str, ...]], width: int) -> list[str]:
     first = 0 if any(row[0] for row in rows) else 1
     columns = (
-        Column("job", flexible=True), Column("metric", flexible=True), Column("baseline", right=True, flexible=True),
-        Column("new", right=True, flexible=True), Column("change", right=True), Column("limit", right=True),
-    )  # fmt: skip
+        Column("job", flexible=True),
+        Column("metric", flexible=True),
+        Column("baseline", right=True, flexible=True),
+        Column("new", right=True, flexible=True),
+        Column("change", right=True),
+        Column("limit", right=True),
+    )
     lines = lay_out(columns[first:], [row[first:-1] for row in rows], width - len("  cannot tell"))
     padded = max(len(line) for line in lines)
     return [f"{line:<{padded}}  {end}" for line, end in zip(lines, ["answer", *(row[-1] for row in rows)], strict=True)]

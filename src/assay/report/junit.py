@@ -35,7 +35,6 @@ class _Case:
 
 
 def gate_junit(gated: Gated) -> str:
-    """Write a gate as JUnit XML."""
     benchmark = _text(gated.result.benchmark or "assay")
     found = [
         (f"{benchmark}.{_text(label)}", case)
@@ -81,7 +80,6 @@ def _cases(job: JobGate, gated: Gated) -> Iterator[_Case]:
 
 
 def _measured(job: JobGate, gated: Gated) -> _Case:
-    """Whether there is a result that may be judged at all."""
     message, seconds = "; ".join(job.because), _seconds(job)
     if job.kind == "judged":
         return _Case("measured", seconds=seconds)

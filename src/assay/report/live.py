@@ -140,11 +140,9 @@ class PlainView(SilentView):
         self._runs = 0
 
     def campaign(self, campaign_id: str, jobs: int, runs: int, note: str) -> None:
-        """Say what begins."""
         self._say("campaign", campaign_sentence(campaign_id, jobs, runs, note))
 
     def job(self, job_id: str, label: str, index: int, of: int) -> None:
-        """Say which job begins."""
         self._job = one_line(label)
         self._say("job", f"{index + 1}/{of} {self._job} ({one_line(job_id)})")
 
@@ -153,15 +151,12 @@ class PlainView(SilentView):
         self._runs = of
 
     def run_done(self, result: SingleRunResult) -> None:
-        """Say how a run went."""
         self._say("run", f"{result.run_id + 1}/{self._runs} {self._job}: {run_sentence(result)}")
 
     def job_done(self, result: MultiRunJobResult) -> None:
-        """Say what became of a job."""
         self._say("done", f"{result_label(result)}: {job_sentence(result)}")
 
     def note(self, text: str) -> None:
-        """Pass a note on."""
         self._say("note", one_line(text))
 
     def _say(self, kind: str, text: str) -> None:
@@ -203,17 +198,14 @@ class LiveView:
         self._bars.start()
 
     def job(self, job_id: str, label: str, index: int, of: int) -> None:  # noqa: ARG002  (the label is shorter)
-        """Show which job begins."""
         self._label = one_line(label)
         if self._jobs is not None:
             self._bars.update(self._jobs, completed=index, total=of, note=self._escape(self._label))
 
     def run(self, run_id: int, of: int) -> None:
-        """Show which run begins."""
         self._set_run(completed=run_id, total=of, note="")
 
     def phase(self, name: str) -> None:
-        """Show which phase begins."""
         self._phase = one_line(name)
         self._set_run(note=self._escape(self._phase))
 
@@ -258,7 +250,6 @@ class LiveView:
 
 
 def campaign_sentence(campaign_id: str, jobs: int, runs: int, note: str) -> str:
-    """What a campaign will do, as one line."""
     counts = f"{jobs} job{'' if jobs == 1 else 's'}, {runs} run{'' if runs == 1 else 's'}"
     return one_line(f"{campaign_id}: {counts}{f' · {note}' if note else ''}")
 

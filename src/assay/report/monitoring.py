@@ -43,10 +43,16 @@ def monitored_figures(job: MultiRunJobResult) -> list[Figure]:
         for one in _rows(told.get("figures")):
             found.setdefault((str(one["of"]), str(one["title"]), str(one["unit"])), []).append(one)
     return [
-        Figure(of, title, unit, fmean(one["mean"] for one in rows), max(one["max"] for one in rows),
-               *(sum(int(one[key]) for one in rows) for key in ("readings", "gaps", "resets")))
+        Figure(
+            of,
+            title,
+            unit,
+            fmean(one["mean"] for one in rows),
+            max(one["max"] for one in rows),
+            *(sum(int(one[key]) for one in rows) for key in ("readings", "gaps", "resets")),
+        )
         for (of, title, unit), rows in found.items()
-    ]  # fmt: skip
+    ]
 
 
 def _rows(told: object) -> Iterator[Mapping[str, Any]]:
@@ -64,11 +70,16 @@ def monitoring_sheet(job: MultiRunJobResult) -> Sheet | None:
     if not figures:
         return Sheet("nodes and services", ("of", "what"), (), notes) if notes else None
     rows = tuple(
-        (one_line(one.of), one_line(one.title), show_value(one.mean, one.unit), show_value(one.high, one.unit),
-         f"{one.readings:,}")
+        (
+            one_line(one.of),
+            one_line(one.title),
+            show_value(one.mean, one.unit),
+            show_value(one.high, one.unit),
+            f"{one.readings:,}",
+        )
         for one in figures
         if one.high
-    )  # fmt: skip
+    )
     still = [f"{one.of}: {one.title.lower()}" for one in figures if not one.high]
     zero = (one_line(f"Zero all the time: {'; '.join(still)}."),) if still else ()
     head = ("of", "what", "mean", "highest", "readings")

@@ -39,12 +39,24 @@ def read_job(stored: StoredJob, runs: Runs) -> MultiRunJobResult:
 def without_result(job: Job, state: State, reason: str, runs: tuple[SingleRunResult, ...]) -> MultiRunJobResult:
     """What is known of a job that has no result document: not yet, or never."""
     return MultiRunJobResult(
-        job=job.id, digest=job.digest, index=job.index, point=job.point, state=state, verdict=None,
-        checks=(), gates=(), metrics={}, runs=runs, total_runs=job.definition.measure.runs,
-        successful_runs=sum(run.error is None for run in runs), failed_runs=sum(run.error is not None for run in runs),
-        cold_start={}, environment={}, definition=job.definition.model_dump(mode="json", exclude_defaults=True),
+        job=job.id,
+        digest=job.digest,
+        index=job.index,
+        point=job.point,
+        state=state,
+        verdict=None,
+        checks=(),
+        gates=(),
+        metrics={},
+        runs=runs,
+        total_runs=job.definition.measure.runs,
+        successful_runs=sum(run.error is None for run in runs),
+        failed_runs=sum(run.error is not None for run in runs),
+        cold_start={},
+        environment={},
+        definition=job.definition.model_dump(mode="json", exclude_defaults=True),
         error=Failure(state, reason) if reason and state in FINAL else None,
-    )  # fmt: skip
+    )
 
 
 def file_reader(store: Store) -> Callable[[str, int, str], bytes | None]:

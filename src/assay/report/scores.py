@@ -19,15 +19,10 @@ Scores = Mapping[str, Sequence[ScoreRecord]]
 
 
 def render_scores(results: Sequence[MultiRunJobResult], scores: Scores, width: int) -> str:
-    """Write one line per job: the newest word of each scorer, then speed.
-
-    Args:
-        results: the jobs.
-        scores: job → its scores, oldest first.
-        width: columns of the terminal.
-    """
-    newest = {job: {name: one for record in found for name, one in record.metrics.items()}
-              for job, found in scores.items()}  # fmt: skip
+    """Write one line per job: the newest word of each scorer, then speed."""
+    newest = {
+        job: {name: one for record in found for name, one in record.metrics.items()} for job, found in scores.items()
+    }
     quality = list(dict.fromkeys(name for found in newest.values() for name in found))
     speed = list(dict.fromkeys(name for result in results for name in _speed(result)))
     columns = [
@@ -49,8 +44,11 @@ def render_scores(results: Sequence[MultiRunJobResult], scores: Scores, width: i
 
 def score_lines(records: Sequence[ScoreRecord]) -> list[str]:
     """One job's scores, a line for each metric of each scorer and day."""
-    rows = [(one_line(name), one.computed_at[:19], one_line(one.scorer), *_figures(quality), one_line(one.version))
-            for one in records for name, quality in one.metrics.items()]  # fmt: skip
+    rows = [
+        (one_line(name), one.computed_at[:19], one_line(one.scorer), *_figures(quality), one_line(one.version))
+        for one in records
+        for name, quality in one.metrics.items()
+    ]
     widths = [max(len(row[place]) for row in rows) for place in range(6)] if rows else []
     return ["  " + "  ".join(pad(cell, size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
 
@@ -81,7 +79,6 @@ def _speed_cell(result: MultiRunJobResult, name: str) -> str:
 
 
 def _sources(results: Sequence[MultiRunJobResult], scores: Scores) -> list[str]:
-    """Who judged and when, and what has no score."""
     told: dict[str, None] = {}
     for result in results:
         for one in {record.scorer: record for record in scores.get(result.job, ())}.values():

@@ -35,8 +35,11 @@ def series_name(record: SeriesRecord) -> str:
     """A series in words: `latency_ms of image classifier, batch=8, team=vision`."""
     if record.origin == "import":
         return one_line(record.benchmark)
-    parts = [f"{record.metric} of {record.benchmark}", job_label(record.point, {}) if record.point else "",
-             " ".join(f"{name}={value}" for name, value in record.labels.items())]  # fmt: skip
+    parts = [
+        f"{record.metric} of {record.benchmark}",
+        job_label(record.point, {}) if record.point else "",
+        " ".join(f"{name}={value}" for name, value in record.labels.items()),
+    ]
     return one_line(", ".join(part for part in parts if part))
 
 
@@ -73,15 +76,27 @@ def finding_sentence(found: KnownFinding) -> str:
 
 def render_series_list(items: Sequence[SeriesRecord], width: int) -> str:
     """Series as lines of a table."""
-    columns = (Column("series"), Column("points", right=True), Column("newest"), Column("looks"),
-               Column("±", right=True, expendable=1), Column("findings", right=True),
-               Column("name", flexible=True))  # fmt: skip
+    columns = (
+        Column("series"),
+        Column("points", right=True),
+        Column("newest"),
+        Column("looks"),
+        Column("±", right=True, expendable=1),
+        Column("findings", right=True),
+        Column("name", flexible=True),
+    )
     rows = [
-        (one.id, f"{one.points:,}", moment(one.newest) if one.newest is not None else "",
-         str(one.report.get("kind") or "not checked"), _share(one.report.get("relative_spread")),
-         str(one.report.get("findings") or ""), series_name(one))
+        (
+            one.id,
+            f"{one.points:,}",
+            moment(one.newest) if one.newest is not None else "",
+            str(one.report.get("kind") or "not checked"),
+            _share(one.report.get("relative_spread")),
+            str(one.report.get("findings") or ""),
+            series_name(one),
+        )
         for one in items
-    ]  # fmt: skip
+    ]
     return "\n".join(lay_out(columns, rows, width))
 
 
@@ -93,33 +108,49 @@ def render_series(record: SeriesRecord, points: Sequence[Point], findings: Seque
     lines += [_picture(points), ""]
     if findings:
         lines += [*findings_table(findings, width), ""]
-    columns = (Column("time"), Column("value", right=True), Column("±", right=True), Column("verdict"),
-               Column("job", flexible=True))  # fmt: skip
+    columns = (
+        Column("time"),
+        Column("value", right=True),
+        Column("±", right=True),
+        Column("verdict"),
+        Column("job", flexible=True),
+    )
     rows = [
-        (moment(one.at), quantity(one.value, record.unit) if one.value is not None else "none",
-         quantity(one.standard_error, "") if one.standard_error is not None else "", one.verdict, one.job or "")
+        (
+            moment(one.at),
+            quantity(one.value, record.unit) if one.value is not None else "none",
+            quantity(one.standard_error, "") if one.standard_error is not None else "",
+            one.verdict,
+            one.job or "",
+        )
         for one in points[-_SHOWN_POINTS:]
-    ]  # fmt: skip
+    ]
     return "\n".join([*lines, *lay_out(columns, rows, width)])
 
 
 def findings_table(findings: Sequence[KnownFinding], width: int, *, named: bool = False) -> list[str]:
-    """Findings as lines of a table.
-
-    Args:
-        findings: One line each.
-        width: Of the terminal.
-        named: Whether to name the series of each in place of what differs.
-    """
     last = Column("series", flexible=True) if named else Column("what differs", flexible=True, expendable=1)
-    columns = (Column("finding"), Column("since"), Column("change"), Column("answer"), Column("cause"),
-               Column("state"), last)  # fmt: skip
+    columns = (
+        Column("finding"),
+        Column("since"),
+        Column("change"),
+        Column("answer"),
+        Column("cause"),
+        Column("state"),
+        last,
+    )
     rows = [
-        (one.id, moment(one.first_bad.at), change_words(one.finding, one.series.unit), one.finding.told,
-         one.triage.cause, one.state,
-         series_name(one.series) if named else ", ".join(each.name for each in one.triage.differs))
+        (
+            one.id,
+            moment(one.first_bad.at),
+            change_words(one.finding, one.series.unit),
+            one.finding.told,
+            one.triage.cause,
+            one.state,
+            series_name(one.series) if named else ", ".join(each.name for each in one.triage.differs),
+        )
         for one in findings
-    ]  # fmt: skip
+    ]
     return lay_out(columns, rows, width)
 
 
@@ -151,14 +182,28 @@ def render_finding(found: KnownFinding, width: int) -> str:
 
 def render_check(reports: Sequence[Report], units: dict[str, str], width: int) -> str:
     """What a check of a file found: one line per finding, and how many series have none."""
-    columns = (Column("series", flexible=True), Column("at", right=True), Column("since"), Column("change"),
-               Column("probability", right=True), Column("answer"), Column("kind"))  # fmt: skip
+    columns = (
+        Column("series", flexible=True),
+        Column("at", right=True),
+        Column("since"),
+        Column("change"),
+        Column("probability", right=True),
+        Column("answer"),
+        Column("kind"),
+    )
     rows = [
-        (report.name, str(one.index), one.first_bad_label or "", change_words(one, units.get(report.name, "")),
-         _sure(one), one.told, one.kind)
+        (
+            report.name,
+            str(one.index),
+            one.first_bad_label or "",
+            change_words(one, units.get(report.name, "")),
+            _sure(one),
+            one.told,
+            one.kind,
+        )
         for report in reports
         for one in report.findings
-    ]  # fmt: skip
+    ]
     quiet = sum(not report.findings for report in reports)
     short = sum(report.kind == "too short" for report in reports)
     told = f"{count(len(rows), 'finding')} in {len(reports) - quiet:,} of {len(reports):,} series"
@@ -169,8 +214,12 @@ def render_check(reports: Sequence[Report], units: dict[str, str], width: int) -
 def _differences(found: KnownFinding, width: int) -> list[str]:
     if not found.triage.differs:
         return ["nothing that is recorded differs between the points before and after"]
-    columns = (Column("differs"), Column("before", flexible=True), Column("after", flexible=True),
-               Column("changed elsewhere", right=True))  # fmt: skip
+    columns = (
+        Column("differs"),
+        Column("before", flexible=True),
+        Column("after", flexible=True),
+        Column("changed elsewhere", right=True),
+    )
     rows = [
         (one.name, one_line(shown(one.before)), one_line(shown(one.after)), str(one.elsewhere))
         for one in found.triage.differs
@@ -179,7 +228,6 @@ def _differences(found: KnownFinding, width: int) -> list[str]:
 
 
 def _sure(finding: Finding) -> str:
-    """How sure a finding is: never quite."""
     return "> 99.9 %" if finding.probability > _NEARLY_ALL else percent(finding.probability)
 
 
@@ -196,8 +244,12 @@ def _place(finding: Finding) -> str:
 
 def _point(point: Point, unit: str) -> str:
     commit = point.context.get("commit")
-    parts = [moment(point.at), quantity(point.value, unit) if point.value is not None else "no value", point.job or "",
-             f"commit {shown(commit)[:12]}" if isinstance(commit, str) else ""]  # fmt: skip
+    parts = [
+        moment(point.at),
+        quantity(point.value, unit) if point.value is not None else "no value",
+        point.job or "",
+        f"commit {shown(commit)[:12]}" if isinstance(commit, str) else "",
+    ]
     return ", ".join(part for part in parts if part)
 
 
@@ -206,9 +258,12 @@ def _looks(record: SeriesRecord) -> str:
     if not report:
         return "not checked"
     spread, memory = _share(report.get("relative_spread")), report.get("correlation")
-    parts = [str(report.get("kind")), f"spread ±{spread}" if spread else "",
-             f"a point hands on {percent(memory)} of its deviation" if isinstance(memory, float) and memory else "",
-             f"{report['missing']} points without a value" if report.get("missing") else ""]  # fmt: skip
+    parts = [
+        str(report.get("kind")),
+        f"spread ±{spread}" if spread else "",
+        f"a point hands on {percent(memory)} of its deviation" if isinstance(memory, float) and memory else "",
+        f"{report['missing']} points without a value" if report.get("missing") else "",
+    ]
     return ", ".join(part for part in parts if part)
 
 

@@ -194,8 +194,12 @@ def token_facts_of(job: MultiRunJobResult) -> list[tuple[str, str]]:
         "tokenizer_disagrees": "two counts of the answers disagree",
         "tokenizer_disagrees_on_prompts": "two counts of the prompts disagree",
     }
-    told = [(names[key], _plain(value)) for run in job.runs for key, value in section(run.facts, "tokens").items()
-            if key in names]  # fmt: skip
+    told = [
+        (names[key], _plain(value))
+        for run in job.runs
+        for key, value in section(run.facts, "tokens").items()
+        if key in names
+    ]
     by_name: dict[str, list[str]] = {}
     for name, text in told:
         if text not in by_name.setdefault(name, []):

@@ -64,10 +64,8 @@ class Reader:
         """Read the results of some references.
 
         Args:
-            references: What somebody wrote, one or more.
             benchmark: Labels and commits are looked for among the campaigns of this benchmark alone.
             most: How many of those that a label, a commit or a folder names.
-            but: Campaigns that do not count.
 
         Raises:
             NoSuchResultError: if a reference names nothing that is there.
@@ -99,8 +97,11 @@ class Reader:
         chosen = tuple(job for job in record.jobs if job.index == named.job)
         if not chosen:
             numbers = [job.index for job in record.jobs]
-            raise UsageError(f"{replace(named, job=None)} has no job {named.job}", code="unknown-job",
-                             try_=f"use {min(numbers)} to {max(numbers)}" if numbers else "")  # fmt: skip
+            raise UsageError(
+                f"{replace(named, job=None)} has no job {named.job}",
+                code="unknown-job",
+                try_=f"use {min(numbers)} to {max(numbers)}" if numbers else "",
+            )
         return replace(record, jobs=chosen)
 
 

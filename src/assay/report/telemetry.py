@@ -59,10 +59,16 @@ def figures_of(job: MultiRunJobResult) -> list[Figure]:
             if series.rpartition(".")[2] not in _UNTOLD and {"mean", "min", "max"} <= set(told):
                 found.setdefault(series, []).append((told["mean"], told["min"], told["max"]))
     return [
-        Figure(series, unit_of(series.rpartition(".")[2]), fmean(one[0] for one in told),
-               min(one[1] for one in told), max(one[2] for one in told), len(told))
+        Figure(
+            series,
+            unit_of(series.rpartition(".")[2]),
+            fmean(one[0] for one in told),
+            min(one[1] for one in told),
+            max(one[2] for one in told),
+            len(told),
+        )
         for series, told in found.items()
-    ]  # fmt: skip
+    ]
 
 
 def named(series: str) -> str:
@@ -155,18 +161,28 @@ def _part(what: str) -> str:
 
 def throttling_sentences(job: MultiRunJobResult) -> list[str]:
     """Which devices held their clocks down, in which runs and why."""
-    return _by_run(job, (
-        (run, f"{whose(device)} held its clocks down: {', '.join(reasons)}")
-        for run, seen in seen_of(job).items() for device, reasons in seen.throttled.items() if reasons
-    ))  # fmt: skip
+    return _by_run(
+        job,
+        (
+            (run, f"{whose(device)} held its clocks down: {', '.join(reasons)}")
+            for run, seen in seen_of(job).items()
+            for device, reasons in seen.throttled.items()
+            if reasons
+        ),
+    )
 
 
 def foreign_sentences(job: MultiRunJobResult) -> list[str]:
     """Which other programs computed on a device of the job, and in which runs."""
-    return _by_run(job, (
-        (run, f"other programs computed on {whose(device)}: {', '.join(names)}")
-        for run, seen in seen_of(job).items() for device, names in seen.foreign.items() if names
-    ))  # fmt: skip
+    return _by_run(
+        job,
+        (
+            (run, f"other programs computed on {whose(device)}: {', '.join(names)}")
+            for run, seen in seen_of(job).items()
+            for device, names in seen.foreign.items()
+            if names
+        ),
+    )
 
 
 def _by_run(job: MultiRunJobResult, told: Iterable[tuple[int, str]]) -> list[str]:

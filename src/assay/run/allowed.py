@@ -20,7 +20,6 @@ def refuse_program(what: str, at: str = "target.model") -> None:
 
     Args:
         what: what is refused and why, as a sentence without a full stop.
-        at: where the benchmark file asks for it.
 
     Raises:
         MeasureError: if this machine's agent was not started with `--allow command`.

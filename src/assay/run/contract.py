@@ -55,9 +55,7 @@ class Searching(Protocol):
         """Rate to try next and for how many seconds; None when the answer is known."""
         ...
 
-    def tell(self, seen: ProbeSeen) -> None:
-        """Say what was seen."""
-        ...
+    def tell(self, seen: ProbeSeen) -> None: ...
 
     def facts(self) -> Mapping[str, JsonValue]:
         """The record of the search; `capacity` is its answer, None where there is none."""
@@ -86,9 +84,7 @@ class Rules:
 class Stage(Protocol):
     """Where a target says how far it is; times its phases and tells whoever watches."""
 
-    def phase(self, name: Phase) -> AbstractContextManager[None]:
-        """Time a phase."""
-        ...
+    def phase(self, name: Phase) -> AbstractContextManager[None]: ...
 
     def progress(self, share: float, note: str = "") -> None:
         """Tell how much of the current phase is done, from 0 to 1."""

@@ -51,11 +51,6 @@ def derived(
     """Metrics of a run beside those that its target measured.
 
     Args:
-        report_metrics: what the target measured; none of it is made anew.
-        seen: what was seen from the side; None where nobody looked.
-        definition: what the job measures, with the prices of machines.
-        machine_labels: labels of this machine; one called `name` is a name of it.
-        machine: name of this machine.
         counted: `items` and `output_tokens` of the very window that was watched, where the target counted them.
 
     Returns:

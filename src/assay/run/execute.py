@@ -118,14 +118,8 @@ def execute_job(
     """Measure the runs of a job that are not there yet.
 
     Args:
-        job: what to measure.
-        cache: folder for fetched models.
-        clock: tells the time.
-        watch: is told how far it is.
         keep: takes each run as soon as it has ended, so that a later failure cannot lose it.
-        before: runs that an interrupted attempt has finished.
         services: those of the definition that already run, here or on another machine; they are not started.
-        meeting: where the machines that share the load meet before each run.
     """
     ended = {result.run_id: result for result in before}
     wanted = [run_id for run_id in range(job.definition.measure.runs) if run_id not in ended]
@@ -212,8 +206,15 @@ def execute_run(
     """One fresh process, from its start to its record; files that it left stay in the scratch folder."""
     started = clock.utc()
     start_s = clock.monotonic_s()
-    order = Order(job, run_id, str(scratch), *_model_of(prepared), services=prepared.services, cache=prepared.cache,
-                  meeting=prepared.meeting)  # fmt: skip
+    order = Order(
+        job,
+        run_id,
+        str(scratch),
+        *_model_of(prepared),
+        services=prepared.services,
+        cache=prepared.cache,
+        meeting=prepared.meeting,
+    )
     beside = [one.pid for one in prepared.services.values() if one.pid is not None]
     begin = partial(probe.begin, beside=beside) if probe is not None else None
     ended = launch(order, timeout_s=job.definition.measure.timeout, clock=clock, watch=watch, started=begin)
@@ -295,8 +296,9 @@ def _complete(
     ended: Ended,
 ) -> SingleRunResult:
     secrets = _secrets(job)
-    more, unmade, told = derived(report.metrics, result.seen, job.definition, labels_of(os.environ), platform.node(),
-                                 counted=_counted(report))  # fmt: skip
+    more, unmade, told = derived(
+        report.metrics, result.seen, job.definition, labels_of(os.environ), platform.node(), counted=_counted(report)
+    )
     # A server may say back what it was sent, a key among it.
     facts = told | {name: redacted(fact, secrets) for name, fact in {**prepared.facts, **report.facts}.items()}
     if prepared.model is not None:
@@ -341,23 +343,35 @@ def _failure(job: Job, ended: Ended, report: ChildReport | None, tail: tuple[str
     )
     if ended.timed_out:
         limit = job.definition.measure.timeout
-        return replace(evidence, code="timeout", message=f"not finished after {limit:g} s, in phase {ended.phase}",
-                       try_="raise measure.timeout, or find out why it hangs")  # fmt: skip
+        return replace(
+            evidence,
+            code="timeout",
+            message=f"not finished after {limit:g} s, in phase {ended.phase}",
+            try_="raise measure.timeout, or find out why it hangs",
+        )
     if report is not None and report.refusal is not None:
         said = report.refusal
         # The child ended in good order and said why: its exit code and its own memory explain nothing.
         evidence = replace(evidence, exit_code=None, memory_mb=None, phase=said.phase or ended.phase)
         if said.code == "command" and ended.oom_kills and _was_killed(said.message, tail):
-            return replace(evidence, code="out-of-memory", message=f"{said.message}; the kernel killed it for memory",
-                           try_="give it less to do, or run it on a machine with more memory")  # fmt: skip
+            return replace(
+                evidence,
+                code="out-of-memory",
+                message=f"{said.message}; the kernel killed it for memory",
+                try_="give it less to do, or run it on a machine with more memory",
+            )
         message = redact(said.message, _secrets(job))
         return replace(evidence, code=said.code, message=message, try_=said.try_)
     if ended.signal_name is None:
         return evidence
     peak = f" at {ended.memory_mb:.0f} MB" if ended.memory_mb is not None else ""
     if ended.signal_name == "SIGKILL" and ended.oom_kills:
-        return replace(evidence, code="out-of-memory", try_="use a smaller batch or a machine with more memory",
-                       message=f"the kernel killed it for memory{peak}, in phase {ended.phase}")  # fmt: skip
+        return replace(
+            evidence,
+            code="out-of-memory",
+            try_="use a smaller batch or a machine with more memory",
+            message=f"the kernel killed it for memory{peak}, in phase {ended.phase}",
+        )
     return replace(evidence, message=f"killed by {ended.signal_name}{peak}, in phase {ended.phase}")
 
 

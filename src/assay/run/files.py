@@ -107,11 +107,6 @@ def _of_data(definition: Definition) -> frozenset[str]:
 def materialise(job: Job, base: Path, fetch: Fetch) -> Job:
     """Put every file of a job below a folder; what lies there already, whole, is not fetched again.
 
-    Args:
-        job: a job whose `files` say what it needs.
-        base: the folder of this attempt.
-        fetch: writes a file to a path; its content is checked here.
-
     Returns:
         The job with its definition rewritten to the new places; its `files` are here now and left out.
 

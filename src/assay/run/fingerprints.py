@@ -47,10 +47,6 @@ def files_of(definition: Definition, base: Path) -> Files:
 
     A file that is not there is left out; measuring it will say so.
 
-    Args:
-        definition: what a job measures.
-        base: folder that relative paths start from.
-
     Raises:
         MeasureError: if a model names a file outside its own folder.
     """
@@ -103,8 +99,11 @@ def _folder_files(target: ModelTarget, base: Path) -> Files:
     try:
         names = parts_of(folder, code=target.remote_code)
         sizes = {name: (folder / name).stat().st_size for name in names}
-        return {target.model: tuple(LocalPart(name, folder / name, digest_of(folder / name), size)
-                                    for name, size in sizes.items())}  # fmt: skip
+        return {
+            target.model: tuple(
+                LocalPart(name, folder / name, digest_of(folder / name), size) for name, size in sizes.items()
+            )
+        }
     except (MeasureError, OSError) as problem:
         if isinstance(problem, MeasureError) and problem.problem.code == OUTSIDE:
             raise
@@ -118,7 +117,6 @@ def _command_files(words: Sequence[str], folder: Path) -> Files:
 
 
 def _data_files(name: str, base: Path) -> Files:
-    """A file of data, or a folder with a tokenizer in it."""
     path = _below(base, name)
     found = _part(path) or _part(path / TOKENIZER)
     return {} if found is None else {name: (found,)}

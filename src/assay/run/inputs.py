@@ -67,9 +67,15 @@ def _missing(definition: Definition, base: Path, *, clustered: bool) -> Iterator
     inputs = {f"workload.inputs.{name}.file": one.file for name, one in definition.workload.inputs.items() if one.file}
     for key, name in {**inputs, **named_files(definition), **fetched_files(definition)}.items():
         if not _exists(name, base) and not _is_elsewhere(name, clustered=clustered):
-            yield key.replace("[", ".").rstrip("]"), Problem("file", f"{key} names {name}, which does not exist", "",
-                                                             "a relative path starts from the folder of the benchmark "
-                                                             "file")  # fmt: skip
+            yield (
+                key.replace("[", ".").rstrip("]"),
+                Problem(
+                    "file",
+                    f"{key} names {name}, which does not exist",
+                    "",
+                    "a relative path starts from the folder of the benchmark file",
+                ),
+            )
 
 
 def _data(definition: Definition, base: Path) -> Wrong | None:

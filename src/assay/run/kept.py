@@ -42,10 +42,8 @@ def gather(
     """Find the files of a run and make them fit to be kept; empty ones say nothing and are left out.
 
     Args:
-        scratch: the folder of the run; copies without secrets are made in it.
         reported: name → path of the files that the target gave back.
         secrets: names of the environment variables whose values must not be kept.
-        environ: where those have their values.
         at_most: largest size of one file. Of a longer text its end is kept.
         shared: logs of services that several runs share, as far as they are written.
 

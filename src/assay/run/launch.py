@@ -33,9 +33,7 @@ _POLL_S = 0.25
 class Watch(Protocol):
     """Whoever wants to know how far a run is."""
 
-    def phase(self, name: str) -> None:
-        """A phase began."""
-        ...
+    def phase(self, name: str) -> None: ...
 
     def progress(self, share: float, note: str) -> None:
         """Part of the phase is done."""
@@ -55,7 +53,6 @@ class Ended:
 
     @property
     def signal_name(self) -> str | None:
-        """Name of the signal that ended it, if one did."""
         if self.exit_code >= 0:
             return None
         try:
@@ -67,15 +64,7 @@ class Ended:
 def launch(
     order: Order, *, timeout_s: float, clock: Clock, watch: Watch, started: Callable[[int], None] | None = None
 ) -> Ended:
-    """Run a child to its end. Whatever happens here, no process of it stays behind.
-
-    Args:
-        order: what the child is told.
-        timeout_s: its deadline.
-        clock: tells the time.
-        watch: is told how far it is.
-        started: is told the child's process id as soon as there is one.
-    """
+    """Run a child to its end. Whatever happens here, no process of it stays behind."""
     tag = uuid.uuid4().hex
     oom_before = _oom_kills()
     with _child(order, tag) as (process, events):

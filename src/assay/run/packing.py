@@ -50,10 +50,6 @@ def pack(source: Path, cache: Path) -> Packed:
 
     Equal content gives equal bytes, whoever packs it and when; what is packed already is not packed again.
 
-    Args:
-        source: the code.
-        cache: folder for what may be kept from run to run.
-
     Raises:
         MeasureError: if it is not there, too large, or leads out of itself.
     """
@@ -73,8 +69,10 @@ def pack(source: Path, cache: Path) -> Packed:
             f"{str(source)!r} is not there", "target.code is relative to the benchmark file's folder"
         ) from None
     except OSError as problem:
-        raise _refused(f"{str(source)!r} cannot be packed: {problem.strerror or problem}",
-                       "check its permissions and those of the cache folder") from None  # fmt: skip
+        raise _refused(
+            f"{str(source)!r} cannot be packed: {problem.strerror or problem}",
+            "check its permissions and those of the cache folder",
+        ) from None
 
 
 def unpack(packed: Path, folder: Path) -> int:

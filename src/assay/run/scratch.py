@@ -44,12 +44,7 @@ def sweep_abandoned() -> int:
 
 @contextmanager
 def held(folder: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold a folder for one process; the system frees it even when the process is killed.
-
-    Args:
-        folder: made if it is not there.
-        on_wait: told once, when another process holds it.
-    """
+    """Hold a folder for one process; the system frees it even when the process is killed."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("a+b") as file:
         if not _lock(file.fileno(), wait=False):

@@ -26,7 +26,6 @@ class PipeStage:
 
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
-        """Time a phase."""
         self.where = self.where if name == "cleanup" else name
         self._tell({"phase": name})
         start = perf_counter_ns()

@@ -95,7 +95,6 @@ class Look:
         self._seen += [_look(name, stands[name], columns[name]) for name in series if name in stands]
 
     def conclusions(self, portion: int) -> Iterator[tuple[Conclusion, ...]]:
-        """What is concluded from all that was looked at, in portions."""
         if not self._seen:
             return
         among = discoveries([one.report for one in self._seen])
@@ -127,7 +126,6 @@ class Look:
     def _keep(
         self, seen: _Seen, judged: Report, among: Discoveries, number: int, name: str, before: _Known | None
     ) -> tuple[KeptFinding, bool]:
-        """A finding as it is to be kept, and whether it is news."""
         # One that is back is as doubtful as a new one.
         standing = before is not None and before.kept.state == "open"
         was = (before.told.finding, before.told.doubt) if before is not None and standing else None

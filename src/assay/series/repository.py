@@ -80,10 +80,6 @@ class SeriesStore:
         that it has; one that was cancelled says nothing.
 
         Args:
-            result: of a job that has ended.
-            benchmark: name of the benchmark.
-            labels: of the benchmark file.
-            at: when it was measured, in seconds since 1970.
             named: metrics and statistics to watch beside those of the job itself.
         """
         if result.state not in ("done", "failed"):
@@ -159,7 +155,6 @@ class SeriesStore:
         return self._rows.find(reference)
 
     def ids(self, which: SeriesFilter | None = None) -> tuple[str, ...]:
-        """The ids of series."""
         return self._rows.ids(which)
 
     # Findings
@@ -188,19 +183,21 @@ class SeriesStore:
         """Findings, the newest first, at most so many.
 
         Args:
-            series: only of this series.
-            benchmark: only of series of this benchmark.
-            state: only in this state.
             since: only those found at this moment or later, in seconds since 1970.
-            limit: how many.
         """
         page = self._findings.page(series=series, benchmark=benchmark, state=state, since=since, limit=limit)
         return self._known(page.items)
 
     def findings_page(
-        self, *, series: str = "", benchmark: str = "", state: str = "", since: float | None = None,
-        cursor: str | None = None, limit: int = 50,
-    ) -> Page[KnownFinding]:  # fmt: skip
+        self,
+        *,
+        series: str = "",
+        benchmark: str = "",
+        state: str = "",
+        since: float | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page[KnownFinding]:
         """Findings, the newest first, a page at a time."""
         page = self._findings.page(
             series=series, benchmark=benchmark, state=state, since=since, cursor=cursor, limit=limit

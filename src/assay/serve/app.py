@@ -114,10 +114,15 @@ def create_app(settings: ServerSettings, clock: Clock = SYSTEM_CLOCK) -> FastAPI
     """Make the application of one server; the store is opened when it starts."""
     state = ServerState(settings, clock)
     app = FastAPI(
-        title="assay", lifespan=_lifespan, openapi_tags=_TAGS, openapi_url=None,
-        docs_url=None, redoc_url=None, redirect_slashes=False,
+        title="assay",
+        lifespan=_lifespan,
+        openapi_tags=_TAGS,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
-    )  # fmt: skip
+    )
     app.state.assay = state
     app.state.notifying = Notifying.of(state)
     app.state.dashboard = BuiltFiles(settings.dashboard or BUILT)
@@ -129,9 +134,13 @@ def create_app(settings: ServerSettings, clock: Clock = SYSTEM_CLOCK) -> FastAPI
     app.add_middleware(Durable, state=state)
     app.add_middleware(Limit, limits=SizeLimits.of(settings))
     if settings.cors_origins:
-        app.add_middleware(CORSMiddleware, allow_origins=list(settings.cors_origins), allow_methods=["*"],
-                           allow_headers=["Authorization", "Content-Type", "If-Match", "If-None-Match",
-                                          "Last-Event-ID"], expose_headers=["ETag", "Retry-After"])  # fmt: skip
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.cors_origins),
+            allow_methods=["*"],
+            allow_headers=["Authorization", "Content-Type", "If-Match", "If-None-Match", "Last-Event-ID"],
+            expose_headers=["ETag", "Retry-After"],
+        )
     app.add_middleware(Observe, metrics=state.metrics, root_path=settings.root_path)
     return app
 
@@ -158,8 +167,16 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     state.feed.start()
     ticker = Ticker(state)
     await anyio.to_thread.run_sync(ticker.tick)  # opens the store; if it is away, the server starts all the same
-    tasks = [asyncio.create_task(work) for work in (ticker.run(), state.dispatcher.run(), Scheduler(state).run(),
-                                                   app.state.notifying.run(), Sending(state).run())]  # fmt: skip
+    tasks = [
+        asyncio.create_task(work)
+        for work in (
+            ticker.run(),
+            state.dispatcher.run(),
+            Scheduler(state).run(),
+            app.state.notifying.run(),
+            Sending(state).run(),
+        )
+    ]
     for task in tasks:
         task.add_done_callback(_ended)
     try:

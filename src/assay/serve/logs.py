@@ -42,7 +42,6 @@ class JsonLines(logging.Formatter):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record."""
         line: dict[str, object] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -58,7 +57,6 @@ class PlainLines(logging.Formatter):
     """One line for people: time, level when it matters, event, fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record."""
         at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         fields = getattr(record, "fields", {})
         shown = " ".join(f"{name}={_plain(value)}" for name, value in fields.items() if value not in ("", None))

@@ -29,8 +29,13 @@ class ServerMetrics:
         self._requests = Counter(
             "assay_http_requests", "Requests answered.", ["method", "route", "status"], registry=self.registry
         )
-        self._seconds = Histogram("assay_http_request_seconds", "Time to answer.", ["method", "route"],
-                                  buckets=_BUCKETS, registry=self.registry)  # fmt: skip
+        self._seconds = Histogram(
+            "assay_http_request_seconds",
+            "Time to answer.",
+            ["method", "route"],
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
         self.leases = Counter("assay_leases_given", "Leases given to agents.", registry=self.registry)
         self.expired = Counter("assay_leases_expired", "Leases that ran out.", registry=self.registry)
         self.poisoned = Counter(
@@ -57,7 +62,6 @@ class ServerMetrics:
         self.registry.register(_Counted(counts))
 
     def render(self) -> bytes:
-        """All metrics as text."""
         return generate_latest(self.registry)
 
 

@@ -93,8 +93,12 @@ def listen(settings: ServerSettings) -> socket.socket:
         family, _, _, _, address = found[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
     except OSError as problem:
-        raise UsageError(f"{settings.host!r} is no address of this machine: {problem.strerror}", code="address", at=at,
-                         try_="use --host 127.0.0.1 or --host 0.0.0.0") from None  # fmt: skip
+        raise UsageError(
+            f"{settings.host!r} is no address of this machine: {problem.strerror}",
+            code="address",
+            at=at,
+            try_="use --host 127.0.0.1 or --host 0.0.0.0",
+        ) from None
     try:
         if sys.platform != "win32":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -158,10 +162,20 @@ def _config(app: FastAPI, settings: ServerSettings) -> uvicorn.Config:
                 raise UsageError("this file of the certificate is not there", code="tls", at=str(path))
         tls = {"ssl_certfile": str(settings.tls_cert), "ssl_keyfile": str(settings.tls_key)}
     return uvicorn.Config(
-        app, loop=_loop(), http=bounded(settings), ws="none", lifespan="on", log_config=None, access_log=False,
-        server_header=False, proxy_headers=False, backlog=_BACKLOG, timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=_END_WITHIN_S, **tls,
-    )  # fmt: skip
+        app,
+        loop=_loop(),
+        http=bounded(settings),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_END_WITHIN_S,
+        **tls,
+    )
 
 
 def _loop() -> Any:  # noqa: ANN401  (uvicorn's own words)
@@ -170,9 +184,17 @@ def _loop() -> Any:  # noqa: ANN401  (uvicorn's own words)
 
 def _no_address(problem: OSError, at: str) -> UsageError:
     if problem.errno == errno.EADDRINUSE:
-        return UsageError(f"the address {at} is taken by another program", code="address", at=at,
-                          try_="stop it, or choose another port: assay serve --port 8081")  # fmt: skip
+        return UsageError(
+            f"the address {at} is taken by another program",
+            code="address",
+            at=at,
+            try_="stop it, or choose another port: assay serve --port 8081",
+        )
     if problem.errno in (errno.EACCES, errno.EPERM):
         return UsageError(f"this user may not listen on {at}", code="address", at=at, try_="use a port above 1023")
-    return UsageError(f"cannot listen on {at}: {problem.strerror}", code="address", at=at,
-                      try_="use --host 127.0.0.1 or --host 0.0.0.0")  # fmt: skip
+    return UsageError(
+        f"cannot listen on {at}: {problem.strerror}",
+        code="address",
+        at=at,
+        try_="use --host 127.0.0.1 or --host 0.0.0.0",
+    )

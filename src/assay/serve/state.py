@@ -149,11 +149,7 @@ class ServerState:
             await self._kept.syncing.wait()
 
     def changed(self, *, jobs: bool = True) -> None:
-        """Wake everybody who waits for something to happen; from any thread.
-
-        Args:
-            jobs: there may be jobs that have not been offered yet.
-        """
+        """Wake everybody who waits for something to happen; from any thread."""
         self.offers_due = self.offers_due or jobs
         self.bell.ring()
         self.dispatcher.nudge()
@@ -244,7 +240,6 @@ class ServerState:
 
 
 def server_of(request: Request) -> ServerState:
-    """The server that answers a request."""
     return cast("ServerState", request.app.state.assay)
 
 
@@ -266,8 +261,16 @@ def _open(settings: ServerSettings, folder: Path, clock: Clock) -> Kept:
         queue = RedisQueue(control, RedisBroker(settings.redis_url.get_secret_value(), clock=clock))
     engine = store.engine
     log = WriteAheadLog.of(engine)
-    return Kept(store, control, Listing(engine), Catalogue(engine, clock), Tokens(engine, clock),
-                Artefacts(engine, clock), queue, None if log is None else GroupSync(log))  # fmt: skip
+    return Kept(
+        store,
+        control,
+        Listing(engine),
+        Catalogue(engine, clock),
+        Tokens(engine, clock),
+        Artefacts(engine, clock),
+        queue,
+        None if log is None else GroupSync(log),
+    )
 
 
 def _hashed(secret: str) -> str:

@@ -89,7 +89,6 @@ class Answer:
         self._world.loop.at(self._base_ns + offsets[self.next], self._step)
 
     def _step(self) -> None:
-        """Write what is due."""
         if self._over:
             return
         course, now = self.course, self._world.loop.now()
@@ -174,7 +173,18 @@ class Answer:
         course, world = self.course, self._world
         world.count(outcome, course.reason, self.arrival_ns, self.first_ns, end_ns)
         if world.script.record and self.generation == world.generation:
-            row = (self.number, self.arrival_ns, self.start_ns, self.first_ns, self.last_ns, end_ns, course.status,
-                   self.written, course.prompt_tokens, outcome, self.connection.number)  # fmt: skip
+            row = (
+                self.number,
+                self.arrival_ns,
+                self.start_ns,
+                self.first_ns,
+                self.last_ns,
+                end_ns,
+                course.status,
+                self.written,
+                course.prompt_tokens,
+                outcome,
+                self.connection.number,
+            )
             world.records.add(row, self._times, self._dues, self._tokens)
         world.release(self)

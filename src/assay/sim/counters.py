@@ -19,12 +19,10 @@ class Histogram:
         self._sum_ns = 0
 
     def add(self, time_ns: int) -> None:
-        """Count one."""
         self._counts[bisect_left(_BOUNDS_S, time_ns / 1e9)] += 1
         self._sum_ns += time_ns
 
     def text(self, name: str, label: str) -> list[str]:
-        """The lines of it."""
         lines, total = [], 0
         for bound, number in zip((*_BOUNDS_S, "+Inf"), self._counts, strict=True):
             total += number
@@ -56,20 +54,34 @@ class Counters:
             _one("vllm:num_requests_waiting", "gauge", "Requests that wait for a slot.", label, waiting),
             _one("vllm:prompt_tokens_total", "counter", "Tokens of prompts.", label, self.prompted),
             _one("vllm:generation_tokens_total", "counter", "Tokens written.", label, self.generated),
-            ("vllm:request_success_total", "counter", "Answers that ended well.",
-             [f'vllm:request_success_total{{{label},finished_reason="{reason}"}} {number}'
-              for reason, number in self.ended.items()]),
-            ("vllm:time_to_first_token_seconds", "histogram", "Arrival to first token.",
-             self.waited.text("vllm:time_to_first_token_seconds", label)),
-            ("vllm:e2e_request_latency_seconds", "histogram", "Arrival to last byte.",
-             self.took.text("vllm:e2e_request_latency_seconds", label)),
+            (
+                "vllm:request_success_total",
+                "counter",
+                "Answers that ended well.",
+                [
+                    f'vllm:request_success_total{{{label},finished_reason="{reason}"}} {number}'
+                    for reason, number in self.ended.items()
+                ],
+            ),
+            (
+                "vllm:time_to_first_token_seconds",
+                "histogram",
+                "Arrival to first token.",
+                self.waited.text("vllm:time_to_first_token_seconds", label),
+            ),
+            (
+                "vllm:e2e_request_latency_seconds",
+                "histogram",
+                "Arrival to last byte.",
+                self.took.text("vllm:e2e_request_latency_seconds", label),
+            ),
             _one("sim_aborted_total", "counter", "Answers that the client broke off.", label, self.aborted),
             _one("sim_faults_total", "counter", "Answers that failed on purpose.", label, self.faults),
             _one("sim_refused_total", "counter", "Requests that were wrong.", label, self.refused),
             _one("sim_backed_up_total", "counter", "Writes not taken at once.", label, self.backed_up),
             _one("process_cpu_seconds_total", "counter", "CPU time of the server.", "", process_time()),
             _one("process_resident_memory_bytes", "gauge", "Memory of the server.", "", resident_bytes()),
-        ]  # fmt: skip
+        ]
         lines: list[str] = []
         for name, kind, meaning, rows in values:
             lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}", *rows]

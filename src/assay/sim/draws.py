@@ -31,11 +31,9 @@ class Draw:
 
     @property
     def is_constant(self) -> bool:
-        """Whether each draw gives the same."""
         return self.kind == "constant"
 
     def value(self, source: Random) -> float:
-        """One draw."""
         if self.kind == "constant":
             return self.first
         if self.kind == "uniform":

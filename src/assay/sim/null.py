@@ -25,12 +25,10 @@ _READ = 1
 
 
 def answer(pieces: int) -> bytes:
-    """The bytes of an answer with some pieces."""
     return b"".join(parts(pieces))
 
 
 def parts(pieces: int) -> list[bytes]:
-    """The same, piece by piece."""
     if pieces == 0:
         body = b'{"ok":true}'
         return [

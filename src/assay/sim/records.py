@@ -59,5 +59,4 @@ class Records:
 
 
 def request_id(number: int) -> str:
-    """The `x-request-id` of a request."""
     return f"sim-{number:012d}"

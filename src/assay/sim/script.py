@@ -122,10 +122,12 @@ class Script:
         _one_of("reasoning_content", "reasoning"), "reasoning_content", "Field of the reasoning text.", only="llm"
     )
     role: str = setting(
-        _one_of("first", "apart", "early"), "first",
+        _one_of("first", "apart", "early"),
+        "first",
         "The role of a chat: in the first chunk, in a chunk without text just before it (apart), "
-        "or in one as soon as the request is there (early).", only="llm",
-    )  # fmt: skip
+        "or in one as soon as the request is there (early).",
+        only="llm",
+    )
     answer: tuple[str, ...] | None = setting(
         _words, "", "Text whose words are the tokens of all answers, over and over.", only="llm"
     )
@@ -159,10 +161,8 @@ class Script:
         faults.fault,
         "Fail some requests: KIND:every=N, KIND:share=P%, KIND:number=N; may be repeated. "
         f"KIND is a status (429) or {', '.join(MEANING)}.",
-    )  # fmt: skip
-    slow_start: SlowStart | None = setting(
-        faults.slow_start, "", "Take longer at first: 3x:requests=10 or 3x:for=5s."
-    )  # fmt: skip
+    )
+    slow_start: SlowStart | None = setting(faults.slow_start, "", "Take longer at first: 3x:requests=10 or 3x:for=5s.")
     ready_after: float = setting(seconds, "0", "Answer 503 for this long after the start, /health too.")
     seed: int = setting(whole, "0", "Seed of all that is drawn; each request draws by its own number.")
     flush: str = setting(

@@ -113,9 +113,15 @@ class World:
         return moment
 
     def answer_now(
-        self, connection: Connection, number: int, arrival_ns: int, data: bytes, carried: Sequence[int],
-        prompt_tokens: int, reason: str,
-    ) -> None:  # fmt: skip
+        self,
+        connection: Connection,
+        number: int,
+        arrival_ns: int,
+        data: bytes,
+        carried: Sequence[int],
+        prompt_tokens: int,
+        reason: str,
+    ) -> None:
         """Write a whole answer in one go: the short way for answers that have no moments to wait for."""
         tokens = sum(carried)
         now_ns = perf_counter_ns()
@@ -124,8 +130,19 @@ class World:
         self.counters.generated += tokens
         self.count(OK, reason, arrival_ns, now_ns, now_ns)
         if self.script.record:
-            row = (number, arrival_ns, arrival_ns, now_ns, now_ns, now_ns, 200,
-                   tokens, prompt_tokens, OK, connection.number)  # fmt: skip
+            row = (
+                number,
+                arrival_ns,
+                arrival_ns,
+                now_ns,
+                now_ns,
+                now_ns,
+                200,
+                tokens,
+                prompt_tokens,
+                OK,
+                connection.number,
+            )
             times = [now_ns] * len(carried)
             self.records.add(row, times, [arrival_ns] * len(carried), carried)
         connection.finished()

@@ -31,8 +31,12 @@ class Ports:
         """
         for slip in _BRACES.findall(text):
             if slip not in _PLACES and (near := difflib.get_close_matches(slip.lower(), _PLACES, 1, cutoff=0.7)):
-                raise MeasureError(f"{{{slip}}} stands for nothing", code="service-reference", at=self._at,
-                                   try_=f"did you mean {{{near[0]}}}?")  # fmt: skip
+                raise MeasureError(
+                    f"{{{slip}}} stands for nothing",
+                    code="service-reference",
+                    at=self._at,
+                    try_=f"did you mean {{{near[0]}}}?",
+                )
         return _PLACE.sub(self._place, text)
 
     def _place(self, match: re.Match[str]) -> str:

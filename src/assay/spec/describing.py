@@ -52,6 +52,9 @@ def _texts_in(kind: type) -> dict[str, str]:
     return {
         key.target.id: inspect.cleandoc(text.value.value)
         for key, text in pairwise(node.body if isinstance(node, ast.ClassDef) else ())
-        if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name)
-        and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
-    }  # fmt: skip
+        if isinstance(key, ast.AnnAssign)
+        and isinstance(key.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }

@@ -59,8 +59,9 @@ def read_text(path: Path, what: str = "the benchmark file", most_bytes: int = _M
         content = read_bounded(path, most_bytes)
     except OSError as problem:
         if problem.errno == errno.EFBIG:
-            raise SpecError(f"{what} has more than {most_bytes:,} bytes", code="too-large", at=str(path),
-                            try_=_SPLIT) from None  # fmt: skip
+            raise SpecError(
+                f"{what} has more than {most_bytes:,} bytes", code="too-large", at=str(path), try_=_SPLIT
+            ) from None
         raise SpecError(
             f"cannot read {what}: {problem.strerror}", code="no-file", at=cut(str(path)), try_=_CHECK
         ) from None
@@ -144,8 +145,9 @@ def check_tree(document: object, name: str, at: Callable[[KeyPath], str] | None 
 
 def too_deep(at: str) -> SpecError:
     """The error for a document that nests too deeply."""
-    return SpecError(f"more than {MAX_DEPTH} sections or lists inside one another", code="too-deep", at=at,
-                     try_="write it flatter")  # fmt: skip
+    return SpecError(
+        f"more than {MAX_DEPTH} sections or lists inside one another", code="too-deep", at=at, try_="write it flatter"
+    )
 
 
 def too_many(name: str) -> SpecError:
@@ -155,8 +157,9 @@ def too_many(name: str) -> SpecError:
 
 def too_long(name: str) -> SpecError:
     """The error for a document whose texts are too long when its aliases are written out."""
-    return SpecError(f"the file unfolds to more than {MAX_CHARACTERS:,} characters", code="syntax", at=name,
-                     try_=_SPLIT)  # fmt: skip
+    return SpecError(
+        f"the file unfolds to more than {MAX_CHARACTERS:,} characters", code="syntax", at=name, try_=_SPLIT
+    )
 
 
 def bounded(problems: list[Problem]) -> list[Problem]:

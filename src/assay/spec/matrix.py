@@ -80,19 +80,31 @@ def _points(
         known = cut(", ".join(axes) or "no axis", 200)
         unknown = [one for one in given if one[1] not in axes]
         problems += [
-            Problem("matrix", f"matrix.exclude[{index}] names {cut(path, 200)}, which is not an axis of the matrix",
-                    source.at(("matrix", "exclude", index, path)), f"use one of {known}")
+            Problem(
+                "matrix",
+                f"matrix.exclude[{index}] names {cut(path, 200)}, which is not an axis of the matrix",
+                source.at(("matrix", "exclude", index, path)),
+                f"use one of {known}",
+            )
             for index, path in unknown[: MAX_PROBLEMS + 1]
-        ]  # fmt: skip
+        ]
     return () if deep else points
 
 
 def _too_many_parts(path: str, at: str) -> Problem:
-    return Problem("matrix", f"{cut(path, 80)} has {path.count('.') + 1:,} parts; at most {MAX_DEPTH} are read", at,
-                   "write for example `workload.batch: [1, 8]`")  # fmt: skip
+    return Problem(
+        "matrix",
+        f"{cut(path, 80)} has {path.count('.') + 1:,} parts; at most {MAX_DEPTH} are read",
+        at,
+        "write for example `workload.batch: [1, 8]`",
+    )
 
 
 def _wrong(source: Source, path: tuple[str, ...], value: object, wanted: str) -> Problem:
     name, shown = ".".join(path[1:]) or "matrix", cut(repr(value), 200)
-    return Problem("matrix", f"{path[0]}: {cut(name, 200)} is {shown}, not {wanted}",
-                   source.at(path), "write for example `workload.batch: [1, 8]`")  # fmt: skip
+    return Problem(
+        "matrix",
+        f"{path[0]}: {cut(name, 200)} is {shown}, not {wanted}",
+        source.at(path),
+        "write for example `workload.batch: [1, 8]`",
+    )

@@ -51,8 +51,12 @@ def _setting(text: str) -> tuple[str, JsonValue]:
             f"{cut(repr(text), 200)} sets nothing", code="set", at="--set", try_="write --set measure.runs=3"
         )
     if path.count(".") >= MAX_DEPTH:
-        raise UsageError(f"{cut(path, 80)} has {path.count('.') + 1:,} parts; at most {MAX_DEPTH} are read",
-                         code="set", at="--set", try_="write --set measure.runs=3")  # fmt: skip
+        raise UsageError(
+            f"{cut(path, 80)} has {path.count('.') + 1:,} parts; at most {MAX_DEPTH} are read",
+            code="set",
+            at="--set",
+            try_="write --set measure.runs=3",
+        )
     # The value is read as YAML reads it, so that 3 is a number and [1, 2] a list.
     try:
         return path.strip(), parse(f"value: {value}", ".yaml", "--set").document["value"]

@@ -53,8 +53,12 @@ def find_recipe(name: str, at: str = "") -> Recipe:
     known = recipe_names()
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
-        raise UsageError(f"there is no recipe {cut(repr(name), 80)}", code="no-recipe", at=at,
-                         try_=f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}")  # fmt: skip
+        raise UsageError(
+            f"there is no recipe {cut(repr(name), 80)}",
+            code="no-recipe",
+            at=at,
+            try_=f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}",
+        )
     text = (files("assay.spec.ready_made") / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
     about = next((line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#")), "")
     return Recipe(name, about, text)

@@ -46,25 +46,40 @@ def _model(definition: Definition, at: _At) -> Iterator[Problem]:
     model = target.options.get("model", target.model)
     ask = "many servers list their models under /v1/models"
     if not model:
-        yield Problem("missing-key", f"target.model is missing, and {target.api} needs the name of a model",
-                      at("target.model"), f"add model: … to target; {ask}")  # fmt: skip
+        yield Problem(
+            "missing-key",
+            f"target.model is missing, and {target.api} needs the name of a model",
+            at("target.model"),
+            f"add model: … to target; {ask}",
+        )
     elif model == PLACEHOLDER:
-        yield Problem("placeholder", f"target.model is {PLACEHOLDER}, which stands for the name of your model",
-                      at("target.model"), f"write the name of the model there; {ask}")  # fmt: skip
+        yield Problem(
+            "placeholder",
+            f"target.model is {PLACEHOLDER}, which stands for the name of your model",
+            at("target.model"),
+            f"write the name of the model there; {ask}",
+        )
 
 
 def _prompt(definition: Definition, at: _At) -> Iterator[Problem]:
     prompt = definition.workload.prompt
     if prompt is not None and "{text}" not in prompt and definition.workload.task in _OWN_TASKS:
-        yield Problem("prompt-template", f"workload.prompt is {prompt[:60]!r}, which has no place for the item's text",
-                      at("workload.prompt"),
-                      "write {text} where it belongs; prompts of your own are read with workload.file")  # fmt: skip
+        yield Problem(
+            "prompt-template",
+            f"workload.prompt is {prompt[:60]!r}, which has no place for the item's text",
+            at("workload.prompt"),
+            "write {text} where it belongs; prompts of your own are read with workload.file",
+        )
 
 
 def _file(definition: Definition, at: _At) -> Iterator[Problem]:
     if definition.workload.task == "prompts" and definition.workload.file is None:
-        yield Problem("workload-file", "the task prompts reads a file, and workload.file is not given",
-                      at("workload.file"), 'name a JSONL file with lines such as {"prompt": "…"}')  # fmt: skip
+        yield Problem(
+            "workload-file",
+            "the task prompts reads a file, and workload.file is not given",
+            at("workload.file"),
+            'name a JSONL file with lines such as {"prompt": "…"}',
+        )
 
 
 def _monitoring(definition: Definition, at: _At) -> Iterator[Problem]:
@@ -72,7 +87,9 @@ def _monitoring(definition: Definition, at: _At) -> Iterator[Problem]:
         return
     who = {"kubernetes": "pods", "fleet": "agents of a server"}.get(definition.place.engine)
     if who is not None:
-        yield Problem("monitoring",
-                      f"monitoring is for runs on one machine and on a Slurm cluster; {who} start no Prometheus",
-                      at("monitoring"),
-                      "remove it; telemetry of every job is recorded anyway (measure.probe)")  # fmt: skip
+        yield Problem(
+            "monitoring",
+            f"monitoring is for runs on one machine and on a Slurm cluster; {who} start no Prometheus",
+            at("monitoring"),
+            "remove it; telemetry of every job is recorded anyway (measure.probe)",
+        )

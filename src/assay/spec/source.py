@@ -134,12 +134,19 @@ def _refuse_long_tokens(text: str, name: str) -> None:
             dots += 1
             if dots > MAX_DEPTH:
                 line = text.count("\n", 0, token.start()) + 1
-                raise SpecError(f"a key has more than {MAX_DEPTH} parts", code="too-deep", at=f"{name}:{line}",
-                                try_="write it flatter")  # fmt: skip
+                raise SpecError(
+                    f"a key has more than {MAX_DEPTH} parts",
+                    code="too-deep",
+                    at=f"{name}:{line}",
+                    try_="write it flatter",
+                )
         elif kind == "bare" and len(token[0]) > MAX_DIGITS and token[0].strip("+-_0123456789") == "":
             line = text.count("\n", 0, token.start()) + 1
-            raise SpecError(f"a whole number of {len(token[0]):,} characters; at most {MAX_DIGITS} digits are read",
-                            code="value", at=f"{name}:{line}")  # fmt: skip
+            raise SpecError(
+                f"a whole number of {len(token[0]):,} characters; at most {MAX_DIGITS} digits are read",
+                code="value",
+                at=f"{name}:{line}",
+            )
         elif kind == "open":  # a text that is never closed, which is for the parser to say
             return
         elif kind in ("other", "comment"):
@@ -299,8 +306,10 @@ class _YamlTree:
         if id(node) in self._open:
             raise SpecError(
                 f"{dotted(path)} is an alias of a section that it is part of",
-                code="syntax", at=f"{self.name}:{line}", try_="write the section out",
-            )  # fmt: skip
+                code="syntax",
+                at=f"{self.name}:{line}",
+                try_="write the section out",
+            )
         if len(self._open) > MAX_DEPTH:
             raise too_deep(f"{self.name}:{line}")
         self._open.add(id(node))
@@ -338,8 +347,10 @@ class _YamlTree:
             if type(key_node).__name__ != "ScalarNode":
                 raise SpecError(
                     f"a key of {dotted(path) or 'the file'} is a section or a list; a key is text",
-                    code="syntax", at=f"{self.name}:{line}", try_="put it in quotes",
-                )  # fmt: skip
+                    code="syntax",
+                    at=f"{self.name}:{line}",
+                    try_="put it in quotes",
+                )
             if str(key_node.tag).endswith(":merge"):
                 merged |= self._merged(value_node, path)
                 continue

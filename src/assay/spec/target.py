@@ -279,9 +279,21 @@ class LibraryTarget(Section):
 
 
 DeviceTest = Literal[
-    "copy", "read", "write", "triad", "transfer", "fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8", "scaling",
+    "copy",
+    "read",
+    "write",
+    "triad",
+    "transfer",
+    "fp64",
+    "fp32",
+    "tf32",
+    "fp16",
+    "bf16",
+    "int8",
+    "fp8",
+    "scaling",
     "storage",
-]  # fmt: skip
+]
 
 
 class DeviceTarget(Section):

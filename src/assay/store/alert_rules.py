@@ -40,7 +40,6 @@ class AlertRules:
         self._engine = engine
 
     def list(self) -> tuple[KeptRule, ...]:
-        """Every rule, by name."""
         with reading(self._engine) as session:
             return tuple(sorted(rules_in(session), key=lambda rule: rule.name))
 
@@ -66,8 +65,11 @@ class AlertRules:
             fresh = _insert(session, rule)
             row = session.scalars(_named(rule.name)).one()
             if row.origin != rule.origin:
-                raise UsageError(f"the name {rule.name!r} belongs to a rule of the benchmark {row.benchmark!r}",
-                                 code="exists", try_="choose another name")  # fmt: skip
+                raise UsageError(
+                    f"the name {rule.name!r} belongs to a rule of the benchmark {row.benchmark!r}",
+                    code="exists",
+                    try_="choose another name",
+                )
             if not fresh:
                 _overwrite(row, replace(rule, id=row.id))
             session.flush()
@@ -84,19 +86,16 @@ class AlertRules:
             if row is None:
                 raise unknown_rule(name)
             if row.origin == "file":
-                raise UsageError(f"{name!r} stands in the file of the benchmark {row.benchmark!r}", code="conflict",
-                                 try_="remove it there; it is gone with the next campaign of that file")  # fmt: skip
+                raise UsageError(
+                    f"{name!r} stands in the file of the benchmark {row.benchmark!r}",
+                    code="conflict",
+                    try_="remove it there; it is gone with the next campaign of that file",
+                )
             session.delete(row)
             return _rule(row)
 
     def set_file(self, benchmark: str, rules: Sequence[KeptRule], at: float) -> tuple[str, ...]:
-        """Note the rules of a benchmark's file, in place of those it had; return the ids of those that are gone.
-
-        Args:
-            benchmark: its name.
-            rules: what the file says.
-            at: when the file was handed in: what an older one says changes nothing.
-        """
+        """Note the rules of a benchmark's file, in place of those it had; return the ids of those that are gone."""
         of_file = (AlertRuleRow.origin == "file", AlertRuleRow.benchmark == benchmark)
         wanted = {rule.id: rule for rule in rules}
         with reading(self._engine) as session:
@@ -120,7 +119,6 @@ def rules_in(session: Session, *, hold: bool = False) -> tuple[KeptRule, ...]:
     """Every rule, as part of a transaction.
 
     Args:
-        session: the transaction.
         hold: nobody else may tell people by any of them until it ends.
     """
     query = select(AlertRuleRow).order_by(AlertRuleRow.id)  # always in the same order: nobody waits in a circle
@@ -134,7 +132,6 @@ def note_told(session: Session, rules: Iterable[str], now: float) -> None:
 
 
 def unknown_rule(name: str) -> UsageError:
-    """The error for a rule that is not there."""
     return UsageError(f"no alert rule {name!r}", code="unknown-rule", try_="`assay alerts rules` shows what is there")
 
 
@@ -147,11 +144,19 @@ def _insert(session: Session, rule: KeptRule) -> bool:
     document = {"rule": dict(rule.rule), "told_at": rule.told_at}
     added = session.execute(
         insert_into(session, AlertRuleRow)
-        .values(id=rule.id, name=rule.name, origin=rule.origin, benchmark=rule.benchmark, document=document,
-                created_at=rule.created_at, changed_at=rule.changed_at, by=rule.by)
+        .values(
+            id=rule.id,
+            name=rule.name,
+            origin=rule.origin,
+            benchmark=rule.benchmark,
+            document=document,
+            created_at=rule.created_at,
+            changed_at=rule.changed_at,
+            by=rule.by,
+        )
         .on_conflict_do_nothing()
         .returning(AlertRuleRow.id)
-    )  # fmt: skip
+    )
     return added.scalar_one_or_none() is not None
 
 
@@ -168,5 +173,14 @@ def _differ(known: Mapping[str, KeptRule], wanted: Mapping[str, KeptRule]) -> bo
 
 def _rule(row: AlertRuleRow) -> KeptRule:
     said = row.document
-    return KeptRule(row.id, row.name, row.origin, row.benchmark, said["rule"], row.created_at, row.changed_at, row.by,
-                    said.get("told_at"))  # fmt: skip
+    return KeptRule(
+        row.id,
+        row.name,
+        row.origin,
+        row.benchmark,
+        said["rule"],
+        row.created_at,
+        row.changed_at,
+        row.by,
+        said.get("told_at"),
+    )

@@ -141,11 +141,6 @@ class Alerts:
     def decide(self, key: str, decide: Decide, now: float) -> KeptAlert | None:
         """Have something decided about what has a key; two who do it at once do it in turn.
 
-        Args:
-            key: what it is about.
-            decide: given the alert with that key, if there is one, says what is to be kept; None for no change.
-            now: the time.
-
         Returns:
             What was kept; None when nothing changed.
         """
@@ -192,9 +187,11 @@ def _known(session: Session, which: ColumnElement[bool], *, hold: bool = False) 
 
 
 def unknown_alert(reference: str) -> UsageError:
-    """The error for an alert that is not there."""
-    return UsageError(f"no alert {reference!r} in the store", code="unknown-alert",
-                      try_="`assay alerts list --all` shows what is there")  # fmt: skip
+    return UsageError(
+        f"no alert {reference!r} in the store",
+        code="unknown-alert",
+        try_="`assay alerts list --all` shows what is there",
+    )
 
 
 def _find(session: Session, reference: str) -> AlertRow:
@@ -245,12 +242,32 @@ def _keep(session: Session, wish: Decision) -> None:
 
 
 def _columns(alert: KeptAlert) -> dict[str, Any]:
-    return {"id": alert.id, "key": alert.key, "state": alert.state, "severity": alert.severity,
-            "benchmark": alert.benchmark, "opened_at": alert.opened_at, "changed_at": alert.changed_at,
-            "snoozed_until": alert.snoozed_until, "by": alert.by, "document": alert.document,
-            "history": alert.history}  # fmt: skip
+    return {
+        "id": alert.id,
+        "key": alert.key,
+        "state": alert.state,
+        "severity": alert.severity,
+        "benchmark": alert.benchmark,
+        "opened_at": alert.opened_at,
+        "changed_at": alert.changed_at,
+        "snoozed_until": alert.snoozed_until,
+        "by": alert.by,
+        "document": alert.document,
+        "history": alert.history,
+    }
 
 
 def _kept(row: AlertRow) -> KeptAlert:
-    return KeptAlert(row.id, row.key, row.state, row.severity, row.benchmark, row.opened_at, row.changed_at,
-                     row.snoozed_until, row.by, row.document, row.history)  # fmt: skip
+    return KeptAlert(
+        row.id,
+        row.key,
+        row.state,
+        row.severity,
+        row.benchmark,
+        row.opened_at,
+        row.changed_at,
+        row.snoozed_until,
+        row.by,
+        row.document,
+        row.history,
+    )

@@ -77,16 +77,16 @@ class Upload:
         """
         self.size_bytes += len(content)
         if self._at_most is not None and self.size_bytes > self._at_most:
-            raise UsageError(f"the file has more than {self._at_most} bytes", code="too-large",
-                             try_="raise the server's limit, or let agents fetch it from a URL")  # fmt: skip
+            raise UsageError(
+                f"the file has more than {self._at_most} bytes",
+                code="too-large",
+                try_="raise the server's limit, or let agents fetch it from a URL",
+            )
         self._hash.update(content)
         _told(self._files.folder, lambda: self._file.write(content))
 
     def keep(self, digest: str = "") -> tuple[str, bool]:
         """End the upload; return the content hash and whether the content is new here.
-
-        Args:
-            digest: what the content hash must be; any when empty.
 
         Raises:
             UsageError: `mismatch` if the content is another.
@@ -94,8 +94,9 @@ class Upload:
         found = self._hash.hexdigest()
         if digest and found != digest:
             self.drop()
-            raise UsageError(f"the content has the SHA-256 {found}, not {digest}", code="mismatch",
-                             try_="send the file again")  # fmt: skip
+            raise UsageError(
+                f"the content has the SHA-256 {found}, not {digest}", code="mismatch", try_="send the file again"
+            )
         path = self._files.path(found)
         if path.exists():
             self.drop()
@@ -183,8 +184,12 @@ class Artefacts:
 
     def note(self, digest: str, name: str, size_bytes: int) -> ArtefactRecord:
         """Keep that a file is here; one that was known keeps its first name."""
-        values = {"sha256": checked_digest(digest), "name": plain_name(name), "size_bytes": size_bytes,
-                  "created_at": self._clock.utc().timestamp()}  # fmt: skip
+        values = {
+            "sha256": checked_digest(digest),
+            "name": plain_name(name),
+            "size_bytes": size_bytes,
+            "created_at": self._clock.utc().timestamp(),
+        }
         with writing(self._engine) as session:
             session.execute(insert_into(session, ArtefactRow).values(**values).on_conflict_do_nothing())
             return _record(session.get_one(ArtefactRow, digest))
@@ -234,18 +239,18 @@ def note_left(session: Session, files: ArtefactFiles, job_id: str, fence: int, l
     """Keep which files the runs of a job left; they must be here.
 
     Args:
-        session: an open transaction.
-        files: where they lie.
-        job_id: the job.
         fence: number of the attempt, 0 for a job that needs no lease.
-        left: as `left_by` gives them.
     """
     for name, digest in left.items():
         facts = files.facts(digest)
         if facts is None:
             raise StoreError(f"the file {digest} is not here", code="missing-artefact", at=name, try_="send it again")
-        known = {"sha256": digest, "name": plain_name(name), "size_bytes": facts.size_bytes,
-                 "created_at": facts.modified_at}  # fmt: skip
+        known = {
+            "sha256": digest,
+            "name": plain_name(name),
+            "size_bytes": facts.size_bytes,
+            "created_at": facts.modified_at,
+        }
         session.execute(insert_into(session, ArtefactRow).values(**known).on_conflict_do_nothing())
         _attach(session, job_id, fence, name, digest)
 
@@ -292,5 +297,9 @@ def _told(where: Path, act: Callable[[], T]) -> T:
     try:
         return act()
     except OSError as problem:
-        raise StoreError(f"cannot write: {problem.strerror}", code="disk", at=str(where),
-                         try_="free some space or set another place with --store") from None  # fmt: skip
+        raise StoreError(
+            f"cannot write: {problem.strerror}",
+            code="disk",
+            at=str(where),
+            try_="free some space or set another place with --store",
+        ) from None

@@ -60,7 +60,6 @@ class Draft:
 
     @property
     def digest(self) -> str:
-        """Hash of what it says."""
         return content_hash([self.document, _FILES.dump_python(dict(self.files), mode="json")])
 
 
@@ -85,17 +84,15 @@ class Catalogue:
         with writing(self._engine) as session:
             row = self._row_for(session, name)
             if row.version and not row.deleted:
-                raise UsageError(f"there is a benchmark {name!r} already", code="exists",
-                                 try_="change that one, or choose another name")  # fmt: skip
+                raise UsageError(
+                    f"there is a benchmark {name!r} already",
+                    code="exists",
+                    try_="change that one, or choose another name",
+                )
             return self._add(session, row, draft)
 
     def change(self, name: str, draft: Draft, expected: int | None = None) -> StoredBenchmark:
         """Keep a new version; what says the same as the newest one makes none.
-
-        Args:
-            name: of the benchmark.
-            draft: what it is to say.
-            expected: the newest version that the caller knows; any when left out.
 
         Raises:
             UsageError: `unknown-benchmark` if there is none, `precondition` if somebody changed it in between.
@@ -105,8 +102,11 @@ class Catalogue:
             if row is None or row.deleted:
                 raise unknown_benchmark(name)
             if expected is not None and expected != row.version:
-                raise UsageError(f"{name!r} is at version {row.version}, not {expected}", code="precondition",
-                                 try_="read it again and repeat the change")  # fmt: skip
+                raise UsageError(
+                    f"{name!r} is at version {row.version}, not {expected}",
+                    code="precondition",
+                    try_="read it again and repeat the change",
+                )
             found = session.execute(_version(name, row.version)).one()
             return _stored(found) if found[0].digest == draft.digest else self._add(session, row, draft)
 
@@ -137,7 +137,6 @@ class Catalogue:
         return tuple(map(_stored, found))
 
     def benchmarks(self, *, text: str = "", cursor: str | None = None, limit: int = 50) -> Page[BenchmarkSummary]:
-        """Benchmarks by name."""
         query = select(BenchmarkRow).where(BenchmarkRow.deleted.is_(False))
         if text:
             query = query.where(BenchmarkRow.name.icontains(text, autoescape=True))
@@ -170,11 +169,15 @@ class Catalogue:
         row.version, row.deleted, row.changed_at = row.version + 1, False, self._now()
         session.add(
             BenchmarkVersionRow(
-                name=row.name, version=row.version, document=dict(draft.document),
-                files=_FILES.dump_json(dict(draft.files)).decode(), digest=draft.digest, created_at=row.changed_at,
+                name=row.name,
+                version=row.version,
+                document=dict(draft.document),
+                files=_FILES.dump_json(dict(draft.files)).decode(),
+                digest=draft.digest,
+                created_at=row.changed_at,
                 created_by=draft.by,
             )
-        )  # fmt: skip
+        )
         session.flush()
         return _stored(session.execute(_version(row.name, row.version)).one())
 
@@ -183,7 +186,6 @@ class Catalogue:
 
 
 def unknown_benchmark(name: str, version: int | None = None) -> UsageError:
-    """The error for a benchmark that is not there."""
     what = f"no benchmark {name!r} is stored" if version is None else f"{name!r} has no version {version}"
     return UsageError(what, code="unknown-benchmark", try_="`GET /api/v1/benchmarks` lists what is there")
 
@@ -209,9 +211,15 @@ def _newest(name: str) -> Select[BenchmarkVersionRow, int]:
 def _stored(found: Any) -> StoredBenchmark:  # noqa: ANN401  (a row of `_versions`)
     row, newest = found
     return StoredBenchmark(
-        name=row.name, version=row.version, document=row.document, files=_FILES.validate_json(row.files),
-        digest=row.digest, created_at=row.created_at, created_by=row.created_by, newest=newest,
-    )  # fmt: skip
+        name=row.name,
+        version=row.version,
+        document=row.document,
+        files=_FILES.validate_json(row.files),
+        digest=row.digest,
+        created_at=row.created_at,
+        created_by=row.created_by,
+        newest=newest,
+    )
 
 
 def _summary(row: BenchmarkRow) -> BenchmarkSummary:

@@ -28,12 +28,6 @@ class ContentFiles:
     suffix: ClassVar[str] = ""
 
     def __init__(self, folder: Path, backing: Backing | None = None) -> None:
-        """Name a folder.
-
-        Args:
-            folder: where the files lie.
-            backing: where they also go; nowhere when left out.
-        """
         self.folder = folder
         self.backing = backing
 

@@ -41,7 +41,6 @@ def open_database(location: Path | str, migrate: Literal["auto", "check"] | None
     """Open a SQLite file or a database by its URL.
 
     Args:
-        location: a SQLite file, or a URL.
         migrate: `auto` brings the tables to the newest migration; `check` refuses when they are not. Left out,
             a SQLite file is migrated and a server's database is not: there somebody else decides when.
 
@@ -112,14 +111,19 @@ def shown_name(engine: Engine) -> str:
 
 def _not_migrated(found: str | None, name: str) -> StoreError:
     word = f"is at migration {found}, this assay needs {HEAD}" if found else "has no tables yet"
-    return StoreError(f"the database {word}", code="migration", at=name,
-                      try_="run `assay db upgrade` with the same --database-url")  # fmt: skip
+    return StoreError(
+        f"the database {word}", code="migration", at=name, try_="run `assay db upgrade` with the same --database-url"
+    )
 
 
 def _cannot_migrate(found: str | None, name: str) -> StoreError:
     word = f"at migration {found}, and this assay needs {HEAD}" if found else "without tables"
-    return StoreError(f"the store is read-only and {word}", code="migration", at=name,
-                      try_="copy its folder to a place that can be written, and name that with --store")  # fmt: skip
+    return StoreError(
+        f"the store is read-only and {word}",
+        code="migration",
+        at=name,
+        try_="copy its folder to a place that can be written, and name that with --store",
+    )
 
 
 def _sqlite(path: Path) -> Engine:
@@ -127,8 +131,11 @@ def _sqlite(path: Path) -> Engine:
         make_private_folder(path.parent)
         _make_private_file(path)
     except FileExistsError:
-        raise StoreError("cannot create the store: this is a file, and a store is a folder", at=str(path.parent),
-                         try_="name a folder with --store") from None  # fmt: skip
+        raise StoreError(
+            "cannot create the store: this is a file, and a store is a folder",
+            at=str(path.parent),
+            try_="name a folder with --store",
+        ) from None
     except OSError as problem:
         raise StoreError(f"cannot create the store: {problem.strerror}", at=str(path.parent), try_=_ELSEWHERE) from None
     if is_read_only(path):
@@ -219,8 +226,11 @@ def _migrate(engine: Engine, name: str) -> None:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
     except CommandError as problem:
-        raise StoreError(f"the store was written by another version of assay: {problem}", at=name,
-                         try_="update assay, or set another place with --store") from None  # fmt: skip
+        raise StoreError(
+            f"the store was written by another version of assay: {problem}",
+            at=name,
+            try_="update assay, or set another place with --store",
+        ) from None
 
 
 def _create(engine: Engine) -> bool:

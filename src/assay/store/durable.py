@@ -40,7 +40,6 @@ class WriteAheadLog:
         return commits(self._engine)
 
     def has(self, commit: int) -> bool:
-        """Whether a commit is on disk."""
         return self._synced >= commit and not self._lost
 
     def sync(self) -> None:
@@ -55,8 +54,12 @@ class WriteAheadLog:
             if not self._lost and self._synced < until:
                 self._lost = self._flush()
             if self._lost:
-                raise StoreError(f"the disk did not take what was written: {self._lost}", code="disk",
-                                 at=str(self._path), try_="check the disk, then start the server again")  # fmt: skip
+                raise StoreError(
+                    f"the disk did not take what was written: {self._lost}",
+                    code="disk",
+                    at=str(self._path),
+                    try_="check the disk, then start the server again",
+                )
             self._synced = until
 
     def _flush(self) -> str:

@@ -67,15 +67,18 @@ class FindingRows:
         with reading(self._engine) as session:
             rows = session.scalars(select(FindingRow).where(begins).order_by(FindingRow.id).limit(5)).all()
         if not rows or not reference:
-            raise UsageError(f"no finding {reference!r} is there", code="unknown-finding",
-                             try_="`assay series findings` lists them")  # fmt: skip
+            raise UsageError(
+                f"no finding {reference!r} is there", code="unknown-finding", try_="`assay series findings` lists them"
+            )
         if len(rows) > 1:
-            raise UsageError(f"{reference!r} begins several findings: {', '.join(row.id for row in rows)}",
-                             code="ambiguous", try_="give more of the id")  # fmt: skip
+            raise UsageError(
+                f"{reference!r} begins several findings: {', '.join(row.id for row in rows)}",
+                code="ambiguous",
+                try_="give more of the id",
+            )
         return _kept(rows[0])
 
     def by_id(self, ids: Sequence[str]) -> dict[str, KeptFinding]:
-        """Findings by their ids."""
         found: dict[str, KeptFinding] = {}
         with reading(self._engine) as session:
             for begin in range(0, len(ids), _AT_ONCE):
@@ -85,18 +88,19 @@ class FindingRows:
         return found
 
     def page(
-        self, *, series: str = "", benchmark: str = "", state: str = "", since: float | None = None,
-        cursor: str | None = None, limit: int = 50,
-    ) -> Page[KeptFinding]:  # fmt: skip
+        self,
+        *,
+        series: str = "",
+        benchmark: str = "",
+        state: str = "",
+        since: float | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page[KeptFinding]:
         """Findings, the newest first.
 
         Args:
-            series: only of this series.
-            benchmark: only of series of this benchmark.
-            state: only in this state.
             since: only those found at this moment or later, in seconds since 1970.
-            cursor: where the page before ended.
-            limit: how many make a page.
 
         Raises:
             UsageError: `cursor` if it is not one of this list.
@@ -125,9 +129,16 @@ class FindingRows:
 
 def _put(session: Session, one: KeptFinding) -> None:
     session.merge(
-        FindingRow(id=one.id, series_id=one.series, last_good=one.last_good, first_bad=one.first_bad,
-                   found_at=one.found_at, state=one.state, document=one.document)
-    )  # fmt: skip
+        FindingRow(
+            id=one.id,
+            series_id=one.series,
+            last_good=one.last_good,
+            first_bad=one.first_bad,
+            found_at=one.found_at,
+            state=one.state,
+            document=one.document,
+        )
+    )
 
 
 def _kept(row: FindingRow) -> KeptFinding:

@@ -95,12 +95,7 @@ class Firings:
     # Taking
 
     def take_due(self, schedule: str, server: str) -> tuple[FiringRecord, ...]:
-        """Take what is due of a schedule; nothing when another server is at it, or it is paused.
-
-        Args:
-            schedule: its id.
-            server: who takes it.
-        """
+        """Take what is due of a schedule; nothing when another server is at it, or it is paused."""
         with writing(self._engine) as session:
             query = select(ScheduleRow).where(ScheduleRow.id == schedule, ScheduleRow.state == "active")
             row = session.scalars(query.with_for_update(key_share=True, skip_locked=True)).one_or_none()
@@ -138,9 +133,11 @@ class Firings:
         for one in found:
             with writing(self._engine) as session:
                 changed = session.scalar(
-                    update(FiringRow).where(FiringRow.id == one, *left).values(server=server, fired_at=now)
+                    update(FiringRow)
+                    .where(FiringRow.id == one, *left)
+                    .values(server=server, fired_at=now)
                     .returning(FiringRow.id)
-                )  # fmt: skip
+                )
                 mine += _taken(session, [changed])
         return tuple(mine)
 
@@ -166,8 +163,11 @@ class Firings:
         Raises:
             FiringLostError: if it is not ours any more; then nothing may be done about what stands there.
         """
-        earlier = (FiringRow.schedule_id == firing.schedule, FiringRow.outcome.in_(("taken", "waiting")),
-                   FiringRow.due < firing.due)  # fmt: skip
+        earlier = (
+            FiringRow.schedule_id == firing.schedule,
+            FiringRow.outcome.in_(("taken", "waiting")),
+            FiringRow.due < firing.due,
+        )
         with reading(self._engine) as session:
             if session.scalar(select(FiringRow.outcome).where(FiringRow.id == firing.id)) != "taken":
                 raise FiringLostError
@@ -215,7 +215,6 @@ class Firings:
     # Reading
 
     def get(self, firing: int) -> FiringRecord | None:
-        """A firing by its number."""
         with reading(self._engine) as session:
             found = session.execute(_WITH_STATE.where(FiringRow.id == firing)).one_or_none()
             return None if found is None else _record(found[0], found[1])
@@ -234,11 +233,12 @@ class Firings:
         return page_of(rows, bounded(limit), lambda row: (row[0].due,), lambda row: _record(row[0], row[1]))
 
     def newest(self, schedules: Collection[str]) -> dict[str, FiringRecord]:
-        """Schedule → its newest firing, for those that have one."""
         last = (
             select(FiringRow.schedule_id, func.max(FiringRow.due).label("due"))
-            .where(FiringRow.schedule_id.in_(schedules)).group_by(FiringRow.schedule_id).subquery()
-        )  # fmt: skip
+            .where(FiringRow.schedule_id.in_(schedules))
+            .group_by(FiringRow.schedule_id)
+            .subquery()
+        )
         query = _WITH_STATE.join(last, (FiringRow.schedule_id == last.c.schedule_id) & (FiringRow.due == last.c.due))
         with reading(self._engine) as session:
             return {row.schedule_id: _record(row, state) for row, state in session.execute(query)}
@@ -255,8 +255,7 @@ class Firings:
         starts = itertools.accumulate((start_of(schedule, row.name, one) for one in due), max)
         begins = dict(zip(due, starts, strict=True))
         begun = [one for one in due if begins[one] <= now]
-        return decide(begun[-_MOST_ROWS:], now, schedule.missed, start=begins.__getitem__,
-                      more=len(begun) > _MOST_ROWS)  # fmt: skip
+        return decide(begun[-_MOST_ROWS:], now, schedule.missed, start=begins.__getitem__, more=len(begun) > _MOST_ROWS)
 
     def _insert(self, session: Session, schedule: str, one: Decided, server: str) -> int | None:
         return self._insert_row(session, schedule, one.due.timestamp(), _WORDS[one.word], one.because, server)
@@ -265,8 +264,14 @@ class Firings:
         self, session: Session, schedule: str, due: float, outcome: Outcome, reason: str, server: str
     ) -> int | None:
         """Make the row of a due time; None when somebody else made it."""
-        values = {"schedule_id": schedule, "due": due, "outcome": outcome, "reason": reason, "server": server,
-                  "fired_at": self._now() if outcome == "taken" else None}  # fmt: skip
+        values = {
+            "schedule_id": schedule,
+            "due": due,
+            "outcome": outcome,
+            "reason": reason,
+            "server": server,
+            "fired_at": self._now() if outcome == "taken" else None,
+        }
         return session.scalar(
             insert_into(session, FiringRow).values(**values).on_conflict_do_nothing().returning(FiringRow.id)
         )
@@ -318,6 +323,13 @@ def _taken(session: Session, firings: Iterable[int | None]) -> tuple[FiringRecor
 
 def _record(row: FiringRow, state: str | None = None) -> FiringRecord:
     return FiringRecord(
-        id=row.id, schedule=row.schedule_id, due=row.due, outcome=cast("Outcome", row.outcome), fired_at=row.fired_at,
-        campaign=row.campaign_id, reason=row.reason, server=row.server, campaign_state=state,
-    )  # fmt: skip
+        id=row.id,
+        schedule=row.schedule_id,
+        due=row.due,
+        outcome=cast("Outcome", row.outcome),
+        fired_at=row.fired_at,
+        campaign=row.campaign_id,
+        reason=row.reason,
+        server=row.server,
+        campaign_state=state,
+    )

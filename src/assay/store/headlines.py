@@ -44,18 +44,13 @@ class HeadlineRows:
         self._engine = engine
 
     def names(self, benchmarks: Sequence[str]) -> tuple[SeriesName, ...]:
-        """The metrics of all series of benchmarks."""
         query = select(SeriesRow.benchmark, SeriesRow.metric, func.max(SeriesRow.checked))
         query = query.where(SeriesRow.benchmark.in_(benchmarks)).group_by(SeriesRow.benchmark, SeriesRow.metric)
         with reading(self._engine) as session:
             return tuple(SeriesName(*row) for row in session.execute(query))
 
     def longest(self, metrics: Sequence[tuple[str, str]]) -> dict[str, SeriesRecord]:
-        """Of the series of a metric the one that had most points when it was last checked, by benchmark.
-
-        Args:
-            metrics: benchmark and metric; one of each benchmark.
-        """
+        """Of the series of a metric the one that had most points when it was last checked, by benchmark."""
         longest_first = (SeriesRow.checked.desc(), SeriesRow.id)
         rank = func.row_number().over(partition_by=SeriesRow.benchmark, order_by=longest_first)
         these = tuple_(SeriesRow.benchmark, SeriesRow.metric).in_(list(metrics))
@@ -77,7 +72,6 @@ class HeadlineRows:
         return found
 
     def newest_campaigns(self, benchmarks: Sequence[str]) -> dict[str, str]:
-        """The id of the newest campaign of each benchmark."""
         last = select(CampaignRow.benchmark, func.max(CampaignRow.created_at))
         last = last.where(CampaignRow.benchmark.in_(benchmarks)).group_by(CampaignRow.benchmark)
         with reading(self._engine) as session:

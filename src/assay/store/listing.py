@@ -67,12 +67,7 @@ class Listing:
         """Campaigns, the newest first.
 
         Args:
-            state: only in this state.
-            benchmark: only of this benchmark.
             text: part of the id, the benchmark's name, who submitted it, or a label.
-            origin: only those that came in by this surface.
-            cursor: where the page before ended.
-            limit: how many make a page.
 
         Raises:
             UsageError: `cursor` if it is not one of this list.
@@ -87,9 +82,11 @@ class Listing:
             rows = session.scalars(query).all()
             counts = count_jobs(session, [row.id for row in rows])
         return page_of(
-            rows, bounded(limit), lambda row: (row.created_at, row.id),
+            rows,
+            bounded(limit),
+            lambda row: (row.created_at, row.id),
             lambda row: campaign_summary(row, counts.get(row.id, {})),
-        )  # fmt: skip
+        )
 
     def campaign(self, campaign: str) -> CampaignSummary:
         """One campaign.
@@ -165,11 +162,24 @@ def campaign_summary(row: CampaignRow, counts: Mapping[str, int]) -> CampaignSum
     if state == "running" and row.engine == "local" and not has_owner(row):
         state = "interrupted"
     return CampaignSummary(
-        id=row.id, benchmark=row.benchmark, state=state, created_at=row.created_at, completed_at=row.completed_at,
-        jobs=sum(counts.values()), jobs_ended=sum(counts.get(one, 0) for one in FINAL), labels=row.labels,
-        counts=dict(counts), engine=row.engine, priority=row.priority, submitted_by=row.submitted_by,
-        deadline=row.deadline, unplaceable=row.unplaceable, spread=row.spread, origin=row.origin, version=row.version,
-    )  # fmt: skip
+        id=row.id,
+        benchmark=row.benchmark,
+        state=state,
+        created_at=row.created_at,
+        completed_at=row.completed_at,
+        jobs=sum(counts.values()),
+        jobs_ended=sum(counts.get(one, 0) for one in FINAL),
+        labels=row.labels,
+        counts=dict(counts),
+        engine=row.engine,
+        priority=row.priority,
+        submitted_by=row.submitted_by,
+        deadline=row.deadline,
+        unplaceable=row.unplaceable,
+        spread=row.spread,
+        origin=row.origin,
+        version=row.version,
+    )
 
 
 def has_owner(row: CampaignRow) -> bool:
@@ -180,12 +190,25 @@ def has_owner(row: CampaignRow) -> bool:
 def job_summary(row: Row[Any]) -> JobSummary:
     """A job's row as a line of a list."""
     return JobSummary(
-        id=row.id, campaign=row.campaign_id, benchmark=row.benchmark, position=row.position, label=row.label,
-        state=cast("State", row.state), verdict=row.verdict, agent=row.agent_id, agent_name=row.agent_name,
-        fence=row.fence, submitted_at=row.submitted_at, started_at=row.started_at, ended_at=row.ended_at,
-        reason=row.reason, progress=row.progress, lost=row.lost, not_before=row.not_before,
+        id=row.id,
+        campaign=row.campaign_id,
+        benchmark=row.benchmark,
+        position=row.position,
+        label=row.label,
+        state=cast("State", row.state),
+        verdict=row.verdict,
+        agent=row.agent_id,
+        agent_name=row.agent_name,
+        fence=row.fence,
+        submitted_at=row.submitted_at,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        reason=row.reason,
+        progress=row.progress,
+        lost=row.lost,
+        not_before=row.not_before,
         point=json.loads(row.point) if row.point else {},
-    )  # fmt: skip
+    )
 
 
 def count_jobs(session: Session, campaigns: list[str]) -> dict[str, dict[str, int]]:

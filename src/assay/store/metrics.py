@@ -131,12 +131,23 @@ def encode(metrics: Metrics) -> bytes:
         "at_ms": pa.array(at_ms, pa.int64()),
         "value": pa.array(value, pa.float64()),
     }
-    about = {"format": _FORMAT, "interval_s": metrics.interval_s, "begin_s": metrics.begin_s, "end_s": metrics.end_s,
-             "phases": metrics.phases, "notes": dict(metrics.notes)}  # fmt: skip
+    about = {
+        "format": _FORMAT,
+        "interval_s": metrics.interval_s,
+        "begin_s": metrics.begin_s,
+        "end_s": metrics.end_s,
+        "phases": metrics.phases,
+        "notes": dict(metrics.notes),
+    }
     table = pa.table(columns).replace_schema_metadata({_ABOUT: json.dumps(about).encode()})
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", use_dictionary=["name", "labels", "kind", "value"],
-                   column_encoding={"at_ms": "DELTA_BINARY_PACKED"})  # fmt: skip
+    pq.write_table(
+        table,
+        sink,
+        compression="zstd",
+        use_dictionary=["name", "labels", "kind", "value"],
+        column_encoding={"at_ms": "DELTA_BINARY_PACKED"},
+    )
     return bytes(sink.getvalue())
 
 
@@ -182,5 +193,6 @@ def _text(labels: Mapping[str, str]) -> str:
 
 
 def _unreadable(why: str) -> StoreError:
-    return StoreError(f"the metrics cannot be read: {why}", code="metrics",
-                      try_="restore the file from a copy, or measure again")  # fmt: skip
+    return StoreError(
+        f"the metrics cannot be read: {why}", code="metrics", try_="restore the file from a copy, or measure again"
+    )

@@ -83,13 +83,7 @@ class Notice:
 
 
 def wait_s(policy: NoticePolicy, attempts: int, chance: float) -> float:
-    """How long to wait after a try that failed.
-
-    Args:
-        policy: the rules.
-        attempts: tries so far.
-        chance: a random number from 0 to 1.
-    """
+    """How long to wait after a try that failed."""
     plain = min(policy.first_wait_s * 2.0 ** min(max(attempts, 1) - 1, 60), policy.longest_wait_s)
     return plain * (1 - policy.jitter * chance)
 
@@ -99,9 +93,16 @@ def put_in(session: Session, notices: Iterable[NewNotice], now: float) -> int:
     count = 0
     for one in notices:
         wish = insert_into(session, NoticeRow).values(
-            key=one.key, channel=one.channel, alert_id=one.alert, state="waiting", attempts=0, created_at=now,
-            not_before=now if one.not_before is None else max(one.not_before, now), document=one.document, error="",
-        )  # fmt: skip
+            key=one.key,
+            channel=one.channel,
+            alert_id=one.alert,
+            state="waiting",
+            attempts=0,
+            created_at=now,
+            not_before=now if one.not_before is None else max(one.not_before, now),
+            document=one.document,
+            error="",
+        )
         added = session.execute(wish.on_conflict_do_nothing(index_elements=["key"]).returning(NoticeRow.id))
         count += added.scalar_one_or_none() is not None
     return count
@@ -161,17 +162,15 @@ class Notices:
         return self._change(still, state="sent", sent_at=self._now(), taken_until=None, error=note[:_LONGEST_ERROR])
 
     def failed(
-        self, taken: Notice, error: str, *, retry: bool = True, after_s: float | None = None,
+        self,
+        taken: Notice,
+        error: str,
+        *,
+        retry: bool = True,
+        after_s: float | None = None,
         document: str | None = None,
-    ) -> NoticeState | None:  # fmt: skip
+    ) -> NoticeState | None:
         """Note that a try failed, and when the next one is due.
-
-        Args:
-            taken: the notice, as it was taken.
-            error: why, without any secret.
-            retry: False when no further try can help.
-            after_s: a wait that the receiver asked for.
-            document: what the message is made of from now on, if that changed.
 
         Returns:
             What became of it; None when the lease was lost, and somebody else decides.
@@ -190,7 +189,6 @@ class Notices:
     # Housekeeping
 
     def spread(self, channels: Collection[str]) -> int:
-        """Make one notice per channel out of each that is for all of them; return how many were made."""
         now = self._now()
         mine = and_(NoticeRow.channel == EVERY_CHANNEL, NoticeRow.state == "waiting", NoticeRow.not_before <= now)
         if not channels or not self._any(mine):
@@ -211,11 +209,7 @@ class Notices:
             return count
 
     def give_up_unclaimed(self, channels: Collection[str]) -> tuple[Notice, ...]:
-        """Give up what no server could send because none has its channel; return what was given up.
-
-        Args:
-            channels: those that this server has, which it gives up by trying.
-        """
+        """Give up what no server could send because none has its channel; return what was given up."""
         now = self._now()
         # Whoever has the channel would have tried meanwhile.
         nobody = or_(
@@ -326,6 +320,15 @@ def _held(taken: Notice) -> ColumnElement[bool]:
 
 def _notice(row: NoticeRow) -> Notice:
     return Notice(
-        row.id, row.key, row.channel, row.alert_id, cast("NoticeState", row.state), row.attempts, row.not_before,
-        row.created_at, row.sent_at, row.error, row.document,
-    )  # fmt: skip
+        row.id,
+        row.key,
+        row.channel,
+        row.alert_id,
+        cast("NoticeState", row.state),
+        row.attempts,
+        row.not_before,
+        row.created_at,
+        row.sent_at,
+        row.error,
+        row.document,
+    )

@@ -27,14 +27,7 @@ class Page(Generic[T]):
 
 
 def page_of(rows: Sequence[R], limit: int, key: Callable[[R], tuple[object, ...]], make: Callable[[R], T]) -> Page[T]:
-    """Make a page of rows that were asked for with one more than fits.
-
-    Args:
-        rows: up to `limit + 1` of them, in order.
-        limit: how many make a page.
-        key: what the list is sorted by.
-        make: a row → what the page holds.
-    """
+    """Make a page of rows that were asked for with one more than fits."""
     more = len(rows) > limit
     shown = rows[:limit]
     return Page(tuple(make(row) for row in shown), to_cursor(key(shown[-1])) if more else None)
@@ -62,8 +55,7 @@ def from_cursor(cursor: str, *kinds: type) -> tuple[object, ...]:
     except (ValueError, binascii.Error, RecursionError):
         key = None
     if not isinstance(key, list) or len(key) != len(kinds) or not all(map(_is_a, key, kinds)):
-        raise UsageError("the cursor is not one that this list gave out", code="cursor",
-                         try_="begin without a cursor")  # fmt: skip
+        raise UsageError("the cursor is not one that this list gave out", code="cursor", try_="begin without a cursor")
     return tuple(key)
 
 

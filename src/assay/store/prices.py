@@ -43,7 +43,6 @@ class Prices:
         self._clock = clock
 
     def all(self) -> tuple[Price, ...]:
-        """Every price, by name."""
         with reading(self._engine) as session:
             return tuple(map(_price, session.scalars(select(PriceRow).order_by(PriceRow.machine).limit(_MOST))))
 
@@ -63,19 +62,20 @@ class Prices:
         """Keep a price in place of the one before.
 
         Args:
-            machine: name or pattern.
-            per_hour: what an hour costs.
-            currency: in which money.
             date: the day on which it was looked up, as `2026-03-01`; today when empty.
-            by: who tells it.
 
         Raises:
             UsageError: `value` if one of them makes no sense.
         """
         _check(machine, per_hour, currency)
         now = self._clock.utc()
-        values = {"per_hour": float(per_hour), "currency": currency.upper(), "date": _day(date) or f"{now:%Y-%m-%d}",
-                  "by": by[:_LONGEST_NAME], "changed_at": now.timestamp()}  # fmt: skip
+        values = {
+            "per_hour": float(per_hour),
+            "currency": currency.upper(),
+            "date": _day(date) or f"{now:%Y-%m-%d}",
+            "by": by[:_LONGEST_NAME],
+            "changed_at": now.timestamp(),
+        }
         with writing(self._engine) as session:
             added = insert_into(session, PriceRow).values(machine=machine, **values)
             session.execute(added.on_conflict_do_update(index_elements=["machine"], set_=values))
@@ -95,12 +95,7 @@ class Prices:
 
 
 def price_for(prices: Iterable[Price], names: Iterable[str]) -> Price | None:
-    """The price of a machine: that of its own name, else of the longest pattern that fits; None where there is none.
-
-    Args:
-        prices: all that are known.
-        names: what the machine is called, by itself and as an agent.
-    """
+    """The price of a machine: that of its own name, else of the longest pattern that fits; None where there is none."""
     known = [name for name in names if name]
     fitting = [one for one in prices if any(name == one.machine or fnmatchcase(name, one.machine) for name in known)]
     return max(fitting, key=lambda one: (one.machine in known, len(one.machine)), default=None)
@@ -110,8 +105,11 @@ def _check(machine: str, per_hour: float, currency: str) -> None:
     if not machine.strip() or len(machine) > _LONGEST_NAME or not machine.isprintable():
         raise UsageError(f"the name of a machine has 1 to {_LONGEST_NAME} characters", code="value")
     if not math.isfinite(per_hour) or per_hour <= 0:
-        raise UsageError(f"a price is a number above zero, not {per_hour!r}", code="value",
-                         try_="remove the price of a machine that costs nothing")  # fmt: skip
+        raise UsageError(
+            f"a price is a number above zero, not {per_hour!r}",
+            code="value",
+            try_="remove the price of a machine that costs nothing",
+        )
     if not 1 <= len(currency) <= _LONGEST_CURRENCY or not currency.isalpha() or not currency.isascii():
         raise UsageError("a currency is a short word of letters, such as USD or EUR", code="value")
 
@@ -126,8 +124,9 @@ def _day(text: str) -> str:
 
 
 def _unknown(machine: str) -> UsageError:
-    return UsageError(f"no price is known for {machine!r}", code="unknown-price",
-                      try_="`GET /api/v1/prices` lists what is there")  # fmt: skip
+    return UsageError(
+        f"no price is known for {machine!r}", code="unknown-price", try_="`GET /api/v1/prices` lists what is there"
+    )
 
 
 def _price(row: PriceRow) -> Price:

@@ -207,7 +207,6 @@ class Placement:
 
     @property
     def able(self) -> tuple[Fit, ...]:
-        """The agents that can take them."""
         return tuple(fit for fit in self.agents if not fit.missing)
 
 

@@ -81,8 +81,9 @@ def rev_list(folder: Path, branch: str) -> frozenset[str]:
 
 def _git(folder: Path, *command: str) -> str:
     try:
-        done = subprocess.run(["git", "-C", str(folder), *command], capture_output=True, text=True, timeout=10,
-                              check=True)  # fmt: skip
+        done = subprocess.run(
+            ["git", "-C", str(folder), *command], capture_output=True, text=True, timeout=10, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout
@@ -107,11 +108,8 @@ class References:
         """Where to look.
 
         Args:
-            store: Opens the store, or gives the open one; asked only when a reference needs it.
             repository: Folder whose repository revisions are looked up in; the benchmark's own when left out, else
                 this one.
-            git: Resolves revisions.
-            commits: Lists the commits of a branch.
         """
         self._store = store
         self._repository = repository
@@ -124,11 +122,9 @@ class References:
         """The results that a reference names, the newest first.
 
         Args:
-            reference: What somebody wrote.
             benchmark: Labels and commits are looked for among the campaigns of this benchmark alone.
             most: How many, or `all`, of those that a label, a commit or a folder names. Left out, the newest of a
                 label or commit, and all of a folder.
-            but: Campaigns that do not count.
 
         Raises:
             NoSuchResultError: if nothing of that name is there.
@@ -148,8 +144,9 @@ class References:
         except UsageError as problem:
             if problem.problem.code != "unknown-campaign":
                 raise
-            raise NoSuchResultError(problem.problem.message, code="unknown-campaign", at=problem.problem.at,
-                               try_=problem.problem.try_) from None  # fmt: skip
+            raise NoSuchResultError(
+                problem.problem.message, code="unknown-campaign", at=problem.problem.at, try_=problem.problem.try_
+            ) from None
 
     def _labelled(self, reference: str, benchmark: str, but: Collection[str]) -> list[str]:
         name, equals, value = reference.removeprefix(_LABEL).partition("=")
@@ -169,9 +166,10 @@ class References:
             there = f"; there are {', '.join(list(seen)[:_SHOWN])}" if seen else "; none has a label"
             raise NoSuchResultError(
                 f"no campaign{_of(benchmark)} with measured jobs has the label {reference.removeprefix(_LABEL)}{there}",
-                code="unknown-label", at=str(self._store().folder),
+                code="unknown-label",
+                at=str(self._store().folder),
                 try_="give results a label with `labels:` in the file, or --set labels.branch=main",
-            )  # fmt: skip
+            )
         return found
 
     def _measured_at(self, reference: str, benchmark: str, but: Collection[str]) -> list[str]:
@@ -188,8 +186,11 @@ class References:
                 raise self._unknown_commit(revision, commit, benchmark)
         if len(known) > 1:
             names = ", ".join(commit[:12] for commit in known)
-            raise UsageError(f"{revision!r} begins several commits with results: {names}", code="ambiguous",
-                             try_="give more of the commit")  # fmt: skip
+            raise UsageError(
+                f"{revision!r} begins several commits with results: {names}",
+                code="ambiguous",
+                try_="give more of the commit",
+            )
         (campaigns,) = known.values()
         # What was measured with changes on top is not the commit; it counts where nothing else was measured there.
         clean = [campaign for campaign, changed in campaigns if not changed]
@@ -206,9 +207,10 @@ class References:
         commits = next((told for folder in folders if (told := self._branch_commits(folder, branch))), frozenset())
         if not commits:
             raise NoSuchResultError(
-                f"git knows no branch {branch!r}", code="unknown-branch",
+                f"git knows no branch {branch!r}",
+                code="unknown-branch",
                 try_="fetch it, or name the folder of its repository with --repository",
-            )  # fmt: skip
+            )
         query = _measured(benchmark).join(JobRow, JobRow.campaign_id == CampaignRow.id).add_columns(JobRow.result)
         found: dict[str, None] = {}
         with self._reading() as session:
@@ -222,9 +224,11 @@ class References:
         if not found:
             raise NoSuchResultError(
                 f"no campaign{_of(benchmark)} was measured at one of the {len(commits):,} commits of {branch} that "
-                "are in the repository, without changes on top", code="unknown-branch", at=str(self._store().folder),
+                "are in the repository, without changes on top",
+                code="unknown-branch",
+                at=str(self._store().folder),
                 try_="check it out and measure it with `assay run`, or fetch more of its history",
-            )  # fmt: skip
+            )
         return tuple(found)
 
     def _commits(self, prefix: str, benchmark: str, but: Collection[str]) -> dict[str, list[tuple[str, bool]]]:
@@ -258,12 +262,18 @@ class References:
 
     def _unknown_commit(self, revision: str, commit: str, benchmark: str) -> NoSuchResultError:
         if not commit and not _HEX.match(revision.lower()):
-            return NoSuchResultError(f"git knows no commit {revision!r}", code="unknown-commit",
-                                try_="name the folder of its repository with --repository")  # fmt: skip
+            return NoSuchResultError(
+                f"git knows no commit {revision!r}",
+                code="unknown-commit",
+                try_="name the folder of its repository with --repository",
+            )
         named = f" ({commit[:12]})" if commit and not commit.startswith(revision.lower()) else ""
-        return NoSuchResultError(f"no campaign{_of(benchmark)} was measured at commit {revision}{named}",
-                            code="unknown-commit", at=str(self._store().folder),
-                            try_="check it out and measure it with `assay run`")  # fmt: skip
+        return NoSuchResultError(
+            f"no campaign{_of(benchmark)} was measured at commit {revision}{named}",
+            code="unknown-commit",
+            at=str(self._store().folder),
+            try_="check it out and measure it with `assay run`",
+        )
 
     def _reading(self) -> AbstractContextManager[Session]:
         return reading(self._store().engine)
@@ -293,7 +303,6 @@ def _of(benchmark: str) -> str:
 
 
 def _split_job(reference: str) -> tuple[str, int | None]:
-    """A reference without its job, and the job."""
     found = _JOB.match(reference)
     return (found[1], int(found[2])) if found else (reference, None)
 
@@ -317,12 +326,16 @@ def _files(path: Path, reference: str, benchmark: str, most: Most, but: Collecti
     if path.is_dir():
         found = sorted(_documents(path, benchmark, but), reverse=True)
         if not found:
-            raise NoSuchResultError(f"{reference} holds no result document", code="unknown-file",
-                               try_="write results there with `assay run FILE --out FOLDER`")  # fmt: skip
+            raise NoSuchResultError(
+                f"{reference} holds no result document",
+                code="unknown-file",
+                try_="write results there with `assay run FILE --out FOLDER`",
+            )
         return tuple(Named(path=one) for _, one in _first(found, most or "all"))
     if not path.is_file():
-        raise NoSuchResultError(f"there is no file {reference}", code="unknown-file",
-                           try_="write one with `assay run FILE --format json`")  # fmt: skip
+        raise NoSuchResultError(
+            f"there is no file {reference}", code="unknown-file", try_="write one with `assay run FILE --format json`"
+        )
     return (Named(path=path),)
 
 

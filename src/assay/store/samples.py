@@ -55,8 +55,6 @@ class SampleFiles(ContentFiles):
 
         Args:
             source: the content, or a file that has it. A file is shared rather than copied where the system can.
-            digest: what its SHA-256 must be.
-            verified: the hash of the file was checked before, while it came in.
 
         Raises:
             UsageError: `mismatch` if the content is another, `samples` if it is not Parquet.
@@ -100,19 +98,18 @@ class SampleFiles(ContentFiles):
         content = _content(path)
         if hashlib.sha256(content).hexdigest() != digest:
             if not self.fetch(digest):
-                raise StoreError("the sample file is damaged: its content does not match its name", code="samples",
-                                 at=str(path), try_="restore it from a copy, or measure again")  # fmt: skip
+                raise StoreError(
+                    "the sample file is damaged: its content does not match its name",
+                    code="samples",
+                    at=str(path),
+                    try_="restore it from a copy, or measure again",
+                )
             content = _content(path)
         return _decoded(content, path)
 
 
 def check_samples(path: Path, digest: str, most: int = MOST_SAMPLES) -> None:
     """Make sure that a file holds samples, and no more than can be read; only its description is read for that.
-
-    Args:
-        path: the file.
-        digest: its content hash, for the message.
-        most: how many samples it may hold.
 
     Raises:
         UsageError: `sample-file` if it does not.
@@ -129,8 +126,11 @@ def check_samples(path: Path, digest: str, most: int = MOST_SAMPLES) -> None:
     if not lacking and size > _LARGEST_DECODED:
         lacking = f"it holds {size:,} bytes, and at most {_LARGEST_DECODED:,} are allowed"
     if lacking:
-        raise UsageError(f"the samples {digest} cannot be taken: {lacking}", code="sample-file",
-                         try_="send samples as assay writes them; a server takes more with --max-samples")  # fmt: skip
+        raise UsageError(
+            f"the samples {digest} cannot be taken: {lacking}",
+            code="sample-file",
+            try_="send samples as assay writes them; a server takes more with --max-samples",
+        )
 
 
 def _lacking(schema: Any) -> str:  # noqa: ANN401  (pyarrow is untyped)
@@ -150,8 +150,9 @@ def _size(described: Any) -> tuple[int, int]:  # noqa: ANN401
     groups = [described.row_group(index) for index in range(described.num_row_groups)]
     columns = [group.column(index) for group in groups for index in range(group.num_columns)]
     rows = max(described.num_rows, sum(group.num_rows for group in groups))
-    values = max((sum(group.column(index).num_values for group in groups) for index in range(described.num_columns)),
-                 default=0)  # fmt: skip
+    values = max(
+        (sum(group.column(index).num_values for group in groups) for index in range(described.num_columns)), default=0
+    )
     return max(rows, values), sum(column.total_uncompressed_size for column in columns)
 
 
@@ -215,8 +216,14 @@ def encode(sets: tuple[SampleSet, ...]) -> memoryview:
     )
     sink = pa.BufferOutputStream()
     # Times rise steadily, so their differences are small numbers: delta coding shrinks them several times.
-    pq.write_table(table, sink, compression="zstd", use_dictionary=["metric", "phase"], data_page_size=_PAGE_BYTES,
-                   column_encoding={"sample": "DELTA_BINARY_PACKED", "at_ns": "DELTA_BINARY_PACKED"})  # fmt: skip
+    pq.write_table(
+        table,
+        sink,
+        compression="zstd",
+        use_dictionary=["metric", "phase"],
+        data_page_size=_PAGE_BYTES,
+        column_encoding={"sample": "DELTA_BINARY_PACKED", "at_ns": "DELTA_BINARY_PACKED"},
+    )
     return memoryview(sink.getvalue())
 
 
@@ -277,5 +284,9 @@ def write_whole(path: Path, content: bytes | memoryview) -> None:
     try:
         files.write_whole(path, content)
     except OSError as problem:
-        raise StoreError(f"cannot write: {problem.strerror}", code="disk", at=str(path),
-                         try_="free some space or set another place with --store") from None  # fmt: skip
+        raise StoreError(
+            f"cannot write: {problem.strerror}",
+            code="disk",
+            at=str(path),
+            try_="free some space or set another place with --store",
+        ) from None

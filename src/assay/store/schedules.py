@@ -67,9 +67,12 @@ class Schedules:
         """
         now = self._now()
         values: dict[str, Any] = {
-            "id": "s" + secrets.token_hex(4), "name": name, "document": to_plain(submission),
-            "schedule": schedule.model_dump(mode="json"), "submitted_by": by,
-        }  # fmt: skip
+            "id": "s" + secrets.token_hex(4),
+            "name": name,
+            "document": to_plain(submission),
+            "schedule": schedule.model_dump(mode="json"),
+            "submitted_by": by,
+        }
         fresh = {"state": "active", "created_at": now, "changed_at": now, "considered_to": now}
         with writing(self._engine) as session:
             session.execute(
@@ -117,7 +120,6 @@ class Schedules:
         return page_of(rows, bounded(limit), lambda row: (row.name,), lambda row: _record(row, whole=False))
 
     def watched(self) -> Sequence[Watched]:
-        """Every schedule that is active."""
         query = select(
             ScheduleRow.id, ScheduleRow.name, ScheduleRow.schedule, ScheduleRow.considered_to, ScheduleRow.changed_at
         ).where(ScheduleRow.state == "active")
@@ -154,9 +156,9 @@ class Schedules:
 
 
 def unknown_schedule(reference: str) -> UsageError:
-    """The error for a schedule that is not there."""
-    return UsageError(f"no schedule {reference!r} is kept", code="unknown-schedule",
-                      try_="`assay schedule list` shows what is there")  # fmt: skip
+    return UsageError(
+        f"no schedule {reference!r} is kept", code="unknown-schedule", try_="`assay schedule list` shows what is there"
+    )
 
 
 def read_schedule(section: Mapping[str, Any], name: str) -> Schedule:
@@ -182,8 +184,13 @@ def _find(session: Session, reference: str, *, lock: bool = False) -> ScheduleRo
 
 def _record(row: ScheduleRow, *, whole: bool = True) -> ScheduleRecord:
     return ScheduleRecord(
-        id=row.id, name=row.name, schedule=read_schedule(row.schedule, row.name),
-        state=cast("ScheduleState", row.state), created_at=row.created_at, changed_at=row.changed_at,
-        considered_to=row.considered_to, submitted_by=row.submitted_by,
+        id=row.id,
+        name=row.name,
+        schedule=read_schedule(row.schedule, row.name),
+        state=cast("ScheduleState", row.state),
+        created_at=row.created_at,
+        changed_at=row.changed_at,
+        considered_to=row.considered_to,
+        submitted_by=row.submitted_by,
         submission=adapter(Submission).validate_python(row.document) if whole else None,
-    )  # fmt: skip
+    )

@@ -11,19 +11,13 @@ from assay.store.tables import ScoreRow
 
 
 def keep_score(engine: Engine, job_id: str, *, scorer: str, version: str, computed_at: float, document: str) -> None:
-    """Add what a scorer said about the answers of a job.
-
-    Args:
-        engine: the database.
-        job_id: the job.
-        scorer: name of the scorer.
-        version: its version, in words.
-        computed_at: when.
-        document: what it said.
-    """
+    """Add what a scorer said about the answers of a job."""
     with writing(engine) as session:
-        session.add(ScoreRow(job_id=job_id, scorer=scorer[:100], version=version[:200], computed_at=computed_at,
-                             document=document))  # fmt: skip
+        session.add(
+            ScoreRow(
+                job_id=job_id, scorer=scorer[:100], version=version[:200], computed_at=computed_at, document=document
+            )
+        )
 
 
 def scores_of(engine: Engine, jobs: Sequence[str]) -> dict[str, tuple[str, ...]]:

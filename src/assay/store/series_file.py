@@ -80,8 +80,12 @@ def read_series_file(path: Path) -> SeriesFile:
     except OSError as problem:
         raise UsageError(f"cannot read the file: {problem.strerror}", code="no-file", at=str(path)) from None
     except UnicodeDecodeError as problem:
-        raise UsageError(f"the file is not UTF-8 text (byte {problem.start})", code="series-file", at=str(path),
-                         try_="save it as UTF-8") from None  # fmt: skip
+        raise UsageError(
+            f"the file is not UTF-8 text (byte {problem.start})",
+            code="series-file",
+            at=str(path),
+            try_="save it as UTF-8",
+        ) from None
     lines = _json_lines(text) if _is_json(path, text) else _csv_lines(text, str(path))
     return _gathered(lines, str(path))
 
@@ -152,8 +156,12 @@ def _columns(head: Iterable[str], source: str) -> list[str]:
     if lacking or twice:
         told = f"no column {' and '.join(lacking)}" if lacking else f"{' and '.join(twice)} more than once"
         shown = f"; it is {','.join(names)[:80]!r}" if any(names) else "; it is empty"
-        raise UsageError(f"the first line names {told}{shown}", code="series-file", at=f"{source}:1",
-                         try_="begin with series,time,value")  # fmt: skip
+        raise UsageError(
+            f"the first line names {told}{shown}",
+            code="series-file",
+            at=f"{source}:1",
+            try_="begin with series,time,value",
+        )
     return names
 
 
@@ -166,9 +174,14 @@ def _point(line: Mapping[str, Any]) -> FilePoint:
         raise _BadLineError(f"the name of its series has {len(name)} characters; at most {_LONGEST_NAME} are possible")
     label = str(line.get("time") if line.get("time") is not None else "").strip()
     return FilePoint(
-        name, _time(label), _value(line.get("value")), _better(line.get("better"), name),
-        str(line.get("unit") or "").strip() or _unit(name), _context(line), label,
-    )  # fmt: skip
+        name,
+        _time(label),
+        _value(line.get("value")),
+        _better(line.get("better"), name),
+        str(line.get("unit") or "").strip() or _unit(name),
+        _context(line),
+        label,
+    )
 
 
 def _time(text: str) -> float:
@@ -248,8 +261,14 @@ def checked_point(point: FilePoint) -> FilePoint:
     Raises:
         UsageError: if it cannot be kept, and why.
     """
-    line = {**point.context, "series": point.series, "time": repr(point.at), "value": point.value,
-            "better": point.better, "unit": point.unit}  # fmt: skip
+    line = {
+        **point.context,
+        "series": point.series,
+        "time": repr(point.at),
+        "value": point.value,
+        "better": point.better,
+        "unit": point.unit,
+    }
     try:
         return _point(line)
     except _BadLineError as bad:

@@ -69,18 +69,15 @@ class SeriesRows:
     # Reading
 
     def metrics_of(self, benchmark: str) -> tuple[str, ...]:
-        """The metrics of all series of a benchmark."""
         query = select(SeriesRow.metric).where(SeriesRow.benchmark == benchmark).distinct().order_by(SeriesRow.metric)
         with reading(self._engine) as session:
             return tuple(session.scalars(query))
 
     def existing(self, ids: Iterable[str]) -> set[str]:
-        """Which of these series there are."""
         with reading(self._engine) as session:
             return set(session.scalars(select(SeriesRow.id).where(SeriesRow.id.in_(tuple(ids)))))
 
     def ids(self, which: SeriesFilter | None = None) -> tuple[str, ...]:
-        """The ids of series, in order."""
         query = select(SeriesRow.id).where(*_like(which or SeriesFilter())).order_by(SeriesRow.id)
         with reading(self._engine) as session:
             return tuple(session.scalars(query))
@@ -99,9 +96,11 @@ class SeriesRows:
             rows = session.scalars(query).all()
             counts = _counts(session, [row.id for row in rows])
         return page_of(
-            rows, bounded(limit), lambda row: (row.benchmark, row.metric, row.id),
+            rows,
+            bounded(limit),
+            lambda row: (row.benchmark, row.metric, row.id),
             lambda row: series_record(row, counts.get(row.id)),
-        )  # fmt: skip
+        )
 
     def find(self, reference: str) -> SeriesRecord:
         """One series, by its id or a unique beginning of it.
@@ -114,15 +113,20 @@ class SeriesRows:
             rows = session.scalars(select(SeriesRow).where(begins).order_by(SeriesRow.id).limit(5)).all()
             counts = _counts(session, [row.id for row in rows])
         if not rows or not reference:
-            raise UsageError(f"no series {reference!r} is there", code="unknown-series",
-                             try_="`assay series list` shows what is there")  # fmt: skip
+            raise UsageError(
+                f"no series {reference!r} is there",
+                code="unknown-series",
+                try_="`assay series list` shows what is there",
+            )
         if len(rows) > 1:
-            raise UsageError(f"{reference!r} begins several series: {', '.join(row.id for row in rows)}",
-                             code="ambiguous", try_="give more of the id")  # fmt: skip
+            raise UsageError(
+                f"{reference!r} begins several series: {', '.join(row.id for row in rows)}",
+                code="ambiguous",
+                try_="give more of the id",
+            )
         return series_record(rows[0], counts.get(rows[0].id))
 
     def records(self, ids: Iterable[str]) -> dict[str, SeriesRecord]:
-        """Series by their ids."""
         wanted = tuple(dict.fromkeys(ids))
         found: dict[str, SeriesRecord] = {}
         with reading(self._engine) as session:
@@ -134,12 +138,7 @@ class SeriesRows:
         return found
 
     def points(self, series: str, newest: int | None = None) -> tuple[Point, ...]:
-        """The points of a series, oldest first.
-
-        Args:
-            series: its id.
-            newest: only so many of the newest.
-        """
+        """The points of a series, oldest first."""
         query = select(PointRow).where(PointRow.series_id == series)
         if newest is None:
             query = query.order_by(PointRow.at, PointRow.id)
@@ -164,7 +163,6 @@ class SeriesRows:
         return page_of(rows, bounded(limit), lambda row: (row.at, row.id), _point)
 
     def points_by_id(self, ids: Iterable[int]) -> dict[int, Point]:
-        """Points by their ids."""
         wanted = tuple(dict.fromkeys(ids))
         found: dict[int, Point] = {}
         with reading(self._engine) as session:
@@ -180,12 +178,7 @@ class SeriesRows:
             return {row.id: row.context for row in rows}
 
     def columns(self, series: Sequence[str], longest: int) -> dict[str, Column]:
-        """The points of many series in columns, without what was around them.
-
-        Args:
-            series: ids.
-            longest: only so many of the newest of each.
-        """
+        """The points of many series in columns, without what was around them."""
         found: dict[str, Column] = {}
         with reading(self._engine) as session:
             for begin in range(0, len(series), _AT_ONCE):
@@ -200,36 +193,56 @@ class SeriesRows:
 
 
 def series_record(row: SeriesRow, counted: tuple[int, float] | None = None) -> SeriesRecord:
-    """A row as a record.
-
-    Args:
-        row: the row.
-        counted: how many points it has, and when the newest was measured.
-    """
     points, newest = counted or (0, None)
     return SeriesRecord(
-        id=row.id, benchmark=row.benchmark, metric=row.metric, unit=row.unit, better=cast("Any", row.better),
-        point=row.point, labels=row.labels, machine=row.machine, origin=cast("Any", row.origin), checked=row.checked,
-        report=json.loads(row.report) if row.report else {}, points=points, newest=newest,
-    )  # fmt: skip
+        id=row.id,
+        benchmark=row.benchmark,
+        metric=row.metric,
+        unit=row.unit,
+        better=cast("Any", row.better),
+        point=row.point,
+        labels=row.labels,
+        machine=row.machine,
+        origin=cast("Any", row.origin),
+        checked=row.checked,
+        report=json.loads(row.report) if row.report else {},
+        points=points,
+        newest=newest,
+    )
 
 
 def _ensure(session: Session, series: Sequence[SeriesRecord]) -> None:
     """Make the series that are not there yet; always in the same order, so that nobody waits for each other."""
     rows = [
-        {"id": one.id, "benchmark": one.benchmark[:200], "metric": one.metric, "unit": one.unit[:40],
-         "better": one.better, "point": dict(one.point), "labels": dict(one.labels), "machine": dict(one.machine),
-         "origin": one.origin, "checked": 0, "report": ""}
+        {
+            "id": one.id,
+            "benchmark": one.benchmark[:200],
+            "metric": one.metric,
+            "unit": one.unit[:40],
+            "better": one.better,
+            "point": dict(one.point),
+            "labels": dict(one.labels),
+            "machine": dict(one.machine),
+            "origin": one.origin,
+            "checked": 0,
+            "report": "",
+        }
         for one in sorted(series, key=lambda one: one.id)
-    ]  # fmt: skip
+    ]
     if rows:
         session.execute(insert_into(session, SeriesRow).on_conflict_do_nothing(index_elements=["id"]), rows)
 
 
 def _values(point: NewPoint) -> dict[str, Any]:
-    return {"series_id": point.series, "job_id": point.job, "at": point.at, "value": point.value,
-            "standard_error": point.standard_error, "verdict": point.verdict,
-            "context": dict(point.context)}  # fmt: skip
+    return {
+        "series_id": point.series,
+        "job_id": point.job,
+        "at": point.at,
+        "value": point.value,
+        "standard_error": point.standard_error,
+        "verdict": point.verdict,
+        "context": dict(point.context),
+    }
 
 
 def _point(row: PointRow) -> Point:

@@ -70,11 +70,6 @@ class Standing:
             )
 
     def fleet(self, *, silent_before: float) -> FleetHealth:
-        """How the agents are.
-
-        Args:
-            silent_before: whoever was last heard of before that moment is silent.
-        """
         silent = AgentRow.last_seen < silent_before
         healthy = (AgentRow.state != "faulty") & ~silent
         busy = AgentRow.state.in_(("busy", "cleanup")) & ~silent

@@ -47,18 +47,21 @@ class Store:
     """Results: records in a SQLite file or another database; samples and files in a folder or an object store."""
 
     def __init__(
-        self, folder: Path, url: str | None = None, *, migrate: Literal["auto", "check"] | None = None,
-        objects: str | None = None, cache_bytes: int | None = None, prompt: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        url: str | None = None,
+        *,
+        migrate: Literal["auto", "check"] | None = None,
+        objects: str | None = None,
+        cache_bytes: int | None = None,
+        prompt: bool = True,
+    ) -> None:
         """Open a store.
 
         Args:
             folder: where samples and artefacts lie, and the database when no URL is given.
-            url: another database.
-            migrate: as `open_database` takes it.
             objects: the object store that samples and artefacts also go to, such as `s3://bucket/prefix`; from
                 ASSAY_OBJECTS, else as the folder remembers it, when None.
-            cache_bytes: how much the folder may hold of what the object store has.
             prompt: send files when a campaign ends, and delete objects when one goes; a server does both by itself.
         """
         self.folder = folder
@@ -117,49 +120,68 @@ class Store:
             self.trim()
         if done is not None and done.problems:
             count = "1 file is" if done.waiting == 1 else f"{done.waiting} files are"
-            _log.warning("%s: %s; it is tried again with the next campaign, or now by `assay objects send`",
-                         f"{count} on this disk alone" if sends else f"objects are still in {self.backing.url}",
-                         done.problems[0].message)  # fmt: skip
+            _log.warning(
+                "%s: %s; it is tried again with the next campaign, or now by `assay objects send`",
+                f"{count} on this disk alone" if sends else f"objects are still in {self.backing.url}",
+                done.problems[0].message,
+            )
 
     # Submitting and resuming
 
-    def create_campaign(self, plan: Plan, document: Mapping[str, Any], labels: Mapping[str, str],
-                        surroundings: str, clock: Clock, engine: str = "local") -> Plan:  # fmt: skip
+    def create_campaign(
+        self,
+        plan: Plan,
+        document: Mapping[str, Any],
+        labels: Mapping[str, str],
+        surroundings: str,
+        clock: Clock,
+        engine: str = "local",
+    ) -> Plan:
         """Keep a plan as a new campaign of an engine; return it under its new name."""
         with self._writing() as session:
             campaign = new_id(session)
             submitted = plan.submitted_as(campaign)
             session.add(
                 CampaignRow(
-                    id=campaign, benchmark=plan.benchmark, digest=plan.digest, state="running", engine=engine,
-                    created_at=iso(clock.utc()), labels=dict(labels), document=dict(document),
-                    surroundings=surroundings, owner_pid=os.getpid(), owner_started=own_start(),
+                    id=campaign,
+                    benchmark=plan.benchmark,
+                    digest=plan.digest,
+                    state="running",
+                    engine=engine,
+                    created_at=iso(clock.utc()),
+                    labels=dict(labels),
+                    document=dict(document),
+                    surroundings=surroundings,
+                    owner_pid=os.getpid(),
+                    owner_started=own_start(),
                 )
-            )  # fmt: skip
+            )
             session.flush()
             session.add_all(
-                JobRow(id=job.id, campaign_id=campaign, position=job.index, digest=job.digest, state="pending",
-                       document=to_json(job))
+                JobRow(
+                    id=job.id,
+                    campaign_id=campaign,
+                    position=job.index,
+                    digest=job.digest,
+                    state="pending",
+                    document=to_json(job),
+                )
                 for job in submitted.jobs
-            )  # fmt: skip
+            )
         return submitted
 
     def submit_to_fleet(
-        self, plan: Plan, document: Mapping[str, Any], labels: Mapping[str, str], clock: Clock, *,
-        settings: FleetSettings | None = None, label_of: Callable[[Job], str] | None = None,
+        self,
+        plan: Plan,
+        document: Mapping[str, Any],
+        labels: Mapping[str, str],
+        clock: Clock,
+        *,
+        settings: FleetSettings | None = None,
+        label_of: Callable[[Job], str] | None = None,
         also: Also | None = None,
-    ) -> Plan:  # fmt: skip
-        """Keep a plan as a campaign whose jobs wait for agents; return it under its new name.
-
-        Args:
-            plan: the jobs.
-            document: the benchmark file as it was read.
-            labels: labels of the campaign.
-            clock: tells the time.
-            settings: how it is to be placed.
-            label_of: a job → its point in words, for people.
-            also: what else to keep in the same transaction, by the id of the campaign.
-        """
+    ) -> Plan:
+        """Keep a plan as a campaign whose jobs wait for agents; return it under its new name."""
         return submit(self.engine, plan, document, labels, clock, settings or FleetSettings(), label_of, also)
 
     def take_over_interrupted(self, digest: str, surroundings: str) -> str | None:
@@ -187,10 +209,11 @@ class Store:
         with self._writing() as session:
             rows = session.scalars(
                 select(CampaignRow).where(
-                    CampaignRow.digest == digest, CampaignRow.state.in_(("running", "interrupted")),
+                    CampaignRow.digest == digest,
+                    CampaignRow.state.in_(("running", "interrupted")),
                     CampaignRow.engine == "local",  # others go on without a process here
                 )
-            )  # fmt: skip
+            )
             left = [row for row in rows if row.state == "interrupted" or not has_owner(row)]
             for row in left:
                 row.state = "cancelled"
@@ -240,20 +263,24 @@ class Store:
         result = replace(outcome.result, samples=self.samples.write(outcome.samples), files=files)
         with self._writing() as session:
             session.merge(
-                RunRow(job_id=job_id, run_id=result.run_id, started_at=result.started_at,
-                       failed=result.error is not None, samples=result.samples, document=to_json(result))
-            )  # fmt: skip
+                RunRow(
+                    job_id=job_id,
+                    run_id=result.run_id,
+                    started_at=result.started_at,
+                    failed=result.error is not None,
+                    samples=result.samples,
+                    document=to_json(result),
+                )
+            )
             note_left(session, self.artefacts, job_id, 0, left_by([result]))
         return result
 
     def runs(self, job_id: str) -> tuple[SingleRunResult, ...]:
-        """The runs of a job that have ended."""
         with self._reading() as session:
             rows = session.scalars(select(RunRow).where(RunRow.job_id == job_id).order_by(RunRow.run_id))
             return tuple(from_json(SingleRunResult, row.document, source=f"{job_id} run {row.run_id}") for row in rows)
 
     def samples_of(self, job_id: str, run_id: int) -> tuple[SampleSet, ...]:
-        """The samples of a run; none when it has none."""
         with self._reading() as session:
             row = session.get(RunRow, (job_id, run_id))
             digest = row.samples if row else None
@@ -266,7 +293,6 @@ class Store:
         return self.artefacts.find(digest) if digest else None
 
     def outcomes(self, job_id: str) -> tuple[RunOutcome, ...]:
-        """The runs of a job with their samples."""
         return tuple(
             RunOutcome(result, self.samples.read(result.samples) if result.samples else ())
             for result in self.runs(job_id)
@@ -282,7 +308,6 @@ class Store:
     # Reading back
 
     def campaign(self, campaign: str) -> tuple[CampaignSummary, tuple[StoredJob, ...]]:
-        """A campaign with its jobs."""
         with self._reading() as session:
             row = session.get(CampaignRow, campaign)
             if row is None:
@@ -325,8 +350,11 @@ class Store:
         if not found:
             raise _unknown(reference, self.folder)
         if len(found) > 1 and reference not in found:
-            raise UsageError(f"{reference!r} begins several campaigns: {', '.join(found)}", code="ambiguous",
-                             try_="give more of the id")  # fmt: skip
+            raise UsageError(
+                f"{reference!r} begins several campaigns: {', '.join(found)}",
+                code="ambiguous",
+                try_="give more of the id",
+            )
         return reference if reference in found else found[0]
 
     def remove(self, campaign: str) -> None:
@@ -338,8 +366,9 @@ class Store:
             if row.engine != "local" and row.state == "running" and row.origin != TOLD:
                 raise UsageError(f"campaign {campaign} is running", code="busy", try_="cancel it first")
             if row.state == "running" and has_owner(row):
-                raise UsageError(f"campaign {campaign} is running in process {row.owner_pid}", code="busy",
-                                 try_="wait until it ends")  # fmt: skip
+                raise UsageError(
+                    f"campaign {campaign} is running in process {row.owner_pid}", code="busy", try_="wait until it ends"
+                )
             # Jobs before their campaign, as everywhere: nobody then waits for somebody who waits for him.
             session.execute(
                 select(JobRow.id).where(JobRow.campaign_id == campaign).order_by(JobRow.id).with_for_update()
@@ -366,10 +395,10 @@ class Store:
 def _release_jobs(session: Session, campaign: str) -> None:
     """Jobs that were running when their process ended wait again; their finished runs stay."""
     session.execute(
-        update(JobRow).where(JobRow.campaign_id == campaign, JobRow.state == "running").values(
-            state=after("running", "interrupt")
-        )
-    )  # fmt: skip
+        update(JobRow)
+        .where(JobRow.campaign_id == campaign, JobRow.state == "running")
+        .values(state=after("running", "interrupt"))
+    )
 
 
 def _stored(row: JobRow) -> StoredJob:
@@ -377,5 +406,9 @@ def _stored(row: JobRow) -> StoredJob:
 
 
 def _unknown(reference: str, folder: Path) -> UsageError:
-    return UsageError(f"no campaign {reference!r} in the store", code="unknown-campaign", at=str(folder),
-                      try_="`assay results list` shows what is there")  # fmt: skip
+    return UsageError(
+        f"no campaign {reference!r} in the store",
+        code="unknown-campaign",
+        at=str(folder),
+        try_="`assay results list` shows what is there",
+    )

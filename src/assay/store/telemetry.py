@@ -63,7 +63,6 @@ class Recording:
         return tuple(dict.fromkeys(track.source for track in self.tracks))
 
     def track(self, source: str, name: str) -> Track | None:
-        """What was read of one thing; None where it was not."""
         return next((one for one in self.tracks if one.source == source and one.name == name), None)
 
 
@@ -167,5 +166,6 @@ def _phases(tracks: tuple[Track, ...]) -> tuple[Stretch, ...]:
 
 
 def _unreadable(why: str) -> StoreError:
-    return StoreError(f"the telemetry cannot be read: {why}", code="telemetry",
-                      try_="restore the file from a copy, or measure again")  # fmt: skip
+    return StoreError(
+        f"the telemetry cannot be read: {why}", code="telemetry", try_="restore the file from a copy, or measure again"
+    )

@@ -101,7 +101,6 @@ class Tokens:
             return tuple(map(_token, session.scalars(select(TokenRow).order_by(TokenRow.created_at, TokenRow.id))))
 
     def count(self) -> int:
-        """How many tokens there are."""
         with reading(self._engine) as session:
             return session.scalar(select(func.count()).select_from(TokenRow)) or 0
 

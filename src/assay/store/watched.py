@@ -91,11 +91,17 @@ class Watched:
         ended = [line for line in lines if line.job is not None and line.kind in _ENDED]
         jobs = self._jobs({line.job for line in ended if line.job is not None})
         found = tuple(
-            EndedJob(line.at, line.job, line.campaign, *jobs[line.job], done=line.detail.get("state") == "done",
-                     reason=str(line.detail.get("reason") or line.kind))
+            EndedJob(
+                line.at,
+                line.job,
+                line.campaign,
+                *jobs[line.job],
+                done=line.detail.get("state") == "done",
+                reason=str(line.detail.get("reason") or line.kind),
+            )
             for line in ended
             if line.job is not None and line.job in jobs
-        )  # fmt: skip
+        )
         return found, lines[-1].id if lines else event
 
     def handed_in(self, campaign: str) -> HandedIn | None:

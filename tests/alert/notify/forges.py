@@ -80,8 +80,16 @@ class FakeGitHub(FakeForge):
 
     def add(self, document: dict[str, Any]) -> dict[str, Any]:
         labels = [{"name": name} for name in document["labels"]] if self.sets_labels else []
-        self.issues.append({"number": len(self.issues) + 1, "state": "open", "title": document["title"],
-                            "body": document["body"], "labels": labels, "updated_at": _now()})  # fmt: skip
+        self.issues.append(
+            {
+                "number": len(self.issues) + 1,
+                "state": "open",
+                "title": document["title"],
+                "body": document["body"],
+                "labels": labels,
+                "updated_at": _now(),
+            }
+        )
         return self.issues[-1]
 
     def change(self, issue: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
@@ -102,9 +110,16 @@ class FakeGitLab(FakeForge):
     body = "description"
 
     def add(self, document: dict[str, Any]) -> dict[str, Any]:
-        self.issues.append({"iid": len(self.issues) + 1, "id": 1000 + len(self.issues), "state": "opened",
-                            "title": document["title"], "description": document["description"],
-                            "labels": document["labels"].split(",")})  # fmt: skip
+        self.issues.append(
+            {
+                "iid": len(self.issues) + 1,
+                "id": 1000 + len(self.issues),
+                "state": "opened",
+                "title": document["title"],
+                "description": document["description"],
+                "labels": document["labels"].split(","),
+            }
+        )
         return self.issues[-1]
 
     def change(self, issue: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:

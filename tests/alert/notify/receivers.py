@@ -166,9 +166,13 @@ class MailServer:
     """A real SMTP server; what it answers to a command can be set for the next ones."""
 
     def __init__(
-        self, *, tls: tuple[Path, Path] | None = None, implicit: bool = False, users: dict[str, str] | None = None,
+        self,
+        *,
+        tls: tuple[Path, Path] | None = None,
+        implicit: bool = False,
+        users: dict[str, str] | None = None,
         port: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.mails: list[Mail] = []
         self.users, self.implicit = users or {}, implicit
         self.recipients: list[str] = []
@@ -243,10 +247,29 @@ def certificate(folder: Path, name: str = "127.0.0.1") -> tuple[Path, Path]:
     cert, key = folder / "cert.pem", folder / "key.pem"
     kind = "IP" if name[0].isdigit() else "DNS"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", f"/CN={name}", "-addext", f"subjectAltName={kind}:{name}", "-keyout", str(key), "-out", str(cert)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            f"/CN={name}",
+            "-addext",
+            f"subjectAltName={kind}:{name}",
+            "-keyout",
+            str(key),
+            "-out",
+            str(cert),
+        ],
+        check=True,
+        capture_output=True,
+    )
     return cert, key
 
 

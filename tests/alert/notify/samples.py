@@ -17,14 +17,35 @@ SAYS = "ttft_ms.p99 · rate=4 · h200: 212 ms → 221 ms, +4.4 % [+2.1 %, +6.6 %
 CAUSE = "code: commit a1b2c3d → e4f5a6b"
 DIFFERS = (Difference("commit", "a1b2c3d", "e4f5a6b"), Difference("driver", "550.54", "560.35"))
 MOVED = Moved(
-    "f00dfeedf00dfeed", "open", "worse", 212.0, 221.4, 9.4, Interval(4.5, 14.1, 0.95, "t"), 0.0443,
-    Interval(0.021, 0.0664, 0.95, "t"), 0.987, AT, cause="code", differs=DIFFERS,
-)  # fmt: skip
+    "f00dfeedf00dfeed",
+    "open",
+    "worse",
+    212.0,
+    221.4,
+    9.4,
+    Interval(4.5, 14.1, 0.95, "t"),
+    0.0443,
+    Interval(0.021, 0.0664, 0.95, "t"),
+    0.987,
+    AT,
+    cause="code",
+    differs=DIFFERS,
+)
 MEMBER = Member(
-    "f00dfeedf00dfeed", "ttft_ms.p99 · rate=4 · h200", "standing", AT, "e1", SAYS, "r1",
-    benchmark="chat capacity", metric="ttft_ms.p99", unit="ms", series="0123456789abcdef",
-    finding="f00dfeedf00dfeed", moved=MOVED,
-)  # fmt: skip
+    "f00dfeedf00dfeed",
+    "ttft_ms.p99 · rate=4 · h200",
+    "standing",
+    AT,
+    "e1",
+    SAYS,
+    "r1",
+    benchmark="chat capacity",
+    metric="ttft_ms.p99",
+    unit="ms",
+    series="0123456789abcdef",
+    finding="f00dfeedf00dfeed",
+    moved=MOVED,
+)
 ALERT = AlertRecord(
     "a1e27000a1e27000", "key", "finding", "open", "warning", "chat capacity", "ttft_ms.p99 of chat capacity is worse",
     (SAYS, f"What may explain it: {CAUSE}."), AT, AT, members=(MEMBER,),
@@ -32,13 +53,19 @@ ALERT = AlertRecord(
     telling=Telling(1, "opened"), history=(HistoryLine(AT, "occur", "open", "", ""),),
 )  # fmt: skip
 RESOLVED = replace(
-    ALERT, state="resolved", changed_at=AT + 3600, telling=Telling(2, "resolved"),
+    ALERT,
+    state="resolved",
+    changed_at=AT + 3600,
+    telling=Telling(2, "resolved"),
     history=(*ALERT.history, HistoryLine(AT + 3600, "recover", "resolved", "", "it recovered")),
-)  # fmt: skip
+)
 REOPENED = replace(
-    RESOLVED, state="open", changed_at=AT + 7200, telling=Telling(3, "reopened"),
+    RESOLVED,
+    state="open",
+    changed_at=AT + 7200,
+    telling=Telling(3, "reopened"),
     history=(*RESOLVED.history, HistoryLine(AT + 7200, "occur", "open", "", "")),
-)  # fmt: skip
+)
 SERVER = "https://assay.example.com"
 
 

@@ -29,14 +29,23 @@ def sent(told, **more):
     assert all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) for name in alert["labels"])
     assert MOMENT.match(alert["startsAt"])
     assert MOMENT.match(alert["endsAt"])
-    return request, alert, datetime.fromisoformat(alert["startsAt"]).timestamp(), datetime.fromisoformat(
-        alert["endsAt"]).timestamp()  # fmt: skip
+    return (
+        request,
+        alert,
+        datetime.fromisoformat(alert["startsAt"]).timestamp(),
+        datetime.fromisoformat(alert["endsAt"]).timestamp(),
+    )
 
 
 def test_an_open_alert_stands_from_its_opening_for_a_long_while():
     request, alert, starts, ends = sent(message(), labels={"team": "perf"})
-    assert alert["labels"] == {"alertname": "assay", "assay_alert": ALERT.id, "benchmark": "chat capacity",
-                               "severity": "warning", "team": "perf"}  # fmt: skip
+    assert alert["labels"] == {
+        "alertname": "assay",
+        "assay_alert": ALERT.id,
+        "benchmark": "chat capacity",
+        "severity": "warning",
+        "team": "perf",
+    }
     assert starts == AT
     assert abs(ends - time.time() - 86_400) < 60
     assert alert["annotations"]["summary"] == "[warning] ttft_ms.p99 of chat capacity is worse"

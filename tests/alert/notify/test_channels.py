@@ -147,8 +147,10 @@ class NoChannel:
 def test_a_package_of_others_adds_a_kind(write, tmp_path, monkeypatch):
     write("site/bells.py", PLUGIN)
     write("site/bells-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: bells\nVersion: 1\n")
-    write("site/bells-1.dist-info/entry_points.txt",
-          "[assay.notifiers]\nbell = bells:Bell\nodd = bells:NoChannel\ngone = bells:Nothing\n")  # fmt: skip
+    write(
+        "site/bells-1.dist-info/entry_points.txt",
+        "[assay.notifiers]\nbell = bells:Bell\nodd = bells:NoChannel\ngone = bells:Nothing\n",
+    )
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     (bell,) = read_channels(write("c.yaml", "b: {kind: bell, strokes: 3}"), {}).values()
     with pytest.raises(Exception, match="cracked after 3"):

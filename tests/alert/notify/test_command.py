@@ -68,10 +68,12 @@ def test_it_can_say_that_it_will_never_take_it(write):
 
 def test_after_its_deadline_it_is_ended_with_all_that_it_started(write, tmp_path):
     mark = tmp_path / "child.pid"
-    code = ("import subprocess, sys, time\n"
-            "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)\n"
-            f"open({str(mark)!r}, 'w').write(str(child.pid))\n"
-            "print('working', flush=True)\ntime.sleep(60)")  # fmt: skip
+    code = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)\n"
+        f"open({str(mark)!r}, 'w').write(str(child.pid))\n"
+        "print('working', flush=True)\ntime.sleep(60)"
+    )
     began = time.monotonic()
     failed = failure(program(write, code, timeout=2.0))
     assert time.monotonic() - began < 8

@@ -18,8 +18,15 @@ pytestmark = pytest.mark.live
 
 
 def channel(server, **more):
-    chosen = {"kind": "email", "host": "127.0.0.1", "port": getattr(server, "port", server), "security": "none",
-              "from": "assay <assay@example.com>", "to": ("team@example.com",), **more}  # fmt: skip
+    chosen = {
+        "kind": "email",
+        "host": "127.0.0.1",
+        "port": getattr(server, "port", server),
+        "security": "none",
+        "from": "assay <assay@example.com>",
+        "to": ("team@example.com",),
+        **more,
+    }
     return Email(**chosen)
 
 

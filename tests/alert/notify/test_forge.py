@@ -121,8 +121,14 @@ def test_the_issue_is_found_among_many(forge):
     fake, channel = forge
     channel().send(message())
     for number in range(230):
-        fake.add({"title": str(number), "body": "x", "description": ALERT.id if number % 2 else "",
-                  "labels": ["assay"] if fake.body == "body" else "assay"})  # fmt: skip
+        fake.add(
+            {
+                "title": str(number),
+                "body": "x",
+                "description": ALERT.id if number % 2 else "",
+                "labels": ["assay"] if fake.body == "body" else "assay",
+            }
+        )
     channel().send(message(RESOLVED))
     assert len(fake.issues) == 231
     assert not is_open(fake.issues[0])

@@ -85,8 +85,9 @@ def documented(tmp_path):
     script = tmp_path / "receiver.py"
     script.write_text(code[1].replace("8000", str(port)))
     environment = {**os.environ, "HOOK_SECRET": "s3cret"}
-    process = subprocess.Popen([sys.executable, str(script)], env=environment, cwd=tmp_path,
-                               stdout=subprocess.PIPE, text=True)  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, str(script)], env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
     url = f"http://127.0.0.1:{port}"
     try:
         wait_for(lambda: _is_there(url), what="the receiver")

@@ -32,8 +32,10 @@ def most_hits(tries, chance, tail=1e-4):
 @given(sizes)
 def test_no_one_can_expect_to_win_against_fair_coins(found):
     """Exact, over every way in which the coins can fall: all own the stake on average, and 20 is rare."""
-    paths = [winnings([sign * size for sign, size in zip(signs, found, strict=True)])
-             for signs in product((1, -1), repeat=len(found))]  # fmt: skip
+    paths = [
+        winnings([sign * size for sign, size in zip(signs, found, strict=True)])
+        for signs in product((1, -1), repeat=len(found))
+    ]
     owned = np.exp([path[-1] for path in paths])
     assert owned.mean() == pytest.approx(1.0, rel=1e-9)
     assert np.mean([path.max() >= LIMIT for path in paths]) <= 0.05

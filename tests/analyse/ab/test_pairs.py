@@ -30,8 +30,11 @@ def test_the_first_runs_of_both_sides_are_a_pair_and_order_says_who_began():
     b = [reading(run, 11.0 + run) for run in range(4)]
     pairs = pairs_of(a, b, ["ABBA", "BAAB"], MS)
     assert [(pair.block, pair.a_first, pair.a, pair.b) for pair in pairs] == [
-        (0, True, 1.0, 11.0), (0, False, 2.0, 12.0), (1, False, 3.0, 13.0), (1, True, 4.0, 14.0),
-    ]  # fmt: skip
+        (0, True, 1.0, 11.0),
+        (0, False, 2.0, 12.0),
+        (1, False, 3.0, 13.0),
+        (1, True, 4.0, 14.0),
+    ]
     assert all(pair.complete and not pair.why for pair in pairs)
 
 
@@ -53,8 +56,9 @@ def test_only_runs_that_both_sides_have_make_pairs():
 
 
 def test_a_number_that_is_none_does_not_count():
-    (pair,) = pairs_of([reading(0, 1.0)], [Reading(0, {"latency_ms": make_stats(1.0)})], ["ABBA"],
-                       Wanted("latency_ms", "std"))  # fmt: skip
+    (pair,) = pairs_of(
+        [reading(0, 1.0)], [Reading(0, {"latency_ms": make_stats(1.0)})], ["ABBA"], Wanted("latency_ms", "std")
+    )
     assert not pair.complete
     assert "more than 1 value" in pair.why
 

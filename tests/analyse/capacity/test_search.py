@@ -110,8 +110,12 @@ def test_a_hit_above_a_miss_sends_both_back() -> None:
 
 
 def test_evidence_that_stays_contradictory_ends_by_the_monotone_fit() -> None:
-    history = [told(10.0, True, probes=3), told(16.0, False, probes=3), told(20.0, True, probes=3),
-               told(21.0, False, probes=3)]  # fmt: skip
+    history = [
+        told(10.0, True, probes=3),
+        told(16.0, False, probes=3),
+        told(20.0, True, probes=3),
+        told(21.0, False, probes=3),
+    ]
     step = next_step(history, SEARCH)
     assert isinstance(step, Step | Done)
     if isinstance(step, Done):
@@ -127,8 +131,12 @@ def test_falling_fit(score, fitted) -> None:
 
 
 def test_the_same_rate_is_asked_for_longer_where_it_cannot_be_told() -> None:
-    history = [told(1.0, True), told(4.0, True), told(16.0, False, behind=True, delivered_per_s=9.0),
-               told(6.0, None, times=3.0)]  # fmt: skip
+    history = [
+        told(1.0, True),
+        told(4.0, True),
+        told(16.0, False, behind=True, delivered_per_s=9.0),
+        told(6.0, None, times=3.0),
+    ]
     step = next_step(history, SEARCH)
     assert isinstance(step, Step)
     assert (step.rate, step.duration_s > 20.0) == (6.0, True)

@@ -45,10 +45,15 @@ def answers(run: int, n: int = 800, itl: int = 30, **numbers: Any) -> RunOutcome
         "load": {"stopped": "finished"},
     } | numbers.pop("facts", {})
     result = SingleRunResult(
-        run_id=run, is_cold_start=run == 0, started_at="2026-01-01T00:00:00+00:00",
-        completed_at="2026-01-01T00:00:10+00:00", duration_seconds=10.0, metrics=metrics, facts=facts,
+        run_id=run,
+        is_cold_start=run == 0,
+        started_at="2026-01-01T00:00:00+00:00",
+        completed_at="2026-01-01T00:00:10+00:00",
+        duration_seconds=10.0,
+        metrics=metrics,
+        facts=facts,
         window=Window(8.0, 2.0, 0.1, 0.0, 8, 0),
-    )  # fmt: skip
+    )
     sets = tuple(
         SampleSet(name, "measure", at if value.size == n else np.arange(value.size, dtype=np.int64), value)
         for name, value in sampled.items()
@@ -146,8 +151,12 @@ def test_failed_requests_count_as_errors(job, share, limit, verdict) -> None:
     ],
 )
 def test_answers_as_long_as_asked(job, workload, got, passed) -> None:
-    found = judged(job, definition={"workload": workload}, sampled={"output_tokens": np.full(800, got)},
-                   facts={"finish_reasons": {"stop": 700, "length": 100}})  # fmt: skip
+    found = judged(
+        job,
+        definition={"workload": workload},
+        sampled={"output_tokens": np.full(800, got)},
+        facts={"finish_reasons": {"stop": 700, "length": 100}},
+    )
     told = check(found, "answers as long as asked")
     assert told.passed is passed
     assert passed or "stop 2,100" in told.detail
@@ -229,8 +238,9 @@ def test_the_tail_is_that_of_the_scarcest_headline_metric(job) -> None:
 
 def test_lengths_are_compared_request_by_request_where_they_were_kept(job) -> None:
     lengths = {"output": {"asked": {"median": 100.0}, "difference": {"median": -30.0}}}
-    found = judged(job, definition={"workload": {"task": "synthetic", "output_tokens": {"mean": 32}}},
-                   facts={"lengths": lengths})  # fmt: skip
+    found = judged(
+        job, definition={"workload": {"task": "synthetic", "output_tokens": {"mean": 32}}}, facts={"lengths": lengths}
+    )
     told = check(found, "answers as long as asked")
     assert told.passed is False
     assert "70 tokens where 100 were asked for" in told.detail

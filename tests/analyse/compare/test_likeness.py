@@ -49,8 +49,9 @@ def test_another_kind_of_machine_forbids_it(result, changes, sentence) -> None:
 
 
 def test_memory_is_compared_by_its_class(result) -> None:
-    first, second, larger = (result(*SAME, **on({"memory_bytes": size}))
-                             for size in (16_642_998_272, 16_700_000_000, 33_300_000_000))  # fmt: skip
+    first, second, larger = (
+        result(*SAME, **on({"memory_bytes": size})) for size in (16_642_998_272, 16_700_000_000, 33_300_000_000)
+    )
     assert not_comparable(first, second) == ()
     assert "memory (GiB)" in not_comparable(first, larger)[0]
 

@@ -128,9 +128,12 @@ def test_a_percentile_needs_samples_of_runs_or_several_results(result) -> None:
     several = [result(*times(1 + shift)) for shift in (0.0, 0.002, -0.002, 0.001)]
     pool = draft_line(pooled(several, [new]), "latency_ms.p99", LIMITS, no_samples)
     assert judged(pool).answer == "red"
-    by_run = draft_line(pooled([old], [new]), "latency_ms.p99", LIMITS, lambda job, *_: (
-        {n: job.metrics["latency_ms"].p99 * one / 10 for n, one in enumerate(BASE)}
-    ))  # fmt: skip
+    by_run = draft_line(
+        pooled([old], [new]),
+        "latency_ms.p99",
+        LIMITS,
+        lambda job, *_: ({n: job.metrics["latency_ms"].p99 * one / 10 for n, one in enumerate(BASE)}),
+    )
     assert judged(by_run).answer == "red"
     bare = replace(new, metrics={"latency_ms": replace(new.metrics["latency_ms"], p99=None, count=200)})
     unbacked = draft_line(pooled([old], [bare]), "latency_ms.p99", LIMITS, no_samples)
@@ -182,8 +185,9 @@ def reading(runs) -> Reading:
     return Reading(float(np.median(runs)), tuple(runs))
 
 
-def red_share(rng, *, change: float, results: int, runs: int, between: float, within: float, limit: float,
-              rounds: int = 400) -> float:  # fmt: skip
+def red_share(
+    rng, *, change: float, results: int, runs: int, between: float, within: float, limit: float, rounds: int = 400
+) -> float:
     def drawn(number: int, factor: float = 1.0) -> list[Reading]:
         levels = between * rng.standard_normal(number)
         return [reading(factor * np.exp(level + within * rng.standard_normal(runs))) for level in levels]

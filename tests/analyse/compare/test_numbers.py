@@ -58,8 +58,14 @@ def samples(values) -> tuple[SampleSet, ...]:
 def test_statistics_of_a_run_come_from_its_measured_samples() -> None:
     drawn = np.random.default_rng(0).exponential(size=1000)
     kept = samples([*drawn, np.nan])
-    for statistic, value in {"mean": drawn.mean(), "min": drawn.min(), "max": drawn.max(), "median": np.median(drawn),
-                             "std": drawn.std(ddof=1), "p99": np.quantile(drawn, 0.99)}.items():  # fmt: skip
+    for statistic, value in {
+        "mean": drawn.mean(),
+        "min": drawn.min(),
+        "max": drawn.max(),
+        "median": np.median(drawn),
+        "std": drawn.std(ddof=1),
+        "p99": np.quantile(drawn, 0.99),
+    }.items():
         assert statistic_of_run(kept, "m", statistic) == pytest.approx(value)
     assert statistic_of_run(kept, "m", "p99_9") is None
     assert statistic_of_run(kept, "other", "mean") is None

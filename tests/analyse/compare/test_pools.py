@@ -34,8 +34,9 @@ def test_jobs_match_by_their_point_over_many_campaigns(base) -> None:
     b = [campaign(at(base, 8, "b8"), at(base, 1, "b1"))]
     found = match_jobs(a, b)
     assert [(names(pair.a), names(pair.b)) for pair in found.pairs] == [
-        (["a01", "a11", "a21"], ["b1"]), (["a08", "a18", "a28"], ["b8"]),
-    ]  # fmt: skip
+        (["a01", "a11", "a21"], ["b1"]),
+        (["a08", "a18", "a28"], ["b8"]),
+    ]
     assert (found.only_a, found.only_b) == ((), ())
 
 
@@ -94,10 +95,13 @@ def test_a_side_without_a_usable_result_refuses(result, anyway) -> None:
 
 
 def controlled(took: float, name: str = "bench-1", **more) -> dict:
-    return {"environment": {
-        "machine": {"name": name, "cpu": "EPYC 7763", "cores": 8},
-        "before": {"fitness": {"control": {"version": 1, "integer_ms": 10.0, "memory_ms": took}}},
-    }, **more}  # fmt: skip
+    return {
+        "environment": {
+            "machine": {"name": name, "cpu": "EPYC 7763", "cores": 8},
+            "before": {"fitness": {"control": {"version": 1, "integer_ms": 10.0, "memory_ms": took}}},
+        },
+        **more,
+    }
 
 
 def answers(a, b, **how) -> dict:

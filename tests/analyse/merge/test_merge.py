@@ -41,8 +41,14 @@ class Machine:
         self.outcome = np.zeros(len(self.due), dtype=np.int8)
         self.status = np.full(len(self.due), 200, dtype=np.int16)
         self.tokens = tokens
-        self.metrics = {"client_cpu_pct": 10.0 + host, "client_ceiling_pct": 5.0 + host, "loop_lag_ms": 0.1,
-                        "first_ms": 33.0, "goodput_per_s": 1.0, "cost": 1.0}  # fmt: skip
+        self.metrics = {
+            "client_cpu_pct": 10.0 + host,
+            "client_ceiling_pct": 5.0 + host,
+            "loop_lag_ms": 0.1,
+            "first_ms": 33.0,
+            "goodput_per_s": 1.0,
+            "cost": 1.0,
+        }
         self.facts = {}
 
     def fail(self, at, outcome, status=0):
@@ -59,20 +65,43 @@ class Machine:
         inside = (self.outcome == 0) & (end >= 0) & (end < self.length_s * S)
         np.add.at(slots, end[inside] // 1_000_000, self.tokens)
         requests = Requests(
-            due_ns=self.due, sent_ns=np.where(never, NEVER, self.due), end_ns=np.where(never, NEVER, end),
-            outcome=self.outcome, status=self.status,
-            input_tokens=np.full(len(self.due), 7), output_tokens=np.full(len(self.due), self.tokens),
-            good=(self.outcome == 0) & (self.took < 0.15), arrived=slots,
-        )  # fmt: skip
+            due_ns=self.due,
+            sent_ns=np.where(never, NEVER, self.due),
+            end_ns=np.where(never, NEVER, end),
+            outcome=self.outcome,
+            status=self.status,
+            input_tokens=np.full(len(self.due), 7),
+            output_tokens=np.full(len(self.due), self.tokens),
+            good=(self.outcome == 0) & (self.took < 0.15),
+            arrived=slots,
+        )
         begin = EPOCH + round(self.begin_s * S)
         clock = {"window_begin_epoch_ns": begin, "window_end_epoch_ns": begin + round(self.length_s * S)}
-        metrics = {**self.metrics, **dict.fromkeys(("throughput_per_s", "offered_per_s", "error_rate", "skipped",
-                   "concurrency", "input_tokens_per_s", "output_tokens_per_s"), -1.0)}  # fmt: skip
+        metrics = {
+            **self.metrics,
+            **dict.fromkeys(
+                (
+                    "throughput_per_s",
+                    "offered_per_s",
+                    "error_rate",
+                    "skipped",
+                    "concurrency",
+                    "input_tokens_per_s",
+                    "output_tokens_per_s",
+                ),
+                -1.0,
+            ),
+        }
         result = SingleRunResult(
-            run_id, run_id == 0, "2026-01-01T00:00:00+00:00", "2026-01-01T00:00:09+00:00", 9.0, metrics=metrics,
+            run_id,
+            run_id == 0,
+            "2026-01-01T00:00:00+00:00",
+            "2026-01-01T00:00:09+00:00",
+            9.0,
+            metrics=metrics,
             facts={"clock": clock, "load": {"stopped": "finished"}, **self.facts},
             window=Window(self.length_s, 1.0, 0.04 * (self.host + 1) * self.length_s, 0.0, 2, 0),
-        )  # fmt: skip
+        )
         samples = (
             SampleSet("e2e_ms", "measure", self.due[ok], self.took[ok] * 1e3),
             SampleSet("e2e_ms", "warmup", self.due[self.due < 0] + S, self.took[self.due < 0] * 1e3),
@@ -166,8 +195,12 @@ def test_the_worst_client_and_the_busiest_machine_are_told():
 
 def test_what_a_part_could_not_count_is_absent_with_a_reason():
     one, other = Machine(0).run(), Machine(1).run()
-    blind = replace(other.requests, arrived=np.zeros(0, np.int64), good=np.zeros(0, bool),
-                    input_tokens=np.full(len(other.requests), -1))  # fmt: skip
+    blind = replace(
+        other.requests,
+        arrived=np.zeros(0, np.int64),
+        good=np.zeros(0, bool),
+        input_tokens=np.full(len(other.requests), -1),
+    )
     run = merge_run(job(), 0, [one, replace(other, requests=blind)]).result
     for name in ("output_tokens_per_s", "goodput_per_s", "input_tokens_per_s"):
         assert name not in run.metrics
@@ -224,10 +257,24 @@ def test_a_missing_a_failed_and_an_old_part_are_told_apart():
 
 def result_of(machine, state="done", error=None) -> MultiRunJobResult:
     return MultiRunJobResult(
-        job=f"c1-job-{machine.host}", digest="d", index=machine.host, point={"load.host": machine.host}, state=state,
-        verdict="valid", checks=(), gates=(), metrics={}, runs=(), total_runs=3, successful_runs=3, failed_runs=0,
-        cold_start={}, environment={"machine": {"name": f"box-{machine.host}"}}, definition={}, error=error,
-    )  # fmt: skip
+        job=f"c1-job-{machine.host}",
+        digest="d",
+        index=machine.host,
+        point={"load.host": machine.host},
+        state=state,
+        verdict="valid",
+        checks=(),
+        gates=(),
+        metrics={},
+        runs=(),
+        total_runs=3,
+        successful_runs=3,
+        failed_runs=0,
+        cold_start={},
+        environment={"machine": {"name": f"box-{machine.host}"}},
+        definition={},
+        error=error,
+    )
 
 
 def test_a_point_is_judged_like_any_other_job():

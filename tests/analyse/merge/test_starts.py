@@ -11,8 +11,11 @@ from assay.analyse.merge import Part, merge_point
 def machine(host: int, begin_s: float = 0.0, *, offset=(-0.01, 0.02), met: bool = True, **more) -> Machine:
     made = Machine(host, begin_s, **more)
     begin = EPOCH + round(begin_s * S)
-    made.facts["clock"] = {"window_begin_epoch_ns": begin, "window_end_epoch_ns": begin + round(made.length_s * S),
-                           "load_begin_epoch_ns": begin - S}  # fmt: skip
+    made.facts["clock"] = {
+        "window_begin_epoch_ns": begin,
+        "window_end_epoch_ns": begin + round(made.length_s * S),
+        "load_begin_epoch_ns": begin - S,
+    }
     if met:
         bounds = None if host == 0 else list(offset)
         made.facts["barrier"] = {"waited_s": 0.5 + host, "clock_offset_from_host_0_s": bounds}

@@ -163,8 +163,12 @@ def test_a_step_whose_place_is_not_sharp_finds_a_change_nearby():
     """Noise as large as the step: the place is off by a few nights, and the driver is still found."""
     causes = []
     for seed in range(12):
-        results = [one for one, _ in nights(80, 40, 0.03, lambda n: {"driver": "560" if n >= 40 else "550"},
-                                            spread=0.015, seed=seed)]  # fmt: skip
+        results = [
+            one
+            for one, _ in nights(
+                80, 40, 0.03, lambda n: {"driver": "560" if n >= 40 else "550"}, spread=0.015, seed=seed
+            )
+        ]
         values = [one.metrics["latency_ms"].median for one in results]
         for finding in detect(series_of(values, "lower")).findings:
             contexts = [context(one) for one in results]

@@ -57,8 +57,13 @@ def test_a_wrong_product_is_caught_in_every_precision(precision, spoil):
     else:
         a, b = operands(n)
         right = a @ b
-    wrong = {"zeros": right * 0, "transposed": right.T, "one operand": a.astype(np.float64), "negated": -right,
-             "nan": np.where(np.eye(n, dtype=bool), np.nan, np.nan)}[spoil]  # fmt: skip
+    wrong = {
+        "zeros": right * 0,
+        "transposed": right.T,
+        "one operand": a.astype(np.float64),
+        "negated": -right,
+        "nan": np.where(np.eye(n, dtype=bool), np.nan, np.nan),
+    }[spoil]
     assert checked(a, b, wrong, precision).wrong.startswith("the result is wrong")
 
 

@@ -137,8 +137,11 @@ def test_all_tests_of_this_processor_with_small_sizes(monkeypatch):
     notes = []
     wish = Wish(
         ("copy", "read", "write", "triad", "fp32", "fp64", "int8", "bf16", "transfer", "scaling"),
-        sizes=(32 * 1024, MIB, 2 * MIB), shapes=(64, 96), each_s=0.01, compare=True,
-    )  # fmt: skip
+        sizes=(32 * 1024, MIB, 2 * MIB),
+        shapes=(64, 96),
+        each_s=0.01,
+        compare=True,
+    )
     found = measure(wish, lambda share, note: notes.append((share, note)), small())
     by_name = {one.name: one for one in found.tests}
     for name in ("copy", "copy_one", "read", "write", "triad", "triad_one"):

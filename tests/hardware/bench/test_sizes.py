@@ -62,12 +62,19 @@ def test_all_last_level_caches_count_and_a_second_level_one_alone(tmp_path):
     for cpu in range(4):
         pair = "0-1" if cpu < 2 else "2-3"
         for index, (kind, level, size, shared) in enumerate(
-            [("Data", 1, "32K", str(cpu)), ("Instruction", 1, "64K", str(cpu)), ("Unified", 2, "1024K", str(cpu)),
-             ("Unified", 3, "16384K", pair)]
-        ):  # fmt: skip
+            [
+                ("Data", 1, "32K", str(cpu)),
+                ("Instruction", 1, "64K", str(cpu)),
+                ("Unified", 2, "1024K", str(cpu)),
+                ("Unified", 3, "16384K", pair),
+            ]
+        ):
             of = f"cache/index{index}"
-            write(tmp_path, cpu, {f"{of}/type": kind, f"{of}/level": level, f"{of}/size": size,
-                                  f"{of}/shared_cpu_list": shared})  # fmt: skip
+            write(
+                tmp_path,
+                cpu,
+                {f"{of}/type": kind, f"{of}/level": level, f"{of}/size": size, f"{of}/shared_cpu_list": shared},
+            )
     assert cpu_caches(tmp_path) == (32 * MIB, MIB)
 
 

@@ -126,8 +126,24 @@ def test_every_metric_of_a_test_is_a_known_one():
     from assay.hardware.bench.outcome import TRANSFERS, metric_of
     from assay.metrics import METRICS
 
-    names = ("copy", "copy_one", "read", "write", "triad", "triad_one", "fp64", "fp32", "tf32", "fp16", "bf16", "int8",
-             "fp8", "scaling", "storage", *TRANSFERS)  # fmt: skip
+    names = (
+        "copy",
+        "copy_one",
+        "read",
+        "write",
+        "triad",
+        "triad_one",
+        "fp64",
+        "fp32",
+        "tf32",
+        "fp16",
+        "bf16",
+        "int8",
+        "fp8",
+        "scaling",
+        "storage",
+        *TRANSFERS,
+    )
     assert {metric_of(name) for name in names} <= METRICS.keys()
 
 

@@ -13,8 +13,13 @@ from assay.hardware.fitness import control, loops
 
 
 def told(**changes):
-    whole = {"version": 1, "rounds_ms": {"integer": [10.0, 11.0, 30.0], "memory": [5.0, 5.0, 5.0]}, "absent": "",
-             "cpu_s": 0.1, **changes}  # fmt: skip
+    whole = {
+        "version": 1,
+        "rounds_ms": {"integer": [10.0, 11.0, 30.0], "memory": [5.0, 5.0, 5.0]},
+        "absent": "",
+        "cpu_s": 0.1,
+        **changes,
+    }
     return lambda *_, **__: SimpleNamespace(returncode=0, stdout=json.dumps(whole), stderr="")
 
 

@@ -9,8 +9,14 @@ from assay.spec.benchmark import Definition
 
 
 def board(index, name="NVIDIA H200", vendor="nvidia", uuid=True, **more):
-    return Gpu(index=index, name=name, vendor=vendor, layer="nvml",
-               uuid=f"GPU-{index}{index}{index}{index}-beef" if uuid else None, **more)  # fmt: skip
+    return Gpu(
+        index=index,
+        name=name,
+        vendor=vendor,
+        layer="nvml",
+        uuid=f"GPU-{index}{index}{index}{index}-beef" if uuid else None,
+        **more,
+    )
 
 
 TWO = (board(0), board(1))

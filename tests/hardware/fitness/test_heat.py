@@ -26,8 +26,12 @@ def test_the_sensor_nearest_to_its_limit_counts_not_the_hottest_zone(tree):
     assert facts["sensors"] == 3
     assert facts["hottest"]["celsius"] == 61.0
     assert facts["nearest"] == {
-        "sensor": "coretemp Package id 0", "celsius": 61.0, "limit_c": 100.0, "limit": "critical", "headroom_c": 39.0,
-    }  # fmt: skip
+        "sensor": "coretemp Package id 0",
+        "celsius": 61.0,
+        "limit_c": 100.0,
+        "limit": "critical",
+        "headroom_c": 39.0,
+    }
     assert not absent
 
 

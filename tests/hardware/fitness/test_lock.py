@@ -79,8 +79,13 @@ def other(tmp_path):
 
     def start(devices="cpu", purpose="squeezenet", mode="wait", load="", times=1, folder=tmp_path):
         words = [str(folder), devices, purpose, mode, load, str(times)]
-        process = subprocess.Popen([sys.executable, "-c", HOLD, *words], text=True, stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, *words],
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         started.append(process)
         return Other(process)
 
@@ -211,8 +216,15 @@ def test_whoever_waits_is_reminded_every_half_minute_and_can_give_up(tmp_path, o
         if passed[0] > 85:
             raise KeyboardInterrupt
 
-    waiting = device_lock(["cpu"], "me", "wait", lambda text: told.append((passed[0], text)), folder=tmp_path,
-                          now=lambda: passed[0], sleep=sleep)  # fmt: skip
+    waiting = device_lock(
+        ["cpu"],
+        "me",
+        "wait",
+        lambda text: told.append((passed[0], text)),
+        folder=tmp_path,
+        now=lambda: passed[0],
+        sleep=sleep,
+    )
     with pytest.raises(KeyboardInterrupt), waiting:
         pytest.fail("it is held by somebody else")
     assert [at for at, _ in told] == [0, 30, 60]
@@ -374,8 +386,13 @@ def test_a_mode_that_is_none_is_refused():
 
 
 def test_words_of_others_cannot_steer_a_terminal(tmp_path):
-    words = {"pid": os.getpid(), "host": platform.node(), "space": holder_words._space(), "purpose": "a\x1b[2Jb\nc",
-             "user": "x" * 1000}  # fmt: skip
+    words = {
+        "pid": os.getpid(),
+        "host": platform.node(),
+        "space": holder_words._space(),
+        "purpose": "a\x1b[2Jb\nc",
+        "user": "x" * 1000,
+    }
     path = tmp_path / "cpu.lock"
     path.write_text(json.dumps(words))
     with path.open("rb") as file:
@@ -387,9 +404,15 @@ def test_words_of_others_cannot_steer_a_terminal(tmp_path):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
-@given(words=st.one_of(st.binary(max_size=200), st.dictionaries(
-    st.sampled_from(["pid", "user", "since", "host"]), st.one_of(st.integers(), st.text(), st.none(), st.floats()),
-).map(lambda told: json.dumps(told).encode())))  # fmt: skip
+@given(
+    words=st.one_of(
+        st.binary(max_size=200),
+        st.dictionaries(
+            st.sampled_from(["pid", "user", "since", "host"]),
+            st.one_of(st.integers(), st.text(), st.none(), st.floats()),
+        ).map(lambda told: json.dumps(told).encode()),
+    )
+)
 def test_whatever_stands_in_a_file_is_read_without_harm(tmp_path, words):
     path = tmp_path / "odd.lock"
     path.write_bytes(words)

@@ -12,11 +12,25 @@ from assay.hardware.gpu.asking import Unanswered
 from assay.hardware.gpu.by_torch import by_begun_torch, by_torch
 from assay.hardware.gpu.mac import by_system_profiler
 
-H200 = SimpleNamespace(name="NVIDIA H200", major=9, minor=0, total_memory=143155 * 2**20, multi_processor_count=132,
-                       uuid="11111111-2222-3333-4444-555555555555", pci_domain_id=0, pci_bus_id=0,
-                       pci_device_id=6)  # fmt: skip
-MI300X = SimpleNamespace(name="AMD Instinct MI300X", major=9, minor=4, total_memory=205_822_885_888,
-                         multi_processor_count=304, gcnArchName="gfx942:sramecc+:xnack-")  # fmt: skip
+H200 = SimpleNamespace(
+    name="NVIDIA H200",
+    major=9,
+    minor=0,
+    total_memory=143155 * 2**20,
+    multi_processor_count=132,
+    uuid="11111111-2222-3333-4444-555555555555",
+    pci_domain_id=0,
+    pci_bus_id=0,
+    pci_device_id=6,
+)
+MI300X = SimpleNamespace(
+    name="AMD Instinct MI300X",
+    major=9,
+    minor=4,
+    total_memory=205_822_885_888,
+    multi_processor_count=304,
+    gcnArchName="gfx942:sramecc+:xnack-",
+)
 
 
 def torch(*boards: SimpleNamespace, hip: str | None = None, mps: bool = False, begun: bool = True) -> SimpleNamespace:
@@ -88,8 +102,14 @@ def test_torch_is_not_woken_for_a_look(monkeypatch):
 
 def test_an_apple_chip_by_macos():
     (gpu,) = by_system_profiler(programs({("system_profiler",): (FIXTURES / "system_profiler.json").read_text()})).gpus
-    assert gpu.record() == {"index": 0, "name": "Apple M3 Max", "vendor": "apple", "layer": "system_profiler",
-                            "multiprocessors": 40, "note": "it shares the machine's memory"}  # fmt: skip
+    assert gpu.record() == {
+        "index": 0,
+        "name": "Apple M3 Max",
+        "vendor": "apple",
+        "layer": "system_profiler",
+        "multiprocessors": 40,
+        "note": "it shares the machine's memory",
+    }
 
 
 def test_an_intel_mac_with_a_card_of_its_own():

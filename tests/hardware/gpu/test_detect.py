@@ -24,14 +24,23 @@ def with_torch_and(nvml: Nvml, boards=(H200,)):
 @pytest.fixture
 def h200_tree(tmp_path):
     on_bus(tmp_path, "0000:00:06.0", driver_name="nvidia", vendor="0x10de", device="0x2335", **{"class": "0x030200"})
-    put(tmp_path, "proc/driver/nvidia/gpus/0000:00:06.0",
-        information="Model: NVIDIA H200\nGPU UUID: GPU-11111111-2222-3333-4444-555555555555")  # fmt: skip
+    put(
+        tmp_path,
+        "proc/driver/nvidia/gpus/0000:00:06.0",
+        information="Model: NVIDIA H200\nGPU UUID: GPU-11111111-2222-3333-4444-555555555555",
+    )
     return tmp_path
 
 
 def test_all_layers_agree_on_an_h200(h200_tree):
-    found = gpus(load=with_torch_and(Nvml("h200")), run=nvidia_smi("h200", "9.0"), root=h200_tree, platform="linux",
-                 with_torch=True, compare=True)  # fmt: skip
+    found = gpus(
+        load=with_torch_and(Nvml("h200")),
+        run=nvidia_smi("h200", "9.0"),
+        root=h200_tree,
+        platform="linux",
+        with_torch=True,
+        compare=True,
+    )
     (gpu,) = found.gpus
     assert found.layer == gpu.layer == "nvml"
     assert gpu.agreed_by == ("nvidia-smi", "torch", "sysfs")
@@ -48,8 +57,14 @@ def test_what_differs_is_told(h200_tree):
     )
     run = programs({("nvidia-smi", "-q"): text, ("nvidia-smi", "--query-gpu=index,compute_cap"): "0, 9.0\n"})
     one_less = H200.__class__(**{**vars(H200), "multi_processor_count": 131})
-    found = gpus(load=with_torch_and(Nvml("h200"), (one_less,)), run=run, root=h200_tree, platform="linux",
-                 with_torch=True, compare=True)  # fmt: skip
+    found = gpus(
+        load=with_torch_and(Nvml("h200"), (one_less,)),
+        run=run,
+        root=h200_tree,
+        platform="linux",
+        with_torch=True,
+        compare=True,
+    )
     (gpu,) = found.gpus
     assert gpu.agreed_by == ("sysfs",)
     assert gpu.differs == {"driver": "nvidia-smi: 575.57.08", "multiprocessors": "torch: 131"}
@@ -103,8 +118,17 @@ def test_the_kernel_is_taken_where_nothing_else_answers(h200_tree):
 
 def test_amd_by_amd_smi_and_agreed_by_the_kernel(tmp_path):
     put(tmp_path, "sys/module/amdgpu", version="6.10.5")
-    on_bus(tmp_path, "0000:05:00.0", "card0", driver_name="amdgpu", vendor="0x1002", device="0x74a1",
-           unique_id="aaaa111122223333", mem_info_vram_total=str(196592 * 2**20), **{"class": "0x120000"})  # fmt: skip
+    on_bus(
+        tmp_path,
+        "0000:05:00.0",
+        "card0",
+        driver_name="amdgpu",
+        vendor="0x1002",
+        device="0x74a1",
+        unique_id="aaaa111122223333",
+        mem_info_vram_total=str(196592 * 2**20),
+        **{"class": "0x120000"},
+    )
     rows = json.loads((FIXTURES / "amd-smi-static.json").read_text())[:1]
     run = programs({("amd-smi", "static"): json.dumps(rows)})
     found = gpus(load=not_installed, run=run, root=tmp_path, platform="linux")
@@ -188,9 +212,11 @@ def test_a_program_that_is_not_installed_or_fails():
 
 @pytest.mark.live
 def test_this_machine_is_looked_at_without_importing_torch():
-    script = ("import json, sys\nfrom assay.hardware.gpu.detect import local_gpus\nfound = local_gpus()\n"
-              "assert local_gpus() is found\nprint(json.dumps(found.record()))\n"
-              "print(json.dumps(sorted(sys.modules)))")  # fmt: skip
+    script = (
+        "import json, sys\nfrom assay.hardware.gpu.detect import local_gpus\nfound = local_gpus()\n"
+        "assert local_gpus() is found\nprint(json.dumps(found.record()))\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     record, modules = map(json.loads, done.stdout.splitlines())
     assert not {"torch", "numpy", "pydantic"} & set(modules)

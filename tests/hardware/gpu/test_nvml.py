@@ -97,9 +97,13 @@ def test_slices_of_a_gpu_under_mig():
         MigDevice(2, "MIG-a0000000-0000-0000-0000-000000000002", 5, 0, 28, 9856 * 2**20),
     )
     assert gpu.record()["mig_devices"][1] == {
-        "index": 2, "uuid": "MIG-a0000000-0000-0000-0000-000000000002", "gpu_instance": 5, "compute_instance": 0,
-        "multiprocessors": 28, "memory_bytes": 9856 * 2**20,
-    }  # fmt: skip
+        "index": 2,
+        "uuid": "MIG-a0000000-0000-0000-0000-000000000002",
+        "gpu_instance": 5,
+        "compute_instance": 0,
+        "multiprocessors": 28,
+        "memory_bytes": 9856 * 2**20,
+    }
 
 
 @pytest.mark.parametrize(("name", "links"), [("v100", 5), ("h100", 18), ("rtx3090", 0), ("t4", None)])

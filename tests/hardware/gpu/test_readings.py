@@ -16,9 +16,14 @@ def test_an_h200_as_it_was_recorded():
     reader = GpuReader(Nvml("h200").load)
     assert (reader.absent, reader.count) == ("", 1)
     assert reader.facts == [
-        {"index": 0, "name": "NVIDIA H200", "uuid": "GPU-11111111-2222-3333-4444-555555555555",
-         "driver": "580.159.04", "memory_bytes": 150_754_820_096}
-    ]  # fmt: skip
+        {
+            "index": 0,
+            "name": "NVIDIA H200",
+            "uuid": "GPU-11111111-2222-3333-4444-555555555555",
+            "driver": "580.159.04",
+            "memory_bytes": 150_754_820_096,
+        }
+    ]
     assert reader.read(0) == {
         "gpu_util_pct": 0.0,
         "gpu_mem_bytes": 644_939_776.0,
@@ -71,8 +76,10 @@ def test_an_old_driver_is_asked_by_the_old_names():
 def test_a_hot_gpu_says_why_it_is_slow():
     reader = GpuReader(Nvml("v100").load)
     assert reader.throttle_reasons(reader.read(0)["throttle_bits"]) == (
-        "power cap", "hardware slowdown", "thermal, by hardware",
-    )  # fmt: skip
+        "power cap",
+        "hardware slowdown",
+        "thermal, by hardware",
+    )
 
 
 def test_a_board_that_tells_nothing_is_not_lost():

@@ -28,10 +28,8 @@ def test_an_h200_as_it_was_recorded():
     # What the XML does not have, and what changed in the second between the two recordings.
     told = {"layer", "multiprocessors", "slowdown_c", "temperature_c"}
     assert {
-        field.name
-        for field in dataclasses.fields(Gpu)
-        if getattr(gpu, field.name) != getattr(by_library, field.name)
-    } == told  # fmt: skip
+        field.name for field in dataclasses.fields(Gpu) if getattr(gpu, field.name) != getattr(by_library, field.name)
+    } == told
     assert (gpu.multiprocessors, gpu.slowdown_c, gpu.temperature_c) == (None, None, 36.0)
 
 
@@ -42,9 +40,26 @@ def test_an_h200_as_it_was_recorded():
 )  # fmt: skip
 def test_generations_as_nvml_tells_them(name, capability):
     gpu, other = only(name, capability), by_nvml(Nvml(name).load).gpus[0]
-    same = ("name", "uuid", "memory_bytes", "driver", "cuda", "capability", "pci", "pcie", "power_limit_w",
-            "clocks_mhz", "max_clocks_mhz", "temperature_c", "ecc", "mig", "architecture", "tensor_cores",
-            "precisions", "note")  # fmt: skip
+    same = (
+        "name",
+        "uuid",
+        "memory_bytes",
+        "driver",
+        "cuda",
+        "capability",
+        "pci",
+        "pcie",
+        "power_limit_w",
+        "clocks_mhz",
+        "max_clocks_mhz",
+        "temperature_c",
+        "ecc",
+        "mig",
+        "architecture",
+        "tensor_cores",
+        "precisions",
+        "note",
+    )
     for field in same:
         assert getattr(gpu, field) == getattr(other, field), field
 
@@ -117,9 +132,25 @@ def test_two_gpus_have_their_own_capabilities():
     ]
 
 
-@given(st.sampled_from(["N/A", "[N/A]", "Not Supported", "[Not Supported]", "Unknown Error", "[Unknown Error]", "ERR!",
-                        "GPU is lost", "Requested functionality has been deprecated", "", "  ", "MiB",
-                        "12 bananas"]))  # fmt: skip
+@given(
+    st.sampled_from(
+        [
+            "N/A",
+            "[N/A]",
+            "Not Supported",
+            "[Not Supported]",
+            "Unknown Error",
+            "[Unknown Error]",
+            "ERR!",
+            "GPU is lost",
+            "Requested functionality has been deprecated",
+            "",
+            "  ",
+            "MiB",
+            "12 bananas",
+        ]
+    )
+)
 def test_every_way_of_saying_no_is_left_out(word):
     text = re.sub(r">[^<>\n]+</", f">{word}</", xml("h200"))
     (gpu,) = from_xml(text, {})

@@ -50,13 +50,25 @@ def test_a_radeon_by_amdgpu(tmp_path):
     put(tmp_path, "usr/share/misc", **{"pci.ids": PCI_IDS})
     put(tmp_path, "sys/module/amdgpu", version="6.10.5")
     on_bus(
-        tmp_path, "0000:03:00.0", "card1", driver_name="amdgpu", vendor="0x1002", device="0x744c",
-        **{"class": "0x030000"}, mem_info_vram_total="25753026560", unique_id="ce5d239fe548af74",
-        current_link_speed="16.0 GT/s PCIe", current_link_width="8", max_link_speed="32.0 GT/s PCIe",
+        tmp_path,
+        "0000:03:00.0",
+        "card1",
+        driver_name="amdgpu",
+        vendor="0x1002",
+        device="0x744c",
+        **{"class": "0x030000"},
+        mem_info_vram_total="25753026560",
+        unique_id="ce5d239fe548af74",
+        current_link_speed="16.0 GT/s PCIe",
+        current_link_width="8",
+        max_link_speed="32.0 GT/s PCIe",
         max_link_width="16",
-        pp_dpm_sclk="0: 500Mhz\n1: 1200Mhz *\n2: 2482Mhz", pp_dpm_mclk="0: 96Mhz *\n1: 1249Mhz",
-        hwmon__hwmon3__temp1_input="41000", hwmon__hwmon3__temp1_crit="100000", hwmon__hwmon3__power1_cap="303000000",
-    )  # fmt: skip
+        pp_dpm_sclk="0: 500Mhz\n1: 1200Mhz *\n2: 2482Mhz",
+        pp_dpm_mclk="0: 96Mhz *\n1: 1249Mhz",
+        hwmon__hwmon3__temp1_input="41000",
+        hwmon__hwmon3__temp1_crit="100000",
+        hwmon__hwmon3__power1_cap="303000000",
+    )
     put(tmp_path, "sys/class/drm/card1-HDMI-A-1", status="connected")
     assert by_sysfs(tmp_path).gpus == (
         Gpu(
@@ -82,19 +94,35 @@ def test_an_nvidia_board_without_a_card_by_its_drivers_own_words(tmp_path):
     put(tmp_path, "sys/module/nvidia", version="580.159.04")
     on_bus(tmp_path, "0000:00:06.0", driver_name="nvidia", vendor="0x10de", device="0x2335", **{"class": "0x030200"})
     put(
-        tmp_path, "proc/driver/nvidia/gpus/0000:00:06.0",
+        tmp_path,
+        "proc/driver/nvidia/gpus/0000:00:06.0",
         information="Model: \t\t NVIDIA H200\nIRQ:   \t\t 41\nGPU UUID: \t GPU-1\nVideo BIOS: \t ??.??.??\n"
         "Bus Location: \t 0000:00:06.0",
-    )  # fmt: skip
+    )
     (gpu,) = by_sysfs(tmp_path).gpus
-    assert gpu.record() == {"index": 0, "name": "NVIDIA H200", "vendor": "nvidia", "layer": "sysfs", "uuid": "GPU-1",
-                            "driver": "580.159.04", "pci": "0000:00:06.0"}  # fmt: skip
+    assert gpu.record() == {
+        "index": 0,
+        "name": "NVIDIA H200",
+        "vendor": "nvidia",
+        "layer": "sysfs",
+        "uuid": "GPU-1",
+        "driver": "580.159.04",
+        "pci": "0000:00:06.0",
+    }
 
 
 @pytest.mark.parametrize("driver", ["i915", "xe"])
 def test_intel_by_i915_and_xe(tmp_path, driver):
-    device = on_bus(tmp_path, "0000:00:02.0", "card0", driver_name=driver, vendor="0x8086", device="0x9a60",
-                    **{"class": "0x030000"}, current_link_width="255")  # fmt: skip
+    device = on_bus(
+        tmp_path,
+        "0000:00:02.0",
+        "card0",
+        driver_name=driver,
+        vendor="0x8086",
+        device="0x9a60",
+        **{"class": "0x030000"},
+        current_link_width="255",
+    )
     if driver == "i915":
         put(tmp_path, "sys/class/drm/card0", gt_act_freq_mhz="0", gt_max_freq_mhz="1450")
     else:
@@ -114,10 +142,18 @@ def test_names_come_from_the_list_of_pci_numbers(tmp_path):
 
 
 def test_a_raspberry_pi_4_has_one_gpu_and_a_part_that_drives_the_screen(tmp_path):
-    gpu = put(tmp_path, "sys/devices/platform/fec00000.v3d", drm__renderD128__dev="226:128",
-              uevent="DRIVER=v3d\nOF_NAME=v3d\nOF_COMPATIBLE_0=brcm,2711-v3d\nOF_COMPATIBLE_N=1")  # fmt: skip
-    screen = put(tmp_path, "sys/devices/platform/gpu", drm__card1__dev="226:1",
-                 uevent="DRIVER=vc4-drm\nOF_NAME=gpu\nOF_COMPATIBLE_0=brcm,bcm2711-vc5")  # fmt: skip
+    gpu = put(
+        tmp_path,
+        "sys/devices/platform/fec00000.v3d",
+        drm__renderD128__dev="226:128",
+        uevent="DRIVER=v3d\nOF_NAME=v3d\nOF_COMPATIBLE_0=brcm,2711-v3d\nOF_COMPATIBLE_N=1",
+    )
+    screen = put(
+        tmp_path,
+        "sys/devices/platform/gpu",
+        drm__card1__dev="226:1",
+        uevent="DRIVER=vc4-drm\nOF_NAME=gpu\nOF_COMPATIBLE_0=brcm,bcm2711-vc5",
+    )
     for card, device in (("card0", gpu), ("card1", screen)):
         (put(tmp_path, f"sys/class/drm/{card}") / "device").symlink_to(device)
     (found,) = by_sysfs(tmp_path).gpus

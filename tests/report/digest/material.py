@@ -27,19 +27,34 @@ def moved(
     series=None, *, at=UNTIL - 3 * DAY, change=0.06, answer="worse", cause="code", differs=(COMMIT,), **more
 ) -> Movement:
     known = {
-        "id": "f1", "kind": "step", "good_at": at - DAY, "end_at": at, "before": 71.5, "after": 71.5 * (1 + change),
-        "low": change - 0.01, "high": change + 0.01, "probability": 0.998, "found_at": at + DAY,
+        "id": "f1",
+        "kind": "step",
+        "good_at": at - DAY,
+        "end_at": at,
+        "before": 71.5,
+        "after": 71.5 * (1 + change),
+        "low": change - 0.01,
+        "high": change + 0.01,
+        "probability": 0.998,
+        "found_at": at + DAY,
         "why": ("commit changed from aaaaaaaaaaaa to bbbbbbbbbbbb",),
         "good": Link("c1-job-1", at - DAY, command="assay results show c1 --job 1"),
         "bad": Link("c2-job-1", at, href="http://127.0.0.1:8080/api/v1/jobs/c2-job-1"),
-    }  # fmt: skip
-    return Movement(series=series or named(), at=at, change=change, answer=answer, cause=cause, differs=differs,
-                    **(known | more))  # fmt: skip
+    }
+    return Movement(
+        series=series or named(), at=at, change=change, answer=answer, cause=cause, differs=differs, **(known | more)
+    )
 
 
 def told(id_="a1", state="acknowledged", *, changed_at=UNTIL - DAY, findings=(), **more) -> Told:
-    known = {"severity": "warning", "benchmark": "image classifier", "title": "latency_ms is worse by 6 %",
-             "opened_at": changed_at - DAY, "by": "alice", "sentences": ("worse by 6 % [5, 7]",)}  # fmt: skip
+    known = {
+        "severity": "warning",
+        "benchmark": "image classifier",
+        "title": "latency_ms is worse by 6 %",
+        "opened_at": changed_at - DAY,
+        "by": "alice",
+        "sentences": ("worse by 6 % [5, 7]",),
+    }
     return Told(id_, state, changed_at=changed_at, findings=findings, **(known | more))
 
 
@@ -80,9 +95,15 @@ def week() -> Material:
     )
     failed = (
         Failed("chat service", "llama3.1", "error[out-of-memory] in load: killed", UNTIL - 2 * DAY, UNTIL - 2 * DAY),
-        Failed("chat service", "llama3.1", "error[out-of-memory] in load: killed", UNTIL - DAY, UNTIL - DAY,
-               link=Link("c9-job-0", UNTIL - DAY, command="assay results show c9 --job 0")),
-    )  # fmt: skip
+        Failed(
+            "chat service",
+            "llama3.1",
+            "error[out-of-memory] in load: killed",
+            UNTIL - DAY,
+            UNTIL - DAY,
+            link=Link("c9-job-0", UNTIL - DAY, command="assay results show c9 --job 0"),
+        ),
+    )
     series = (
         watched(),
         watched(rate),

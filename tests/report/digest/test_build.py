@@ -74,8 +74,10 @@ def test_a_long_list_of_differences_is_cut():
     st.lists(st.tuples(st.sampled_from(["code", "machine", "unknown"]), st.floats(0, 7), st.booleans()), max_size=12)
 )
 def test_every_change_is_in_one_group(drawn):
-    movements = [moved(id=str(number), cause=cause, at=SINCE + day * DAY, differs=(DRIVER,) if differs else ())
-                 for number, (cause, day, differs) in enumerate(drawn)]  # fmt: skip
+    movements = [
+        moved(id=str(number), cause=cause, at=SINCE + day * DAY, differs=(DRIVER,) if differs else ())
+        for number, (cause, day, differs) in enumerate(drawn)
+    ]
     groups = grouped(movements)
     assert sorted(one.id for group in groups for one in group.movements) == sorted(one.id for one in movements)
     assert all({one.cause for one in group.movements} == {group.cause} for group in groups)
@@ -85,8 +87,9 @@ def test_every_change_is_in_one_group(drawn):
 
 
 def test_what_was_done_about_a_change_is_told_with_it():
-    made = digest(movements=(moved(), moved(named("p99"), id="f2", state="expected")),
-                  alerts=(told(findings=("f1", "f2")),))  # fmt: skip
+    made = digest(
+        movements=(moved(), moved(named("p99"), id="f2", state="expected")), alerts=(told(findings=("f1", "f2")),)
+    )
     assert {one.id: (one.state, one.alert) for one in made.movements} == {
         "f1": ("acknowledged", "a1"),
         "f2": ("expected", "a1"),
@@ -119,11 +122,18 @@ def test_alerts_of_other_times_are_not_told_and_open_ones_about_something_else_a
 
 def test_failures_of_one_kind_are_one_line():
     one = Failed("chat", "8", "killed", UNTIL - 2 * DAY, UNTIL - 2 * DAY)
-    made = digest(failed=(one, replace(one, first_at=UNTIL - DAY, last_at=UNTIL - DAY), replace(one, why="lost"),
-                          replace(one, last_at=SINCE - DAY)))  # fmt: skip
+    made = digest(
+        failed=(
+            one,
+            replace(one, first_at=UNTIL - DAY, last_at=UNTIL - DAY),
+            replace(one, why="lost"),
+            replace(one, last_at=SINCE - DAY),
+        )
+    )
     assert [(line.why, line.times, line.first_at) for line in made.failed] == [
-        ("killed", 2, UNTIL - 2 * DAY), ("lost", 1, UNTIL - 2 * DAY),
-    ]  # fmt: skip
+        ("killed", 2, UNTIL - 2 * DAY),
+        ("lost", 1, UNTIL - 2 * DAY),
+    ]
 
 
 # What is noisy

@@ -108,8 +108,15 @@ def test_a_new_change_is_unconfirmed_in_every_form():
 
 def test_the_markdown_of_a_week():
     told = digest_markdown(build(week(), SINCE, UNTIL, "1.0"))
-    for head in ("What moved", "What failed", "What is noisy", "What was acknowledged, expected or resolved",
-                 "Other open alerts", "What is silent", "How to read this"):  # fmt: skip
+    for head in (
+        "What moved",
+        "What failed",
+        "What is noisy",
+        "What was acknowledged, expected or resolved",
+        "Other open alerts",
+        "What is silent",
+        "How to read this",
+    ):
         assert f"\n## {head}\n" in told
     assert "### code: commit aaaaaaaaaaaa → bbbbbbbbbbbb" in told
     assert "| latency\\_ms · image classifier · batch=8 | worse | +6.0 % | \\[+5.0, +7.0\\] % |" in told

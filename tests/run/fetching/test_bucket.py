@@ -53,8 +53,9 @@ def test_everything_below_a_prefix_keeps_its_order(bucket: S3Server, tmp_path: P
         put(bucket, key, key.encode())
     found = have(fetch("set/", "/data/"), "", tmp_path, tmp_path)
     assert {one.path: one.here.read_text() for one in found} == {
-        "/data/a.bin": "set/a.bin", "/data/deep/b.bin": "set/deep/b.bin",
-    }  # fmt: skip
+        "/data/a.bin": "set/a.bin",
+        "/data/deep/b.bin": "set/deep/b.bin",
+    }
 
 
 def test_what_is_not_there_or_too_large_is_said(bucket: S3Server, tmp_path: Path) -> None:

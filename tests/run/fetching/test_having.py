@@ -73,9 +73,12 @@ def test_a_file_with_its_digest_is_fetched_once(files: Files, tmp_path: Path) ->
         assert (one.here.read_bytes(), one.sha256, one.checked) == (CONTENT, SHA256, "md5")
     assert files.asked == ["/x.bin"]
     assert one.facts() == {
-        "src": f"{files.url}/x.bin", "path": "/data/x.bin", "sha256": SHA256, "size_bytes": len(CONTENT),
+        "src": f"{files.url}/x.bin",
+        "path": "/data/x.bin",
+        "sha256": SHA256,
+        "size_bytes": len(CONTENT),
         "checked": "md5",
-    }  # fmt: skip
+    }
 
 
 def test_one_that_was_damaged_is_fetched_again(files: Files, tmp_path: Path) -> None:
@@ -153,9 +156,12 @@ def test_a_job_finds_its_files_for_as_long_as_it_is_measured(files: Files, tmp_p
     (tmp_path / "src" / "train.py").write_text("print(1)")
     sections = {
         "services": {"web": {"command": "serve /m", "fetch": [{"src": f"{files.url}/x.bin", "path": "/m"}]}},
-        "target": {"command": "python {code}/src/train.py /d", "code": "src",
-                   "fetch": [{"src": f"{files.url}/x.bin", "path": "/d", "md5": MD5}]},
-    }  # fmt: skip
+        "target": {
+            "command": "python {code}/src/train.py /d",
+            "code": "src",
+            "fetch": [{"src": f"{files.url}/x.bin", "path": "/d", "md5": MD5}],
+        },
+    }
     job = Job("b", "d", 0, Definition.model_validate_json(json.dumps(sections)), base=str(tmp_path))
     told: list[str] = []
     with at_hand(job, tmp_path / "cache", begin=lambda: told.append("begun")) as (found, facts):

@@ -89,8 +89,11 @@ def test_a_plain_process_finds_its_files_in_a_folder_of_its_own(tmp_path: Path) 
 
 
 def test_a_shell_keeps_its_text(tmp_path: Path) -> None:
-    found = placed(definition(target={"command": "cat /data/x | wc", "shell": True}),
-                   {"target": [had(tmp_path, "/data/x")]}, tmp_path / "f")  # fmt: skip
+    found = placed(
+        definition(target={"command": "cat /data/x | wc", "shell": True}),
+        {"target": [had(tmp_path, "/data/x")]},
+        tmp_path / "f",
+    )
     assert found.target.command == f"cat {tmp_path}/f/target/data/x | wc"  # type: ignore[union-attr]
 
 

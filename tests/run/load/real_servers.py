@@ -192,8 +192,9 @@ def nginx_server(folder: Path, app: str) -> Iterator[Server]:
         pytest.skip("nginx is not installed")
     _files(folder)
     plain, secure, older, nobody = _ports(4)
-    config = NGINX.format(folder=folder, app=app, plain=plain, secure=secure, older=older, nobody=nobody,
-                          user=getpass.getuser())  # fmt: skip
+    config = NGINX.format(
+        folder=folder, app=app, plain=plain, secure=secure, older=older, nobody=nobody, user=getpass.getuser()
+    )
     (folder / "nginx.conf").write_text(config)
     command = [program, "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", str(folder / "log")]
     with _running(command, folder, (plain, secure, older)) as process:
@@ -254,10 +255,27 @@ def _files(folder: Path) -> None:
     for size in (0, 1, 1000, 70_000, 5_000_000):
         (folder / "files" / str(size)).write_bytes(content(size))
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
-         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", folder / "key.pem", "-out", folder / "cert.pem"],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=127.0.0.1",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            folder / "key.pem",
+            "-out",
+            folder / "cert.pem",
+        ],
+        check=True,
+        capture_output=True,
+    )
 
 
 @contextmanager
@@ -266,8 +284,9 @@ def _running(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The process of a server from when it listens until the end."""
     with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
-                                   env=os.environ | (own or {}))  # fmt: skip
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, env=os.environ | (own or {})
+        )
     try:
         for port in ports:
             _await(process, port, folder / "log")

@@ -103,8 +103,9 @@ def test_uvicorn_hears_every_request_whole_and_answers_that_one(uvicorn, tmp_pat
 
 def test_uvicorn_large_bodies_both_ways(uvicorn, tmp_path):
     big = content(5_000_000)
-    recording = ask(uvicorn, tmp_path, [("POST", "/echo", big), "/fixed/5000000", "/chunked/5000000"], users(2),
-                    requests=6)  # fmt: skip
+    recording = ask(
+        uvicorn, tmp_path, [("POST", "/echo", big), "/fixed/5000000", "/chunked/5000000"], users(2), requests=6
+    )
     assert outcomes(recording) == {"ok": 6}
     assert_bodies(recording, [big])
     assert recording.fresh.sum() == 2
@@ -176,8 +177,9 @@ def test_nginx_ends_a_connection_after_five_requests_and_the_sixth_makes_a_new_o
 @pytest.mark.parametrize("shape", [users(8), rate(400)], ids=["closed", "open"])
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
 def test_nginx_loses_no_request_while_it_ends_connections(nginx, tmp_path, shape, secure):
-    recording = ask(nginx, tmp_path, [f"/{size}" for size in SIZES], shape, requests=400,
-                    url=nginx.secure if secure else nginx.url)  # fmt: skip
+    recording = ask(
+        nginx, tmp_path, [f"/{size}" for size in SIZES], shape, requests=400, url=nginx.secure if secure else nginx.url
+    )
     assert outcomes(recording) == {"ok": 400}
     assert_bodies(recording, [content(size) for size in SIZES])
     assert sorted(recording.session.tolist()) == list(range(400))
@@ -229,8 +231,16 @@ def test_nginx_files_over_both_versions_of_tls(nginx, tmp_path):
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
 def test_nginx_passes_streams_on_in_their_parts(nginx, tmp_path, secure):
-    recording = ask(nginx, tmp_path, ["/app/stream"], users(5), method="POST", body=b"{}", requests=20,
-                    url=nginx.secure if secure else nginx.url)  # fmt: skip
+    recording = ask(
+        nginx,
+        tmp_path,
+        ["/app/stream"],
+        users(5),
+        method="POST",
+        body=b"{}",
+        requests=20,
+        url=nginx.secure if secure else nginx.url,
+    )
     assert outcomes(recording) == {"ok": 20}
     assert_bodies(recording, [STREAM])
     assert_parts_arrive_apart(recording, EVENTS)
@@ -268,8 +278,14 @@ def test_nginx_is_loaded_by_several_processes_without_one_request_twice(nginx, t
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
 def test_caddy_files_are_whole_and_connections_stay(caddy, tmp_path, secure):
     sizes = (*SIZES, 5_000_000)
-    recording = ask(caddy, tmp_path, [f"/{size}" for size in sizes], users(4), requests=50,
-                    url=caddy.secure if secure else caddy.url)  # fmt: skip
+    recording = ask(
+        caddy,
+        tmp_path,
+        [f"/{size}" for size in sizes],
+        users(4),
+        requests=50,
+        url=caddy.secure if secure else caddy.url,
+    )
     assert outcomes(recording) == {"ok": 50}
     assert_bodies(recording, [content(size) for size in sizes])
     assert recording.fresh.sum() == 4
@@ -277,8 +293,16 @@ def test_caddy_files_are_whole_and_connections_stay(caddy, tmp_path, secure):
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
 def test_caddy_passes_streams_on_in_their_parts(caddy, tmp_path, secure):
-    recording = ask(caddy, tmp_path, ["/app/stream"], users(5), method="POST", body=b"{}", requests=20,
-                    url=caddy.secure if secure else caddy.url)  # fmt: skip
+    recording = ask(
+        caddy,
+        tmp_path,
+        ["/app/stream"],
+        users(5),
+        method="POST",
+        body=b"{}",
+        requests=20,
+        url=caddy.secure if secure else caddy.url,
+    )
     assert outcomes(recording) == {"ok": 20}
     assert_bodies(recording, [STREAM])
     assert_parts_arrive_apart(recording, EVENTS)
@@ -303,8 +327,9 @@ def test_caddy_that_ends_under_load_leaves_what_was_answered(tmp_path, behind):
             server.process.send_signal(signal.SIGTERM)
 
     with caddy_server(tmp_path, behind.url) as server:
-        recording = ask(server, tmp_path / "load", ["/1000"], users(4), duration_s=10, errors=0.5,
-                        asks=Asks(progress=end_it))  # fmt: skip
+        recording = ask(
+            server, tmp_path / "load", ["/1000"], users(4), duration_s=10, errors=0.5, asks=Asks(progress=end_it)
+        )
     ended = outcomes(recording)
     assert ended["ok"] > 50
     assert set(ended) <= {"ok", "refused", "reset"}

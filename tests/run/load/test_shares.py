@@ -39,8 +39,9 @@ def due_times(load, until_s):
 @settings(max_examples=30, deadline=None)
 @given(hosts_and_clients, st.integers(0, 10_000))
 def test_requests_and_budgets_are_shared_out_exactly(tmp_path_factory, shape, total):
-    parts = loads(*shape, Open((Level(math.inf, 1, 1),)), tmp_path_factory.getbasetemp(), requests=total,
-                  most_requests=total)  # fmt: skip
+    parts = loads(
+        *shape, Open((Level(math.inf, 1, 1),)), tmp_path_factory.getbasetemp(), requests=total, most_requests=total
+    )
     assert sum(part.share_of_requests for part in parts) == total
     assert sum(part.share_of_budget for part in parts) == total
     assert [part.place for part in parts] == list(range(parts[0].places))
@@ -76,8 +77,10 @@ def test_machines_that_begin_apart_are_together_as_bursty_as_asked(tmp_path, pro
     """The variance of the number of arrivals in a while, over its mean, is 1 for Poisson and 1/shape for gamma."""
     hosts, rate, seconds, apart_s = 8, 400.0, 400, 0.7
     shape = Open((Level(math.inf, rate, rate),), process, burstiness)
-    parts = [np.array(due_times(part, seconds + 10)) + int(load_host * apart_s * 1e9)
-             for load_host, part in enumerate(loads(hosts, 1, shape, tmp_path, seed=3))]  # fmt: skip
+    parts = [
+        np.array(due_times(part, seconds + 10)) + int(load_host * apart_s * 1e9)
+        for load_host, part in enumerate(loads(hosts, 1, shape, tmp_path, seed=3))
+    ]
     at_s = np.sort(np.concatenate(parts)) / 1e9
     slots = np.histogram(at_s, np.arange(6, seconds, 0.4))[0]
     assert slots.mean() == pytest.approx(0.4 * rate, rel=0.02)

@@ -21,8 +21,15 @@ from assay.spec.target import ModelTarget
 def folder(tmp_path):
     made = tmp_path / "model"
     (made / "1_Pooling").mkdir(parents=True)
-    contents = {"config.json": "{}", "model.safetensors": "weights", "tokenizer.json": "words", "own.py": "code",
-                "README.md": "read", "1_Pooling/config.json": "pool", ".hidden.json": "no"}  # fmt: skip
+    contents = {
+        "config.json": "{}",
+        "model.safetensors": "weights",
+        "tokenizer.json": "words",
+        "own.py": "code",
+        "README.md": "read",
+        "1_Pooling/config.json": "pool",
+        ".hidden.json": "no",
+    }
     for name, text in contents.items():
         (made / name).write_text(text)
     return made

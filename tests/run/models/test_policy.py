@@ -227,10 +227,26 @@ def certificate(tmp_path, monkeypatch):
     """A key and a certificate for models.example, trusted by this process."""
     files = tmp_path / "key.pem", tmp_path / "cert.pem"
     made = subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=models.example",
-         "-addext", "subjectAltName=DNS:models.example", "-keyout", str(files[0]), "-out", str(files[1])],
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=models.example",
+            "-addext",
+            "subjectAltName=DNS:models.example",
+            "-keyout",
+            str(files[0]),
+            "-out",
+            str(files[1]),
+        ],
         capture_output=True,
-    )  # fmt: skip
+    )
     if made.returncode:
         pytest.skip("openssl is needed to make a certificate")
     monkeypatch.setenv("SSL_CERT_FILE", str(files[1]))

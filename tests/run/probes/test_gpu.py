@@ -42,8 +42,10 @@ def test_each_gpu_is_read():
     assert gpus.facts[0]["name"] == "NVIDIA H200"
     for columns in gpus.columns:
         assert {name: list(one.value) for name, one in columns.items()} == {
-            "gpu_util_pct": [97.0, 97.0], "gpu_mem_bytes": [2.0**30] * 2, "power_w": [250.0, 250.0],
-        }  # fmt: skip
+            "gpu_util_pct": [97.0, 97.0],
+            "gpu_mem_bytes": [2.0**30] * 2,
+            "power_w": [250.0, 250.0],
+        }
     assert gpus.used_by({42, 7}) == [1]
 
 

@@ -118,8 +118,10 @@ def test_the_view_of_vllm_in_our_words():
     assert view["ttft_ms.p50"]["between"] == pytest.approx([40.0, 60.0])
     assert view["ttft_ms.p99"]["value"] == pytest.approx(59.8)
     assert view["ttft_ms.mean"] == {
-        "value": pytest.approx(50.0), "count": 100.0, "from": "vllm:time_to_first_token_seconds",
-    }  # fmt: skip
+        "value": pytest.approx(50.0),
+        "count": 100.0,
+        "from": "vllm:time_to_first_token_seconds",
+    }
     assert view["output_tokens_per_s"] == {"value": pytest.approx(1600.0), "from": "vllm:generation_tokens_total"}
     assert view["concurrency.mean"]["value"] == pytest.approx(6.0)
     assert told["covers"] == {"scrapes": 2, "seconds": 2.0, "inside_window": True}

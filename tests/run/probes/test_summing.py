@@ -79,9 +79,13 @@ def test_a_counter_is_better_than_samples():
     board(columns, "gpu:0")
     (found,), absent = energies(columns, (0, S), {"gpu:0": 70.0})
     assert found == {
-        "source": "NVML energy counter of GPU 0", "scope": "gpu", "joules": pytest.approx(400), "seconds": 1.0,
-        "grade": "counter", "idle_w": 70.0,
-    }  # fmt: skip
+        "source": "NVML energy counter of GPU 0",
+        "scope": "gpu",
+        "joules": pytest.approx(400),
+        "seconds": 1.0,
+        "grade": "counter",
+        "idle_w": 70.0,
+    }
     assert absent == {}
 
 

@@ -23,9 +23,16 @@ plain = (
 texts = st.text(st.characters())  # lone surrogates too: servers send them
 facts = st.dictionaries(st.text(min_size=1).map(lambda name: f"x{name}"), plain, max_size=3)
 outputs = st.builds(
-    Output, item=st.text(), session=st.integers(0, 2**40), turn=st.integers(0, 50), text=texts,
-    reference=st.none() | texts, data=facts, outcome=st.sampled_from(["ok", "timeout", "status"]), more=facts,
-)  # fmt: skip
+    Output,
+    item=st.text(),
+    session=st.integers(0, 2**40),
+    turn=st.integers(0, 50),
+    text=texts,
+    reference=st.none() | texts,
+    data=facts,
+    outcome=st.sampled_from(["ok", "timeout", "status"]),
+    more=facts,
+)
 
 
 @given(st.lists(outputs, max_size=5))
@@ -42,9 +49,17 @@ def test_the_same_answers_are_the_same_bytes_and_plain_json(tmp_path):
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
     (line,) = gzip.decompress((tmp_path / "one").read_bytes()).decode().splitlines()
     assert json.loads(line, parse_constant=pytest.fail) == {
-        "item": "a", "session": 0, "turn": 0, "text": "Grüße", "reference": None, "data": {}, "outcome": "ok",
-        "ttft_ms": 1.5, "tokens": 3, "late": None,
-    }  # fmt: skip
+        "item": "a",
+        "session": 0,
+        "turn": 0,
+        "text": "Grüße",
+        "reference": None,
+        "data": {},
+        "outcome": "ok",
+        "ttft_ms": 1.5,
+        "tokens": 3,
+        "late": None,
+    }
     assert "Grüße" in line
 
 

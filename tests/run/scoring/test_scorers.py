@@ -58,9 +58,13 @@ def test_failed_requests_have_no_score_and_are_counted():
     assert values[2] == 0.0
     assert found.absent == {"exact-match": "of 3 requests 1 failed and have no answer"}
     assert found.facts["exact-match"] == {
-        "version": scorer_version("exact-match"), "metrics": ["exact_match"], "scored": 2, "empty": 1, "failed": 1,
+        "version": scorer_version("exact-match"),
+        "metrics": ["exact_match"],
+        "scored": 2,
+        "empty": 1,
+        "failed": 1,
         "without_score": 0,
-    }  # fmt: skip
+    }
 
 
 def test_no_answers_at_all():

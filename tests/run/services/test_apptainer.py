@@ -65,8 +65,9 @@ def test_a_service_is_pulled_once_run_and_ended(stand_in, tmp_path, scratch, mon
     monkeypatch.setenv("MODEL_KEY", "sesame-1234")
     (tmp_path / "models").mkdir()
     script = tmp_path / "serve.py"
-    script.write_text("import json, os; json.dump(dict(os.environ), open('env.json', 'w'))\n" + LISTEN
-                      + "server.serve_forever()")  # fmt: skip
+    script.write_text(
+        "import json, os; json.dump(dict(os.environ), open('env.json', 'w'))\n" + LISTEN + "server.serve_forever()"
+    )
     web = Service(
         image="docker://vllm/vllm-openai:v1",
         container="apptainer",
@@ -89,9 +90,18 @@ def test_a_service_is_pulled_once_run_and_ended(stand_in, tmp_path, scratch, mon
     assert pulls[0][:2] == ["pull", "--force"]
     assert pulls[0][3] == "docker://vllm/vllm-openai:v1"
     assert calls[-1] == [
-        "exec", "--cleanenv", "--writable-tmpfs", "--nv", "--bind", f"{tmp_path / 'models'}:/models", str(image),
-        sys.executable, str(script), "--port", str(one.port),
-    ]  # fmt: skip
+        "exec",
+        "--cleanenv",
+        "--writable-tmpfs",
+        "--nv",
+        "--bind",
+        f"{tmp_path / 'models'}:/models",
+        str(image),
+        sys.executable,
+        str(script),
+        "--port",
+        str(one.port),
+    ]
     assert one.facts["image_digest"] == f"sha256:{image.stem}" == kept.file_digest(image, again=True)
     assert (one.facts["image_asked"], one.how) == ("docker://vllm/vllm-openai:v1", "apptainer")
     env = json.loads((tmp_path / "env.json").read_text())

@@ -38,8 +38,13 @@ def rootfs(tmp_path_factory) -> Path:
     for name in ("passwd", "group", "hosts", "resolv.conf"):
         (folder / "etc" / name).touch()
     (folder / "ch/environment").write_text("OF_THE_IMAGE=yes\nPLAIN=the image's\n")
-    done = subprocess.run(["ch-run", str(folder), "--", "/bin/echo", "hello"], capture_output=True, text=True,
-                          env={"USER": "root", "PATH": "/usr/bin:/bin"}, timeout=60)  # fmt: skip
+    done = subprocess.run(
+        ["ch-run", str(folder), "--", "/bin/echo", "hello"],
+        capture_output=True,
+        text=True,
+        env={"USER": "root", "PATH": "/usr/bin:/bin"},
+        timeout=60,
+    )
     if done.stdout != "hello\n":
         lacking("CONTAINERS", f"charliecloud does not work here: {done.stderr}")
     return folder
@@ -83,8 +88,9 @@ def packed(rootfs: Path, to: Path) -> Path:
 
 
 def squashed(rootfs: Path, to: Path) -> Path:
-    subprocess.run(["mksquashfs", str(rootfs), str(to), "-quiet", "-no-progress"], check=True, capture_output=True,
-                   timeout=60)  # fmt: skip
+    subprocess.run(
+        ["mksquashfs", str(rootfs), str(to), "-quiet", "-no-progress"], check=True, capture_output=True, timeout=60
+    )
     return to
 
 

@@ -86,20 +86,60 @@ def test_a_missing_runtime_says_what_was_looked_for(asked, looked):
 
 def test_podman():
     assert run_words(ALL) == [
-        "/usr/bin/podman", "run", "--rm", "--name", "assay-1", "--label", "assay=tag1", "--network=host",
-        "--device", "nvidia.com/gpu=all", "--env", "PORT=8000", "--env", "KEY",
-        "--volume", "/data/models:/models", "--workdir", "/srv",
-        "--entrypoint", "ollama", "ollama/ollama:0.6.2", "serve", "--port", "8000",
-    ]  # fmt: skip
+        "/usr/bin/podman",
+        "run",
+        "--rm",
+        "--name",
+        "assay-1",
+        "--label",
+        "assay=tag1",
+        "--network=host",
+        "--device",
+        "nvidia.com/gpu=all",
+        "--env",
+        "PORT=8000",
+        "--env",
+        "KEY",
+        "--volume",
+        "/data/models:/models",
+        "--workdir",
+        "/srv",
+        "--entrypoint",
+        "ollama",
+        "ollama/ollama:0.6.2",
+        "serve",
+        "--port",
+        "8000",
+    ]
 
 
 def test_docker():
     assert run_words(on("docker")) == [
-        "/usr/bin/docker", "run", "--rm", "--name", "assay-1", "--label", "assay=tag1", "--network=host",
-        "--gpus", "2", "--env", "PORT=8000", "--env", "KEY",
-        "--volume", "/data/models:/models", "--workdir", "/srv",
-        "--entrypoint", "ollama", "ollama/ollama:0.6.2", "serve", "--port", "8000",
-    ]  # fmt: skip
+        "/usr/bin/docker",
+        "run",
+        "--rm",
+        "--name",
+        "assay-1",
+        "--label",
+        "assay=tag1",
+        "--network=host",
+        "--gpus",
+        "2",
+        "--env",
+        "PORT=8000",
+        "--env",
+        "KEY",
+        "--volume",
+        "/data/models:/models",
+        "--workdir",
+        "/srv",
+        "--entrypoint",
+        "ollama",
+        "ollama/ollama:0.6.2",
+        "serve",
+        "--port",
+        "8000",
+    ]
     assert run_words(on("docker", gpus=None, command=None, mounts={}, hidden={}, workdir=None))[-1:] == [ALL.image]
 
 
@@ -112,10 +152,21 @@ def test_where_containers_live_in_a_virtual_machine_the_port_is_published():
 def test_apptainer():
     box = on("apptainer", image="docker://ollama/ollama:0.6.2")
     assert run_words(box) == [
-        "/usr/bin/apptainer", "exec", "--cleanenv", "--writable-tmpfs", "--nv",
-        "--bind", "/data/models:/models", "--pwd", "/srv",
-        "docker://ollama/ollama:0.6.2", "ollama", "serve", "--port", "8000",
-    ]  # fmt: skip
+        "/usr/bin/apptainer",
+        "exec",
+        "--cleanenv",
+        "--writable-tmpfs",
+        "--nv",
+        "--bind",
+        "/data/models:/models",
+        "--pwd",
+        "/srv",
+        "docker://ollama/ollama:0.6.2",
+        "ollama",
+        "serve",
+        "--port",
+        "8000",
+    ]
     assert run_words(on("apptainer", command=None))[1] == "run"
     env = client_environment(box, {"HOME": "/root"})
     assert env["APPTAINERENV_KEY"] == env["SINGULARITYENV_KEY"] == "sesame-1234"
@@ -126,13 +177,25 @@ def test_charliecloud(tmp_path):
     (tmp_path / "img" / "ch").mkdir(parents=True)
     box = on("charliecloud", image=str(tmp_path / "img"))
     assert run_words(box) == [
-        "/usr/bin/charliecloud", "--private-tmp", "--env-no-expand", "--set-env=PORT=8000",
-        "--bind=/data/models:/models", "--cd=/srv", box.image, "--", "ollama", "serve", "--port", "8000",
-    ]  # fmt: skip
+        "/usr/bin/charliecloud",
+        "--private-tmp",
+        "--env-no-expand",
+        "--set-env=PORT=8000",
+        "--bind=/data/models:/models",
+        "--cd=/srv",
+        box.image,
+        "--",
+        "ollama",
+        "serve",
+        "--port",
+        "8000",
+    ]
     assert client_environment(box, {"HOME": "/root", "USER": "me", "LD_PRELOAD": "x"}) == {
-        "USER": "me", "HOME": "/tmp", "KEY": "sesame-1234",
+        "USER": "me",
+        "HOME": "/tmp",
+        "KEY": "sesame-1234",
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    }  # fmt: skip
+    }
     (tmp_path / "img/ch/environment").write_text("A=1\n")
     assert run_words(box)[2:5] == ["--set-env", "--env-no-expand", "--set-env=PORT=8000"], "the file's win"
     with pytest.raises(MeasureError, match="no entry point"):

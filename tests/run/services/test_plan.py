@@ -41,13 +41,23 @@ def test_hosts_are_put_in():
 
 def test_the_address_is_in_the_environment():
     found = environment(Wanted("web", command=("x",), env={"LISTEN": "{host}:{port}"}), Ports(81, {}, "", "10.0.0.7"))
-    assert found == {"PORT": "81", "ASSAY_PORT": "81", "HOST": "10.0.0.7", "ASSAY_HOST": "10.0.0.7",
-                     "LISTEN": "10.0.0.7:81"}  # fmt: skip
+    assert found == {
+        "PORT": "81",
+        "ASSAY_PORT": "81",
+        "HOST": "10.0.0.7",
+        "ASSAY_HOST": "10.0.0.7",
+        "LISTEN": "10.0.0.7:81",
+    }
 
 
 def test_a_service_names_those_that_it_needs():
-    wanted = Wanted("web", command=("x", "{port}", "{port:a}"), ready_http="/{port:b}", ready_command=("{host:c}",),
-                    env={"K": "{host:d}:{port:d}", "L": "{other:e}"})  # fmt: skip
+    wanted = Wanted(
+        "web",
+        command=("x", "{port}", "{port:a}"),
+        ready_http="/{port:b}",
+        ready_command=("{host:c}",),
+        env={"K": "{host:d}:{port:d}", "L": "{other:e}"},
+    )
     assert named(wanted) == {"a", "b", "c", "d"}
 
 

@@ -74,8 +74,12 @@ server.serve_forever()
         seen, words = json.loads((tmp_path / "work/seen.json").read_text())
         line = psutil.Process(running["web"].pid).cmdline()
     assert seen | {"ASSAY_RUN_TAG": ""} == {
-        "PORT": port, "ASSAY_PORT": port, "KEY": "sesame-1234", "ADDRESS": f"127.0.0.1:{port}", "ASSAY_RUN_TAG": "",
-    }  # fmt: skip
+        "PORT": port,
+        "ASSAY_PORT": port,
+        "KEY": "sesame-1234",
+        "ADDRESS": f"127.0.0.1:{port}",
+        "ASSAY_RUN_TAG": "",
+    }
     assert seen["ASSAY_RUN_TAG"], "the sweep after the run finds it by this"
     assert words == [f"--listen={port}", "{other}"], "other braces are not ours"
     assert not any("sesame" in text for text in (*line, to_json(running["web"])))

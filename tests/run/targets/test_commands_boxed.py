@@ -40,12 +40,22 @@ def test_everything_that_a_command_is_told_is_on_its_command_line(
 ) -> None:
     (tmp_path / "data").mkdir()
     around = Around(code=tmp_path / "code")
-    box = box_of(tmp_path, monkeypatch, around, command="python {code}/train.py --data /data", code="x",
-                 mounts={"data": "/data"}, env={"KEY": "${env:KEY}"}, cwd="/work")  # fmt: skip
+    box = box_of(
+        tmp_path,
+        monkeypatch,
+        around,
+        command="python {code}/train.py --data /data",
+        code="x",
+        mounts={"data": "/data"},
+        env={"KEY": "${env:KEY}"},
+        cwd="/work",
+    )
     assert box.command == ("python", f"{CODE_FOLDER}/train.py", "--data", "/data")
     assert box.mounts == {
-        str(tmp_path / "data"): "/data", str(tmp_path / "emit"): EMIT_FOLDER, str(tmp_path / "code"): CODE_FOLDER,
-    }  # fmt: skip
+        str(tmp_path / "data"): "/data",
+        str(tmp_path / "emit"): EMIT_FOLDER,
+        str(tmp_path / "code"): CODE_FOLDER,
+    }
     assert (box.env, box.hidden, box.workdir, box.gpus) == ({"A": "1"}, {"KEY": "sesame"}, "/work", 2)
     words = containers.way_of(box.runtime).words(box)
     assert "sesame" not in " ".join(words)
@@ -114,20 +124,27 @@ def test_a_command_runs_in_a_container_and_reports_from_there(image: str, tmp_pa
         {
             "benchmark": "boxed",
             "target": {
-                "image": f"docker://{image}", "container": "podman", "command": ["/bin/sh", "{code}/src/run.sh"],
-                "code": str(tmp_path / "src"), "env": {"GREETING": "world"},
+                "image": f"docker://{image}",
+                "container": "podman",
+                "command": ["/bin/sh", "{code}/src/run.sh"],
+                "code": str(tmp_path / "src"),
+                "env": {"GREETING": "world"},
                 "fetch": [{"src": str(tmp_path / "x.txt"), "path": "/data/x"}],
-                "metrics": [{"name": "speed", "pattern": r"speed: (\S+)"},
-                            {"name": "fetched", "pattern": r"fetched: (\d+)"}],
+                "metrics": [
+                    {"name": "speed", "pattern": r"speed: (\S+)"},
+                    {"name": "fetched", "pattern": r"fetched: (\d+)"},
+                ],
             },
             "measure": {"runs": 2},
         }
-    )  # fmt: skip
+    )
     (job,) = result.jobs
     assert job.state == "done", job.runs
     assert {name: job.metrics[name].median for name in ("speed", "loss", "fetched")} == {
-        "speed": 150, "loss": 0.25, "fetched": 7,
-    }  # fmt: skip
+        "speed": 150,
+        "loss": 0.25,
+        "fetched": 7,
+    }
     run = job.runs[0]
     assert run.facts["container"]["runtime"] == "podman"  # type: ignore[index, call-overload]
     assert run.facts["container"]["image_id"].startswith("sha256:")  # type: ignore[index, call-overload, union-attr]

@@ -29,8 +29,17 @@ from assay.spec.target import CommandTarget, MetricPattern
 
 
 def running(name: str = "web", **keys: Any) -> Running:
-    told = {"host": "10.0.0.7", "port": 8080, "base_url": "http://10.0.0.7:8080", "started_ns": 0, "ready_ns": 10**9,
-            "pid": None, "how": "process", "stdout": Path("out"), "stderr": Path("err")}  # fmt: skip
+    told = {
+        "host": "10.0.0.7",
+        "port": 8080,
+        "base_url": "http://10.0.0.7:8080",
+        "started_ns": 0,
+        "ready_ns": 10**9,
+        "pid": None,
+        "how": "process",
+        "stdout": Path("out"),
+        "stderr": Path("err"),
+    }
     return Running(name, **{**told, **keys})
 
 
@@ -67,15 +76,27 @@ def test_variables_of_both_libraries_are_there_and_the_file_wins_over_theirs(mon
     monkeypatch.setenv("KEY", "sesame")
     around = Around({"my-web": running("my-web")})
     told = added_variables(
-        target(env={"BENCHMARK_AI": "stdout", "AT": "{host:my-web}", "K": "${env:KEY}", "ASSAY_RUN_ID": "99"}), around,
-        run_id=3, pipe="/p", code="/c",
-    )  # fmt: skip
+        target(env={"BENCHMARK_AI": "stdout", "AT": "{host:my-web}", "K": "${env:KEY}", "ASSAY_RUN_ID": "99"}),
+        around,
+        run_id=3,
+        pipe="/p",
+        code="/c",
+    )
     assert told == {
-        "BENCHMARK_AI": "stdout", "BENCHMARK_AI_FIFO_FILEPATH": "/p", "BENCHMARK_AI_FIFO_MAX_WAIT_TIME": "60",
-        "BENCHMARK_AI_FIFO_WAIT_TIME_STEP": "0.5", "BAI_SCRIPTS_PATH": "/c", "AT": "10.0.0.7", "K": "sesame",
-        "ASSAY_RUN_ID": "3", "ASSAY_EMIT_PIPE": "/p", "ASSAY_CODE": "/c", "ASSAY_SERVICE_MY_WEB_HOST": "10.0.0.7",
-        "ASSAY_SERVICE_MY_WEB_PORT": "8080", "ASSAY_SERVICE_MY_WEB_URL": "http://10.0.0.7:8080",
-    }  # fmt: skip
+        "BENCHMARK_AI": "stdout",
+        "BENCHMARK_AI_FIFO_FILEPATH": "/p",
+        "BENCHMARK_AI_FIFO_MAX_WAIT_TIME": "60",
+        "BENCHMARK_AI_FIFO_WAIT_TIME_STEP": "0.5",
+        "BAI_SCRIPTS_PATH": "/c",
+        "AT": "10.0.0.7",
+        "K": "sesame",
+        "ASSAY_RUN_ID": "3",
+        "ASSAY_EMIT_PIPE": "/p",
+        "ASSAY_CODE": "/c",
+        "ASSAY_SERVICE_MY_WEB_HOST": "10.0.0.7",
+        "ASSAY_SERVICE_MY_WEB_PORT": "8080",
+        "ASSAY_SERVICE_MY_WEB_URL": "http://10.0.0.7:8080",
+    }
 
 
 def test_where_no_pipe_can_be_reached_their_lines_are_printed() -> None:
@@ -107,9 +128,11 @@ def test_what_a_service_writes_is_searched_with_the_time_at_which_it_came(tmp_pa
     out, err = tmp_path / "out", tmp_path / "err"
     out.write_text("served 1\n")
     err.write_text("")
-    metrics = [MetricPattern(name="served", pattern=r"served (\d+)", service="web"),
-               MetricPattern(name="slow", pattern=r"slow (\S+)", service="web"),
-               MetricPattern(name="own", pattern=r"served (\d+)")]  # fmt: skip
+    metrics = [
+        MetricPattern(name="served", pattern=r"served (\d+)", service="web"),
+        MetricPattern(name="slow", pattern=r"slow (\S+)", service="web"),
+        MetricPattern(name="own", pattern=r"served (\d+)"),
+    ]
     web = running(stdout=out, stderr=err)
     shared, fresh = ServiceOutput(metrics, {"web": web}), ServiceOutput(metrics, {"web": web}, fresh={"web"})
     begin = time.perf_counter_ns()
@@ -227,18 +250,23 @@ def test_a_client_whose_server_dies_is_told_so(tmp_path: Path) -> None:
 @pytest.mark.live
 def test_code_is_unpacked_anew_for_a_run(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
-    script(tmp_path / "src", "train.py", """
+    script(
+        tmp_path / "src",
+        "train.py",
+        """
         import os, pathlib, sys
         here = pathlib.Path(__file__).parent
         print("answer", int((here / "n.txt").read_text()))
         assert os.environ["BAI_SCRIPTS_PATH"] == os.environ["ASSAY_CODE"] == str(here.parent)
         (here / "n.txt").write_text("0")
-    """)  # fmt: skip
+    """,
+    )
     (tmp_path / "src" / "n.txt").write_text("42")
     packed = pack(tmp_path / "src", tmp_path / "cache")
     metric = {"name": "answer", "pattern": r"answer (\d+)"}
-    sections = {"target": {"command": [sys.executable, "{code}/src/train.py"], "code": str(packed.path),
-                           "metrics": [metric]}}  # fmt: skip
+    sections = {
+        "target": {"command": [sys.executable, "{code}/src/train.py"], "code": str(packed.path), "metrics": [metric]}
+    }
     assert values(measured(tmp_path, sections)) == {"answer": [42]}
     assert (tmp_path / "src" / "n.txt").read_text() == "42"
 

@@ -155,8 +155,9 @@ def test_without_a_length_plain_questions_are_asked_and_no_tokenizer_is_needed()
 
 
 def test_a_made_conversation_has_turns_of_a_length_and_a_shared_system_text():
-    made = workset(tokens=tokenizer(), task="conversation", input_tokens=20, turns=3, items=8, shared_prefix=25,
-                   output_tokens=7)  # fmt: skip
+    made = workset(
+        tokens=tokenizer(), task="conversation", input_tokens=20, turns=3, items=8, shared_prefix=25, output_tokens=7
+    )
     assert {len(item.turns) for item in made.items} == {3}
     assert {count for item in made.items for count in tokenizer().count(item.turns)} == {20}
     assert len({item.system for item in made.items}) == 1

@@ -72,8 +72,14 @@ def host(tmp_path):
 
 def test_the_readme_of_sark_gives_a_finished_campaign_and_its_csv(host, model_url, tmp_path):
     def shell(command):
-        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True,
-                              env={**os.environ, "ORCHESTRATOR_HOST": host})  # fmt: skip
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "ORCHESTRATOR_HOST": host},
+        )
         return json.loads(done.stdout) if done.stdout else None
 
     made = shell(CREATE % model_url)

@@ -95,8 +95,21 @@ def test_worker_records_have_sarks_fields(client):
     listed = client.get("/api/workers").json()
     assert listed["count"] == 1
     record = listed["workers"][0]
-    assert set(record) == {"worker_id", "device_name", "ip_address", "capabilities", "device_info", "soc", "ram_gb",
-                           "os", "os_version", "udid", "registered_at", "status", "last_seen"}  # fmt: skip
+    assert set(record) == {
+        "worker_id",
+        "device_name",
+        "ip_address",
+        "capabilities",
+        "device_info",
+        "soc",
+        "ram_gb",
+        "os",
+        "os_version",
+        "udid",
+        "registered_at",
+        "status",
+        "last_seen",
+    }
     assert (record["worker_id"], record["soc"], record["status"]) == (worker, "M2", "active")
     missing = client.get("/api/workers/worker-000000000000")
     assert (missing.status_code, missing.json()) == (404, {"error": "Worker not found"})
@@ -125,7 +138,10 @@ def test_health_of_workers_is_told(client):
     everybody = client.get("/api/health/workers")
     assert everybody.status_code == 200
     assert {key: everybody.json()[key] for key in ("total", "healthy", "unhealthy")} == {
-        "total": 1, "healthy": 1, "unhealthy": 0}  # fmt: skip
+        "total": 1,
+        "healthy": 1,
+        "unhealthy": 0,
+    }
     assert client.get("/api/workers/worker-0/health").status_code == 404
 
 
@@ -257,9 +273,19 @@ def test_a_job_with_its_result(client, v1):
     name = made["jobs"][0]["job_id"]
     before = client.get(f"/api/jobs/{name}").json()
     assert before["result"] is None
-    assert set(before["job"]) >= {"job_id", "campaign_id", "model_url", "compute_unit", "worker_id",
-                                  "num_inference_runs", "submitted_at", "status", "retry_count", "started_at",
-                                  "completed_at"}  # fmt: skip
+    assert set(before["job"]) >= {
+        "job_id",
+        "campaign_id",
+        "model_url",
+        "compute_unit",
+        "worker_id",
+        "num_inference_runs",
+        "submitted_at",
+        "status",
+        "retry_count",
+        "started_at",
+        "completed_at",
+    }
     agent.deliver(agent.lease(wait_s=0))
     result = client.get(f"/api/jobs/{name}").json()["result"]
     assert {"LoadMsMedian", "LoadMsMin", "LoadMsMax", "InferenceMsMin", "InferenceMsMax", "ComputeUnits"} <= set(result)

@@ -121,10 +121,13 @@ def test_hello_world_becomes_a_benchmark() -> None:
             "engine": "kubernetes",
             "kubernetes": {
                 "node_selector": {"node.kubernetes.io/instance-type": "t3.small"},
-                "cpus": 0.1, "memory": "128MiB", "limits": "none", "shm": "unlimited",
+                "cpus": 0.1,
+                "memory": "128MiB",
+                "limits": "none",
+                "shm": "unlimited",
             },
         },
-    }  # fmt: skip
+    }
     assert [line.partition(",")[0] for line in made.remarks] == [
         "theirs ran on Kubernetes",
         "theirs measured one run; here there are 5",
@@ -167,8 +170,11 @@ def test_a_server_becomes_a_service_and_its_client_is_told_where_it_is() -> None
         "REQUESTS": "20",
     }
     assert document["target"]["metrics"][1] == {
-        "name": "requests_2xx", "unit": "requests", "pattern": r"Requests2XX\.Count:(\d+)", "service": "server",
-    }  # fmt: skip
+        "name": "requests_2xx",
+        "unit": "requests",
+        "pattern": r"Requests2XX\.Count:(\d+)",
+        "service": "server",
+    }
     assert document["place"]["kubernetes"]["each"] == {
         "server": {"node_selector": {"node.kubernetes.io/instance-type": "t3.small"}, "one_per_node": True}
     }
@@ -192,15 +198,23 @@ def test_nodes_that_train_together_become_pods() -> None:
     made = imported(read("horovod.toml"))
     document: Any = made.document
     assert document["needs"] == {
-        "cpus": 32, "memory": "224870MiB", "gpus": 4, "gpu_model": "V100", "gpu_memory": "14745MiB",
-    }  # fmt: skip
+        "cpus": 32,
+        "memory": "224870MiB",
+        "gpus": 4,
+        "gpu_model": "V100",
+        "gpu_memory": "14745MiB",
+    }
     assert document["target"]["command"] == ["/bin/bash", "-c", "mpirun -np 8 python3 train.py --epochs 8"]
     assert document["target"]["metrics"][0]["name"] == "images_s"
     assert document["place"]["kubernetes"] == {
         "node_selector": {"node.kubernetes.io/instance-type": "p3.8xlarge", "topology.k8s.aws/zone-id": "use1-az2"},
-        "cpus": 0.1, "memory": "128MiB", "limits": "none", "shm": "unlimited", "privileged": True,
+        "cpus": 0.1,
+        "memory": "128MiB",
+        "limits": "none",
+        "shm": "unlimited",
+        "privileged": True,
         "distributed": {"pods": 2, "ranks": "gpus", "launch": "first", "others": "/usr/sbin/sshd -D"},
-    }  # fmt: skip
+    }
     assert any("theirs ran the command once" in line for line in made.remarks)
 
 
@@ -209,9 +223,13 @@ def test_everything_at_once() -> None:
     document: Any = made.document
     assert document["benchmark"] == "everything"
     assert document["labels"] == {
-        "task_name": "everything", "team": "bench", "dashboard-name": "mine", "region": "us-east-1",
-        "framework": "mxnet", "framework_version": "1.6",
-    }  # fmt: skip
+        "task_name": "everything",
+        "team": "bench",
+        "dashboard-name": "mine",
+        "region": "us-east-1",
+        "framework": "mxnet",
+        "framework_version": "1.6",
+    }
     assert document["schedule"] == "0 3 * * 1"
     assert document["target"]["command"] == "python3 {code}/run.py {host:server}:9000 --a 1 --also 9001"
     assert document["target"]["code"] == "code.tar"
@@ -223,8 +241,9 @@ def test_everything_at_once() -> None:
     assert kubernetes["node_selector"]["topology.kubernetes.io/zone"] == "us-east-1a"
     assert (kubernetes["privileged"], "shm" in kubernetes) == (True, False)
     assert kubernetes["each"]["server"] == {
-        "node_selector": {"node.kubernetes.io/instance-type": "c5.4xlarge"}, "one_per_node": True,
-    }  # fmt: skip
+        "node_selector": {"node.kubernetes.io/instance-type": "c5.4xlarge"},
+        "one_per_node": True,
+    }
     own = changed(FULL, ("server", "env", "extended_shm"), True)
     own = changed(own, ("server", "env", "privileged"), False)
     each: Any = imported(own).document["place"]["kubernetes"]["each"]["server"]  # type: ignore[index, call-overload]

@@ -44,8 +44,12 @@ def test_a_table_of_ones_own_adds_and_wins(tmp_path: Path) -> None:
     lab = find_instance("lab.gpu", known)
     assert lab is not None
     assert lab.needs() == {
-        "cpus": 64, "memory": "471859MiB", "gpus": 2, "gpu_model": "H100", "gpu_memory": "73728MiB",
-    }  # fmt: skip
+        "cpus": 64,
+        "memory": "471859MiB",
+        "gpus": 2,
+        "gpu_model": "H100",
+        "gpu_memory": "73728MiB",
+    }
     nano = find_instance("t3.nano", known)
     assert nano is not None
     assert (nano.cpus, nano.gpus) == (4, 0)

@@ -57,8 +57,10 @@ def test_settings_are_those_of_the_benchmark(tmp_path: Path) -> None:
 
 
 def test_a_campaign_of_sark_becomes_one_benchmark_with_a_point_for_each_job() -> None:
-    jobs = [{"compute_unit": "CPU (ONNX)", "num_inference_runs": 5, "colour": "red"},
-            {"compute_unit": "GPU (ONNX)", "worker_id": "w1"}]  # fmt: skip
+    jobs = [
+        {"compute_unit": "CPU (ONNX)", "num_inference_runs": 5, "colour": "red"},
+        {"compute_unit": "GPU (ONNX)", "worker_id": "w1"},
+    ]
     loaded = load({**SARK, "jobs": jobs, "labels": {"a": "b"}, "mood": 1})
     plan = make_plan(loaded, lambda _: {})
     assert [job.definition.target.device for job in plan.jobs] == ["cpu", "cuda"]  # type: ignore[union-attr]

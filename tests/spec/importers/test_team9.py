@@ -74,12 +74,15 @@ def test_what_their_program_reads_becomes_a_benchmark() -> None:
         "place": {
             "engine": "slurm",
             "slurm": {
-                "partition": "gpu-long", "account": "p1", "time": "1h30m", "runtime": "apptainer",
+                "partition": "gpu-long",
+                "account": "p1",
+                "time": "1h30m",
+                "runtime": "apptainer",
                 "clients": {"count": 1, "partition": "small", "memory": "4GiB", "time": "20m"},
             },
         },
         "monitoring": True,
-    }  # fmt: skip
+    }
     assert not [line for line in imported(RECIPE).remarks if line.startswith("job.")]
 
 
@@ -89,16 +92,29 @@ def test_what_their_pages_describe_is_read_or_said() -> None:
     assert document["benchmark"] == "benchmark_run_v1"
     assert document["labels"] == {"scenario": "benchmark_run_v1"}
     assert document["description"] == "first try\nof many"
-    assert document["target"] == {"service": "ollama", "api": "ollama", "model": "deepseek",
-                                  "options": {"temperature": 0.7, "num_ctx": 4096}}  # fmt: skip
+    assert document["target"] == {
+        "service": "ollama",
+        "api": "ollama",
+        "model": "deepseek",
+        "options": {"temperature": 0.7, "num_ctx": 4096},
+    }
     assert document["workload"] == {"output_tokens": 512}
     assert document["load"] == {"concurrency": 32, "requests": 96}
     assert document["services"]["ollama"]["needs"] == {"gpus": 2, "memory": "48GiB"}  # type: ignore[index, call-overload]
     assert document["place"]["slurm"]["each"] == {"ollama": {"cpus": 16}}  # type: ignore[index, call-overload]
     # Each field that has no meaning here has its line, and only one.
-    for path in ("username", "job.n_services", "job.resources.nodes", "job.workload.precision", "job.client.prompt",
-                 "job.workload.batchSize", "job.workload.n_services", "job.workload.prompt_len",
-                 "job.client.test_duration", "job.client.request_rate"):  # fmt: skip
+    for path in (
+        "username",
+        "job.n_services",
+        "job.resources.nodes",
+        "job.workload.precision",
+        "job.client.prompt",
+        "job.workload.batchSize",
+        "job.workload.n_services",
+        "job.workload.prompt_len",
+        "job.client.test_duration",
+        "job.client.request_rate",
+    ):
         assert len(said(DESCRIBED, path)) == 1, path
 
 
@@ -109,9 +125,11 @@ def test_the_smallest_recipe_has_their_defaults() -> None:
     assert document["target"]["model"] == "llama2"
     assert document["load"] == {"concurrency": 1, "requests": 5}
     assert document["place"]["slurm"] == {
-        "partition": "gpu", "time": "5m", "runtime": "apptainer",
+        "partition": "gpu",
+        "time": "5m",
+        "runtime": "apptainer",
         "clients": {"count": 1, "partition": "cpu", "memory": "8GiB", "time": "30m"},
-    }  # fmt: skip
+    }
     assert document["services"]["ollama"]["needs"] == {"gpus": 1, "memory": "64GiB"}
     assert any("no account is named" in line for line in imported(recipe).remarks)
 

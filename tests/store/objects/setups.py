@@ -50,8 +50,11 @@ class Memory:
 
     def list(self, prefix: str) -> Iterator[ObjectFacts]:
         self._note(f"list {prefix}")
-        yield from (ObjectFacts(key, len(value), 1.0) for key, value in sorted(self.content.items())
-                    if key.startswith(f"{prefix}/"))  # fmt: skip
+        yield from (
+            ObjectFacts(key, len(value), 1.0)
+            for key, value in sorted(self.content.items())
+            if key.startswith(f"{prefix}/")
+        )
 
     def _note(self, what: str) -> None:
         self.asked.append(what)

@@ -26,15 +26,20 @@ status: 403, message: "not this"
 
 
 def answered(status, body=""):
-    return read_answer(f"x: Error performing HEAD http://h/b/k in 1ms - Server returned non-2xx status code: {status}: "
-                       f"{body}\n\nDebug source:\nx")  # fmt: skip
+    return read_answer(
+        f"x: Error performing HEAD http://h/b/k in 1ms - Server returned non-2xx status code: {status}: "
+        f"{body}\n\nDebug source:\nx"
+    )
 
 
 def test_why_nobody_answered_is_found():
     found = read_answer(NOT_THERE)
     assert (found.status, found.code, found.said, found.server) == (
-        None, "", "Connection refused", "http://127.0.0.1:1",
-    )  # fmt: skip
+        None,
+        "",
+        "Connection refused",
+        "http://127.0.0.1:1",
+    )
     assert not found.is_refusal
 
 

@@ -58,8 +58,10 @@ def test_what_is_kept_waits_to_be_sent_and_nothing_is_asked_meanwhile(objects, b
     assert files.find(DIGEST).read_bytes() == CONTENT
     assert files.is_whole(DIGEST)
     assert {(mark.kind, mark.digest) for mark in backing.outbox.marks("send")} == {
-        ("samples", SAMPLES), ("artefacts", DIGEST), ("artefacts", hashlib.sha256(b"taken").hexdigest()),
-    }  # fmt: skip
+        ("samples", SAMPLES),
+        ("artefacts", DIGEST),
+        ("artefacts", hashlib.sha256(b"taken").hexdigest()),
+    }
     assert objects.asked == []
 
 

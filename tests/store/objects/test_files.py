@@ -78,8 +78,13 @@ def test_a_file_that_is_gone_before_it_is_sent_is_no_error_of_the_store(objects,
 
 def test_a_folder_that_is_not_mounted_is_away_and_nothing_is_made_in_its_place(tmp_path, source):
     objects = open_objects(parse_place(str(tmp_path / "not mounted")))
-    for ask in (lambda: objects.put(KEY, source(b"x")), lambda: content_of(objects), lambda: objects.facts(KEY),
-                lambda: list(objects.list("samples")), lambda: objects.delete([KEY])):  # fmt: skip
+    for ask in (
+        lambda: objects.put(KEY, source(b"x")),
+        lambda: content_of(objects),
+        lambda: objects.facts(KEY),
+        lambda: list(objects.list("samples")),
+        lambda: objects.delete([KEY]),
+    ):
         with pytest.raises(ObjectsAwayError, match="is not there"):
             ask()
     assert not (tmp_path / "not mounted").exists()

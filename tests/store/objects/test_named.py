@@ -28,8 +28,13 @@ def test_a_whole_store_is_whole(store, sent):
     for content in (False, True):
         found = verified(store, content=content)
         assert (found.named, found.in_objects, found.waiting, found.missing, found.damaged, found.unnamed) == (
-            3, 3, (), (), (), 0,
-        )  # fmt: skip
+            3,
+            3,
+            (),
+            (),
+            (),
+            0,
+        )
 
 
 def test_every_kind_of_flaw_is_told_apart(store, place, sent):

@@ -14,8 +14,11 @@ buckets = st.from_regex(r"[a-z0-9][a-z0-9.-]{1,40}", fullmatch=True)
 endpoints = st.sampled_from(["", "http://127.0.0.1:9000", "https://s3.example.com", "http://[::1]:9000"])
 places = st.builds(
     lambda bucket, parts, endpoint, region: Place("s3", bucket, "/".join(parts), endpoint, region),
-    buckets, st.lists(segments, max_size=4), endpoints, st.sampled_from(["", "eu-west-1", "auto"]),
-)  # fmt: skip
+    buckets,
+    st.lists(segments, max_size=4),
+    endpoints,
+    st.sampled_from(["", "eu-west-1", "auto"]),
+)
 
 
 @given(places)
@@ -46,9 +49,12 @@ def test_a_folder_is_named_by_its_path_or_as_a_url(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     odd = tmp_path / "a folder #1?"
-    assert parse_place("./x") == parse_place("~/x") == parse_place(f"file://{tmp_path}/x") == Place(
-        "file", "", str(tmp_path / "x")
-    )  # fmt: skip
+    assert (
+        parse_place("./x")
+        == parse_place("~/x")
+        == parse_place(f"file://{tmp_path}/x")
+        == Place("file", "", str(tmp_path / "x"))
+    )
     assert Path(parse_place(parse_place(str(odd)).url).prefix) == odd
 
 

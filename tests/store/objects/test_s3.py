@@ -75,8 +75,13 @@ def test_a_connection_that_is_dropped_is_made_again(s3, bad_way, source, hasty):
 def test_a_server_that_stays_busy_is_away(s3, bad_way, source, hasty):
     bad_way.wrong = lambda *_: "busy"
     objects = through(bad_way, s3)
-    for ask in (lambda: objects.put(KEY, source), lambda: objects.facts(KEY), lambda: list(objects.get(KEY)),
-                lambda: list(objects.list("samples")), lambda: objects.delete([KEY])):  # fmt: skip
+    for ask in (
+        lambda: objects.put(KEY, source),
+        lambda: objects.facts(KEY),
+        lambda: list(objects.get(KEY)),
+        lambda: list(objects.list("samples")),
+        lambda: objects.delete([KEY]),
+    ):
         with pytest.raises(ObjectsAwayError, match="does not answer"):
             ask()
     assert s3.keys() == []
@@ -123,8 +128,13 @@ def test_content_that_changed_on_the_way_is_fetched_again_and_else_refused(s3, b
 def test_what_the_server_refuses_is_told_in_words_and_without_the_secret(s3, source, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2 hunter2")
     objects = S3Objects(parse_place(s3.url()))
-    for ask in (lambda: objects.put(KEY, source), lambda: objects.facts(KEY), lambda: list(objects.get(KEY)),
-                lambda: list(objects.list("samples")), lambda: objects.delete([KEY])):  # fmt: skip
+    for ask in (
+        lambda: objects.put(KEY, source),
+        lambda: objects.facts(KEY),
+        lambda: list(objects.get(KEY)),
+        lambda: list(objects.list("samples")),
+        lambda: objects.delete([KEY]),
+    ):
         with pytest.raises(StoreError, match="refuses: 403 Forbidden") as refused:
             ask()
         assert refused.value.problem.code == "objects-denied"
@@ -133,8 +143,12 @@ def test_what_the_server_refuses_is_told_in_words_and_without_the_secret(s3, sou
 
 def test_a_bucket_that_is_not_there_is_named(s3, source):
     objects = S3Objects(parse_place(f"s3://another-bucket?endpoint={s3.endpoint}"))
-    for ask in (lambda: objects.put(KEY, source), lambda: list(objects.get(KEY)),
-                lambda: list(objects.list("samples")), lambda: objects.delete([KEY])):  # fmt: skip
+    for ask in (
+        lambda: objects.put(KEY, source),
+        lambda: list(objects.get(KEY)),
+        lambda: list(objects.list("samples")),
+        lambda: objects.delete([KEY]),
+    ):
         with pytest.raises(StoreError, match="no bucket 'another-bucket'") as refused:
             ask()
         assert refused.value.problem.code == "objects-bucket"

@@ -152,8 +152,10 @@ def objects():
 @pytest.fixture
 def shelves(objects, tmp_path):
     backing = backed_by(objects, tmp_path, cache_bytes=25)
-    return {"samples": SampleFiles(tmp_path / "samples", backing),
-            "artefacts": ArtefactFiles(tmp_path / "artefacts", backing)}  # fmt: skip
+    return {
+        "samples": SampleFiles(tmp_path / "samples", backing),
+        "artefacts": ArtefactFiles(tmp_path / "artefacts", backing),
+    }
 
 
 def put(shelves, content):

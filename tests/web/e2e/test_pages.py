@@ -191,8 +191,9 @@ def test_the_first_load_travels_packed_and_small(browser, demo):
     """What really goes over the wire for the overview before charts: under 300 kB."""
     with watched_page(browser, demo) as watched:
         sizes: dict[str, int] = {}
-        watched.page.on("response", lambda answer: sizes.setdefault(
-            answer.url, int(answer.headers.get("content-length", 0) or 0)))  # fmt: skip
+        watched.page.on(
+            "response", lambda answer: sizes.setdefault(answer.url, int(answer.headers.get("content-length", 0) or 0))
+        )
         watched.page.goto("/settings")
         rest(watched.page)
         files = {url: size for url, size in sizes.items() if "/api/" not in url}

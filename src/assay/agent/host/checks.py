@@ -81,8 +81,13 @@ def _clock(date: str) -> Finding:
         return Finding("clock", True, "the server tells no time", needed=False)
     # The header counts whole seconds.
     off = abs(offset_s) > 2
-    return Finding("clock", not off, f"the server's differs by {offset_s:+.0f} s (known to 1 s)", needed=False,
-                   try_="leases do not depend on it; let the system set its clock so that dates agree")  # fmt: skip
+    return Finding(
+        "clock",
+        not off,
+        f"the server's differs by {offset_s:+.0f} s (known to 1 s)",
+        needed=False,
+        try_="leases do not depend on it; let the system set its clock so that dates agree",
+    )
 
 
 def _token(client: FleetClient) -> Finding:

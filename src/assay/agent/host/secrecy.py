@@ -21,10 +21,6 @@ def keep_private(names: Iterable[str], values: Iterable[str]) -> None:
     The variables are gone from the environment, and what the kernel shows as the words and the environment of this
     process is overwritten where the values stand. On Linux no other process of the same user may look into this one
     from then on; an administrator still may. Processes that it starts are as open as ever.
-
-    Args:
-        names: variables that no process after this one needs.
-        values: what must not be found.
     """
     gone = [os.environ.pop(name, "") for name in names]
     if sys.platform != "linux":

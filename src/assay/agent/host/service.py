@@ -54,12 +54,10 @@ class Wish:
 
     @property
     def command(self) -> list[str]:
-        """The whole command."""
         return [sys.executable, "-m", "assay", "agent", "start", *self.arguments]
 
 
 def service(wish: Wish, platform: str = sys.platform) -> Service:
-    """The service file of a platform."""
     if platform == "win32":
         return _windows(wish)
     return _launchd(wish) if platform == "darwin" else _systemd(wish)
@@ -76,14 +74,22 @@ def install(wanted: Service, *, force: bool = False) -> Path:
         raise UsageError("this system has no service files", code="service", try_="; ".join(wanted.then))
     try:
         if path.exists() and path.read_text(encoding="utf-8") != wanted.text and not force:
-            raise UsageError("there is another service file", code="service-exists", at=str(path),
-                             try_="look at it, then use --force to overwrite it")  # fmt: skip
+            raise UsageError(
+                "there is another service file",
+                code="service-exists",
+                at=str(path),
+                try_="look at it, then use --force to overwrite it",
+            )
         if wanted.token and wanted.token_path is not None:
             write_whole(wanted.token_path, _token_line(wanted.token).encode(), mode=0o600)
         write_whole(path, wanted.text.encode(), mode=0o600 if wanted.token in wanted.text and wanted.token else 0o644)
     except OSError as problem:
-        raise UsageError(f"the service file cannot be written: {problem.strerror}", code="service", at=str(path),
-                         try_="use --user, or run it as administrator") from None  # fmt: skip
+        raise UsageError(
+            f"the service file cannot be written: {problem.strerror}",
+            code="service",
+            at=str(path),
+            try_="use --user, or run it as administrator",
+        ) from None
     return path
 
 
@@ -144,8 +150,12 @@ def _launchd(wish: Wish) -> Service:
 
 def _windows(wish: Wish) -> Service:
     if wish.token:
-        raise UsageError("a task of Windows shows its words to everybody", code="service", at="--token",
-                         try_="put the token into a file and give --token-file")  # fmt: skip
+        raise UsageError(
+            "a task of Windows shows its words to everybody",
+            code="service",
+            at="--token",
+            try_="put the token into a file and give --token-file",
+        )
     command = subprocess.list2cmdline(wish.command)
     quoted = command.replace('"', '\\"')
     task = f'schtasks /Create /TN {NAME} /SC ONLOGON /RL LIMITED /TR "{quoted}"'
@@ -174,8 +184,12 @@ def _own_name() -> str:
 
 def _token_line(token: str) -> str:
     if any(character.isspace() or character in "\"'\\" for character in token):
-        raise UsageError("the token holds a space, a quote or a backslash", code="service", at="--token",
-                         try_="put it into a file and give --token-file")  # fmt: skip
+        raise UsageError(
+            "the token holds a space, a quote or a backslash",
+            code="service",
+            at="--token",
+            try_="put it into a file and give --token-file",
+        )
     return f"ASSAY_TOKEN={token}\n"
 
 

@@ -106,7 +106,6 @@ def _apart() -> dict[str, Any]:
 
 
 def last_lines(log: Path, lines: int = 20) -> str:
-    """The end of a log."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _TAIL_BYTES))

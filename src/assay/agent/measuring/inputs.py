@@ -23,13 +23,7 @@ class InputCache:
         self._lock = threading.Lock()
 
     def put(self, file: JobFile, to: Path, *, own: bool) -> None:
-        """Put a file where a job wants it.
-
-        Args:
-            file: which one.
-            to: where.
-            own: whether the job may write into it, so that it must not be the kept one itself.
-        """
+        """Put a file where a job wants it."""
         kept = self._folder / file.sha256
         with self._lock:
             if not _is_sound(kept, file):

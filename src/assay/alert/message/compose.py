@@ -31,10 +31,7 @@ def compose(key: str, told: Told, server: str, *, test: bool = False) -> Message
     """Write the message of a notice.
 
     Args:
-        key: the notice's key.
-        told: what it keeps.
         server: address of the server for links; none are written when it is empty.
-        test: somebody only tries whether it arrives.
     """
     alert = told.alert
     event = "test" if test else _event(alert)
@@ -43,11 +40,22 @@ def compose(key: str, told: Told, server: str, *, test: bool = False) -> Message
     links = tuple((name, base + path) for name, path in alert.links.items()) if base else ()
     parts = _Parts(alert, event, rows, _sentences(alert), links)
     return Message(
-        key, alert, event, alert.changed_at, _subject(alert, event), parts.text(), parts.markdown(),
-        parts.html(picture=told.drawing is not None), lines=parts.sentences, rows=rows,
-        differs=alert.differs, links=links, url=next((url for _, url in links), ""),
-        drawing=told.drawing, done=told.done,
-    )  # fmt: skip
+        key,
+        alert,
+        event,
+        alert.changed_at,
+        _subject(alert, event),
+        parts.text(),
+        parts.markdown(),
+        parts.html(picture=told.drawing is not None),
+        lines=parts.sentences,
+        rows=rows,
+        differs=alert.differs,
+        links=links,
+        url=next((url for _, url in links), ""),
+        drawing=told.drawing,
+        done=told.done,
+    )
 
 
 def subject_of(alert: AlertRecord) -> str:
@@ -85,8 +93,13 @@ def _row(member: Member) -> Row:
     half = moved.difference_interval.half_width
     tail = f" {member.unit}" if member.unit else ""
     places = decimals_for(moved.before, half)
-    return Row(one_line(member.name), show(moved.before, places) + tail, show(moved.after, places) + tail,
-               _change(moved, tail), _probability(moved.probability))  # fmt: skip
+    return Row(
+        one_line(member.name),
+        show(moved.before, places) + tail,
+        show(moved.after, places) + tail,
+        _change(moved, tail),
+        _probability(moved.probability),
+    )
 
 
 def _probability(most: float) -> str:
@@ -114,9 +127,13 @@ class _Parts:
     """The parts of a message, and the three ways to write them."""
 
     def __init__(
-        self, alert: AlertRecord, event: str, rows: Sequence[Row], sentences: tuple[str, ...],
+        self,
+        alert: AlertRecord,
+        event: str,
+        rows: Sequence[Row],
+        sentences: tuple[str, ...],
         links: tuple[tuple[str, str], ...],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.alert, self.event, self.rows, self.sentences, self.links = alert, event, rows, sentences, links
         self.title = one_line(alert.title)
         self.more = len(rows) - _MOST_ROWS

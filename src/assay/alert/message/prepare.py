@@ -17,12 +17,7 @@ Points = Callable[[str], Sequence[Point]]
 
 
 def prepared(told: Told, points: Points) -> Told:
-    """What a notice keeps, with the drawing of the series that it is about.
-
-    Args:
-        told: what it keeps so far.
-        points: a series' id → its points, the oldest first.
-    """
+    """What a notice keeps, with the drawing of the series that it is about."""
     if told.prepared:
         return told
     member = pictured(told.alert)
@@ -41,5 +36,12 @@ def _drawing(member: Member, points: Sequence[Point]) -> Drawing | None:
     metric = name_with_unit(member.metric, member.unit)
     place = member.name.removesuffix(member.metric)
     title = one_line(f"{place}{metric}" if place != member.name else f"{metric}, {place}")
-    return drawing_of(title, values, errors, days, change_at=change_at,
-                      before=moved.before if moved else None, after=moved.after if moved else None)  # fmt: skip
+    return drawing_of(
+        title,
+        values,
+        errors,
+        days,
+        change_at=change_at,
+        before=moved.before if moved else None,
+        after=moved.after if moved else None,
+    )

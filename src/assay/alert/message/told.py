@@ -92,7 +92,6 @@ class Message:
 
     @property
     def picture_svg(self) -> str | None:
-        """The same picture as SVG."""
         from assay.alert.picture.layout import svg
 
         return None if self.drawing is None else svg(self.drawing)

@@ -49,7 +49,6 @@ def read_channels(
     """Read a channels file (YAML, TOML or JSON).
 
     Args:
-        path: the file.
         environ: where secrets are looked up; this process' environment when left out.
         only: name of the one channel that will be used; secrets of the others need not be set.
 
@@ -100,9 +99,11 @@ def find_kind(name: str) -> type[Channel] | None:
         try:
             found = entry.load()
         except Exception as failure:  # code of others may do anything when it is imported
-            raise UsageError(f"the kind of channel {name!r} cannot be loaded: {type(failure).__name__}: {failure}",
-                             code="channel-kind",
-                             try_=f"check the package that registers it: {entry.value}") from None  # fmt: skip
+            raise UsageError(
+                f"the kind of channel {name!r} cannot be loaded: {type(failure).__name__}: {failure}",
+                code="channel-kind",
+                try_=f"check the package that registers it: {entry.value}",
+            ) from None
     if not (isinstance(found, type) and issubclass(found, Channel)):
         raise UsageError(f"what is registered as the kind of channel {name!r} is no Channel", code="channel-kind")
     return found
@@ -111,8 +112,14 @@ def find_kind(name: str) -> type[Channel] | None:
 def _channel(name: str, value: JsonValue, source: Source) -> Channel | list[Problem]:
     where = source.at((name,))
     if not _NAME.match(name):
-        return [Problem("channel-name", f"{name!r} is no name for a channel", where,
-                        "use up to 64 letters, digits, dots, _ and -, such as team-chat")]  # fmt: skip
+        return [
+            Problem(
+                "channel-name",
+                f"{name!r} is no name for a channel",
+                where,
+                "use up to 64 letters, digits, dots, _ and -, such as team-chat",
+            )
+        ]
     if not isinstance(value, dict):
         return [Problem("value", f"{name}: a mapping of keys is needed", where, f"{name}: {{kind: slack, url: …}}")]
     kind = value.get("kind")
@@ -122,8 +129,14 @@ def _channel(name: str, value: JsonValue, source: Source) -> Channel | list[Prob
     if model is None:
         near = difflib.get_close_matches(str(kind), kind_names(), n=1, cutoff=0.5)
         advice = f"did you mean {near[0]}?" if near else f"use one of {', '.join(kind_names())}"
-        return [Problem("channel-kind", f"{name}.kind is {json.dumps(kind)}: there is no such kind of channel",
-                        source.at((name, "kind")), advice)]  # fmt: skip
+        return [
+            Problem(
+                "channel-kind",
+                f"{name}.kind is {json.dumps(kind)}: there is no such kind of channel",
+                source.at((name, "kind")),
+                advice,
+            )
+        ]
     try:
         return model.model_validate_json(json.dumps(value))  # through JSON: only its strict mode takes lists for tuples
     except ValidationError as invalid:
@@ -170,10 +183,14 @@ def _inside(loc: tuple[int | str, ...], value: JsonValue, kind: str) -> tuple[Ke
 def _unset(name: str, channel: Channel, source: Source, environ: Mapping[str, str]) -> list[Problem]:
     missing = [variable for variable in channel.secret_names() if not environ.get(variable)]
     return [
-        Problem("secret", f"{name} needs the environment variable {variable}, which is not set", source.at((name,)),
-                f"export {variable}=… where `assay serve` is started")
+        Problem(
+            "secret",
+            f"{name} needs the environment variable {variable}, which is not set",
+            source.at((name,)),
+            f"export {variable}=… where `assay serve` is started",
+        )
         for variable in missing
-    ]  # fmt: skip
+    ]
 
 
 def _of_this_file(problem: Problem) -> Problem:

@@ -52,8 +52,11 @@ class Command(Channel):
             code = self._run(json.dumps(payload(message)).encode(), message, output)
             if code != 0:
                 said = _end_of(output)
-                raise NotifyError(f"{self._name} ended with {code}{f': {said}' if said else ''}",
-                                  retry=code != _NEVER_EXIT, code="command")  # fmt: skip
+                raise NotifyError(
+                    f"{self._name} ended with {code}{f': {said}' if said else ''}",
+                    retry=code != _NEVER_EXIT,
+                    code="command",
+                )
 
     def _run(self, document: bytes, message: Message, output: IO[bytes]) -> int:
         tag = secrets.token_hex(8)
@@ -63,8 +66,9 @@ class Command(Channel):
             except subprocess.TimeoutExpired:
                 kill_tree(process.pid, tag)
                 said = _end_of(output)
-                raise NotifyError(f"{self._name} had not ended after {self.timeout:g} s{f': {said}' if said else ''}",
-                                  code="timeout") from None  # fmt: skip
+                raise NotifyError(
+                    f"{self._name} had not ended after {self.timeout:g} s{f': {said}' if said else ''}", code="timeout"
+                ) from None
             return process.returncode
 
     def _start(self, message: Message, tag: str, output: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -73,12 +77,21 @@ class Command(Channel):
         environment |= {"ASSAY_KEY": message.key, "ASSAY_EVENT": message.event, TAG_VARIABLE: tag}
         try:
             return subprocess.Popen(
-                [revealed(part) for part in self.command], stdin=subprocess.PIPE, stdout=output,
-                stderr=subprocess.STDOUT, env=environment, cwd=self.folder or Path("/"), start_new_session=True,
-            )  # fmt: skip
+                [revealed(part) for part in self.command],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=self.folder or Path("/"),
+                start_new_session=True,
+            )
         except OSError as problem:
-            raise NotifyError(f"{self._name} cannot be started: {problem.strerror}", after_s=REPAIR_S, code="command",
-                              try_="give its whole path, and check that it may be run") from None  # fmt: skip
+            raise NotifyError(
+                f"{self._name} cannot be started: {problem.strerror}",
+                after_s=REPAIR_S,
+                code="command",
+                try_="give its whole path, and check that it may be run",
+            ) from None
 
     @property
     def _name(self) -> str:

@@ -89,9 +89,12 @@ class Email(Channel):
         except smtplib.SMTPResponseException as problem:
             raise self._answered(problem) from None
         except ssl.SSLCertVerificationError as problem:
-            raise NotifyError(f"the certificate of {self.host} is not trusted: {problem.verify_message}",
-                              after_s=REPAIR_S, code="certificate",
-                              try_="give your authority's certificates with ca: FILE") from None  # fmt: skip
+            raise NotifyError(
+                f"the certificate of {self.host} is not trusted: {problem.verify_message}",
+                after_s=REPAIR_S,
+                code="certificate",
+                try_="give your authority's certificates with ca: FILE",
+            ) from None
         except smtplib.SMTPNotSupportedError as problem:
             raise NotifyError(f"{self.host} cannot do that: {problem}", after_s=REPAIR_S, code="smtp") from None
         except (smtplib.SMTPException, OSError) as problem:
@@ -99,7 +102,6 @@ class Email(Channel):
         return self._outcome(message, left, refused)
 
     def letter(self, message: Message) -> EmailMessage:
-        """The message as an e-mail."""
         letter = EmailMessage()
         letter["Subject"] = one_line(message.subject)[:_LONGEST_SUBJECT]
         letter["From"] = self.sender
@@ -150,8 +152,9 @@ class Email(Channel):
     def _answered(self, problem: smtplib.SMTPResponseException) -> NotifyError:
         said = f"{self.host} answered {problem.smtp_code}: {_words(problem.smtp_error)}"
         if isinstance(problem, smtplib.SMTPAuthenticationError):
-            return NotifyError(f"the login failed; {said}", after_s=REPAIR_S, code="smtp-login",
-                               try_="check user and password")  # fmt: skip
+            return NotifyError(
+                f"the login failed; {said}", after_s=REPAIR_S, code="smtp-login", try_="check user and password"
+            )
         # 5xx after the data: this mail is not wanted. Before it, somebody may have set something up wrongly.
         final = isinstance(problem, smtplib.SMTPDataError) and problem.smtp_code >= 500
         return NotifyError(said, retry=not final, after_s=REPAIR_S if problem.smtp_code >= 500 else None, code="smtp")
@@ -167,8 +170,9 @@ class Email(Channel):
         # Those who were refused for good are done with, once somebody else has taken it.
         open_ = later or set(refused)
         done = tuple(one for one in left if parseaddr(one)[1] not in open_)
-        raise NotifyError(f"{self.host} refused {said}", after_s=None if later else REPAIR_S, code="smtp",
-                          done=(*message.done, *done))  # fmt: skip
+        raise NotifyError(
+            f"{self.host} refused {said}", after_s=None if later else REPAIR_S, code="smtp", done=(*message.done, *done)
+        )
 
 
 def _hand_over(server: smtplib.SMTP, letter: EmailMessage, sender: str, to: list[str]) -> dict[str, tuple[int, bytes]]:

@@ -134,13 +134,11 @@ class GitHub(Forge):
                     yield _github_issue(one)
 
     def comments(self, desk: Desk, number: int, message: Message) -> Iterator[str]:
-        """Comments since the message was made."""
         path = f"/repos/{self.repository}/issues/{number}/comments"
         for one in desk.pages(path, {"since": _since(message.at)}):
             yield str(one.get("body") or "")
 
     def create(self, desk: Desk, title: str, body: str) -> Issue:
-        """Write a new issue."""
         document = {"title": title, "body": body, "labels": list(self.labels)}
         return _github_issue(desk.write("POST", f"/repos/{self.repository}/issues", document))
 
@@ -164,7 +162,6 @@ class GitLab(Forge):
     """Path, such as `group/engine`, or number of the project."""
 
     def headers(self) -> dict[str, str]:
-        """The token."""
         return {"PRIVATE-TOKEN": revealed(self.token)}
 
     def candidates(self, desk: Desk, message: Message) -> Iterator[Issue]:
@@ -183,7 +180,6 @@ class GitLab(Forge):
             yield str(one.get("body") or "")
 
     def create(self, desk: Desk, title: str, body: str) -> Issue:
-        """Write a new issue."""
         document = {"title": title, "description": body, "labels": ",".join(self.labels)}
         return _gitlab_issue(desk.write("POST", f"{self._path}/issues", document))
 

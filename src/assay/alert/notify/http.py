@@ -54,8 +54,9 @@ class Answer:
         try:
             return json.loads(self.body)
         except ValueError:
-            raise NotifyError("the answer is no JSON document", after_s=REPAIR_S,
-                              try_="check that the address is that of the API") from None  # fmt: skip
+            raise NotifyError(
+                "the answer is no JSON document", after_s=REPAIR_S, try_="check that the address is that of the API"
+            ) from None
 
 
 class HttpChannel(Channel):
@@ -121,10 +122,15 @@ class Caller:
             # One limit for everything: a receiver that sends a byte now and then would never run into others.
             with anyio.fail_after(max(self._until_s - time.monotonic(), 0.0)):
                 async with (
-                    httpx.AsyncClient(verify=certificates(self.ca), trust_env=False, proxy=self.proxy,
-                                      follow_redirects=False, timeout=LONGEST_TIMEOUT_S) as client,
+                    httpx.AsyncClient(
+                        verify=certificates(self.ca),
+                        trust_env=False,
+                        proxy=self.proxy,
+                        follow_redirects=False,
+                        timeout=LONGEST_TIMEOUT_S,
+                    ) as client,
                     client.stream(method, url, content=content, headers=dict(headers)) as response,
-                ):  # fmt: skip
+                ):
                     return await _read(response)
         except TimeoutError:
             raise NotifyError(f"{host} did not answer within {self.timeout_s:g} s", code="timeout") from None
@@ -132,8 +138,12 @@ class Caller:
             raise _no_connection(problem, host) from None
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError):
             # Their texts repeat what they do not like, which may be a secret.
-            raise NotifyError(f"the address or a header for {host} cannot be sent as it is", after_s=REPAIR_S,
-                              code="address", try_="look for spaces and line ends in them") from None  # fmt: skip
+            raise NotifyError(
+                f"the address or a header for {host} cannot be sent as it is",
+                after_s=REPAIR_S,
+                code="address",
+                try_="look for spaces and line ends in them",
+            ) from None
         except httpx.HTTPError as problem:
             raise NotifyError(f"{host} ended the connection before it answered ({type(problem).__name__})") from None
 
@@ -143,8 +153,12 @@ class Caller:
         if 200 <= status < 300:
             return
         if 300 <= status < 400:
-            raise NotifyError(f"{host} answered {status}, a redirect, which is not followed", after_s=REPAIR_S,
-                              code="redirect", try_="give the address that it leads to") from None  # fmt: skip
+            raise NotifyError(
+                f"{host} answered {status}, a redirect, which is not followed",
+                after_s=REPAIR_S,
+                code="redirect",
+                try_="give the address that it leads to",
+            ) from None
         asked = asked_wait_s(answer.headers, self.now())
         words = one_line(answer.body[: 4 * _SHOWN].decode("utf-8", "replace"))[:_SHOWN]
         said = f"{host} answered {status} {_phrase(status)}{f': {words}' if words else ''}"
@@ -202,8 +216,12 @@ def certificates(ca: Path | None) -> ssl.SSLContext:
     try:
         return _public() if ca is None else ssl.create_default_context(cafile=str(ca))
     except OSError as problem:
-        raise NotifyError(f"the certificates cannot be read: {problem.strerror or 'no PEM file'}", after_s=REPAIR_S,
-                          code="certificate", at=str(ca)) from None  # fmt: skip
+        raise NotifyError(
+            f"the certificates cannot be read: {problem.strerror or 'no PEM file'}",
+            after_s=REPAIR_S,
+            code="certificate",
+            at=str(ca),
+        ) from None
 
 
 @cache
@@ -217,8 +235,12 @@ def _no_connection(problem: Exception, host: str) -> NotifyError:
     cause: BaseException | None = problem
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return NotifyError(f"the certificate of {host} is not trusted: {cause.verify_message}", after_s=REPAIR_S,
-                               code="certificate", try_="give your authority's certificates with ca: FILE")  # fmt: skip
+            return NotifyError(
+                f"the certificate of {host} is not trusted: {cause.verify_message}",
+                after_s=REPAIR_S,
+                code="certificate",
+                try_="give your authority's certificates with ca: FILE",
+            )
         cause = cause.__cause__ or cause.__context__
     return NotifyError(f"cannot connect to {host}: {one_line(str(problem)) or 'refused'}", code="connect")
 

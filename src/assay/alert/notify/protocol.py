@@ -24,19 +24,21 @@ class NotifyError(AssayError):
     default_code = "notify"
 
     def __init__(
-        self, message: str, *, retry: bool = True, after_s: float | None = None, done: tuple[str, ...] = (),
-        code: str = "", at: str = "", try_: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        message: str,
+        *,
+        retry: bool = True,
+        after_s: float | None = None,
+        done: tuple[str, ...] = (),
+        code: str = "",
+        at: str = "",
+        try_: str = "",
+    ) -> None:
         """Say what failed.
 
         Args:
-            message: what failed, without any secret.
-            retry: whether the same message may be taken later.
             after_s: how long to wait at least; a receiver asked for it, or somebody has to repair something.
             done: receivers that have taken the message all the same, and must not get it again.
-            code: as with every error.
-            at: as with every error.
-            try_: as with every error.
         """
         super().__init__(message, code=code, at=at, try_=try_)
         self.retry = retry
@@ -133,5 +135,10 @@ def revealed(text: str) -> str:
         return resolve_secrets(text)
     except MeasureError as missing:
         problem = missing.problem
-        raise NotifyError(problem.message, after_s=REPAIR_S, code="secret", at=problem.at,
-                          try_="set it where `assay serve` is started") from None  # fmt: skip
+        raise NotifyError(
+            problem.message,
+            after_s=REPAIR_S,
+            code="secret",
+            at=problem.at,
+            try_="set it where `assay serve` is started",
+        ) from None

@@ -27,7 +27,6 @@ class Slack(HttpChannel):
     """The name to speak under, where the webhook allows that."""
 
     def send(self, message: Message) -> None:
-        """Post the message."""
         self.caller().post(revealed(self.url), self._document(message), {"Idempotency-Key": message.key})
 
     def _document(self, message: Message) -> dict[str, Any]:

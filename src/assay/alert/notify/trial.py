@@ -24,11 +24,6 @@ _SAYS = (
 def try_channel(channels: Mapping[str, Channel], name: str, server: str = "") -> str | None:
     """Send a test message to a channel.
 
-    Args:
-        channels: those of the channels file.
-        name: which one.
-        server: address of the server, for the link.
-
     Returns:
         What was wrong although it was taken; None when nothing was.
 
@@ -39,8 +34,9 @@ def try_channel(channels: Mapping[str, Channel], name: str, server: str = "") ->
     if name not in channels:
         near = difflib.get_close_matches(name, channels, 1)
         known = f"use one of {', '.join(sorted(channels))}" if channels else "the channels file names none"
-        raise UsageError(f"there is no channel {name!r}", code="unknown-channel",
-                         try_=f"did you mean {near[0]}?" if near else known)  # fmt: skip
+        raise UsageError(
+            f"there is no channel {name!r}", code="unknown-channel", try_=f"did you mean {near[0]}?" if near else known
+        )
     channel = channels[name]
     try:
         return channel.send(trial_message(name, server))
@@ -49,15 +45,25 @@ def try_channel(channels: Mapping[str, Channel], name: str, server: str = "") ->
 
 
 def trial_message(name: str, server: str = "") -> Message:
-    """A message that says it is a test."""
     now = time.time()
     alert = AlertRecord(
-        f"test{secrets.token_hex(6)}", "test", "finding", "open", "info", "", f"A test of the channel {name}", _SAYS,
-        now, now, links={"server": "/"} if server else {}, telling=Telling(1, "opened"),
-    )  # fmt: skip
+        f"test{secrets.token_hex(6)}",
+        "test",
+        "finding",
+        "open",
+        "info",
+        "",
+        f"A test of the channel {name}",
+        _SAYS,
+        now,
+        now,
+        links={"server": "/"} if server else {},
+        telling=Telling(1, "opened"),
+    )
     steps = [1.0] * 12 + [2.0] * 12
-    drawing = drawing_of("a test picture: nothing was measured", steps, [0.1] * 24, [""] * 24, change_at=12,
-                         before=1.0, after=2.0)  # fmt: skip
+    drawing = drawing_of(
+        "a test picture: nothing was measured", steps, [0.1] * 24, [""] * 24, change_at=12, before=1.0, after=2.0
+    )
     return compose(f"{alert.id}:1:{name}", Told(alert, drawing, prepared=True), server, test=True)
 
 
@@ -66,6 +72,11 @@ def without_secrets(failed: NotifyError, channel: Channel) -> NotifyError:
     names = channel.secret_names()
     problem = failed.problem
     return NotifyError(
-        redact(problem.message, names), retry=failed.retry, after_s=failed.after_s, done=failed.done,
-        code=problem.code, at=redact(problem.at, names), try_=redact(problem.try_, names),
-    )  # fmt: skip
+        redact(problem.message, names),
+        retry=failed.retry,
+        after_s=failed.after_s,
+        done=failed.done,
+        code=problem.code,
+        at=redact(problem.at, names),
+        try_=redact(problem.try_, names),
+    )

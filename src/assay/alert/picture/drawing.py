@@ -32,19 +32,16 @@ class Drawing:
 
 
 def drawing_of(
-    title: str, values: Sequence[float | None], errors: Sequence[float | None], days: Sequence[str], *,
-    change_at: int | None = None, before: float | None = None, after: float | None = None,
-) -> Drawing | None:  # fmt: skip
+    title: str,
+    values: Sequence[float | None],
+    errors: Sequence[float | None],
+    days: Sequence[str],
+    *,
+    change_at: int | None = None,
+    before: float | None = None,
+    after: float | None = None,
+) -> Drawing | None:
     """The part of a series that is worth a picture.
-
-    Args:
-        title: what the picture is called.
-        values: the newest last; None where a result has no value.
-        errors: their standard errors; None where one is not known.
-        days: what each point is called.
-        change_at: position of the first point after the change.
-        before: level before it.
-        after: level from it on.
 
     Returns:
         None when fewer than two results have a value: there is nothing to see.
@@ -55,9 +52,15 @@ def drawing_of(
         return None
     at = None if change_at is None or not start < change_at < end else change_at - start
     return Drawing(
-        title, shown, tuple(_finite(error) for error in errors[start:end]), days[start], days[end - 1], at,
-        _finite(before), _finite(after),
-    )  # fmt: skip
+        title,
+        shown,
+        tuple(_finite(error) for error in errors[start:end]),
+        days[start],
+        days[end - 1],
+        at,
+        _finite(before),
+        _finite(after),
+    )
 
 
 def _window(count: int, change_at: int | None) -> tuple[int, int]:

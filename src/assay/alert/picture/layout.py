@@ -86,10 +86,18 @@ def svg(drawing: Drawing) -> Markup:
     shapes = [_WRITERS[type(shape)](shape) for shape in layout(drawing)]
     background = el("rect", width=WIDTH, height=HEIGHT, fill=_hex(PAPER))
     return el(
-        "svg", el("title", one_line(drawing.title)), background, *shapes, xmlns="http://www.w3.org/2000/svg",
-        width=WIDTH, height=HEIGHT, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", font_size=11,
+        "svg",
+        el("title", one_line(drawing.title)),
+        background,
+        *shapes,
+        xmlns="http://www.w3.org/2000/svg",
+        width=WIDTH,
+        height=HEIGHT,
+        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        role="img",
+        font_size=11,
         font_family="system-ui, sans-serif",
-    )  # fmt: skip
+    )
 
 
 def png(drawing: Drawing) -> bytes:
@@ -119,9 +127,12 @@ class _Place:
     @classmethod
     def of(cls, drawing: Drawing) -> _Place:
         known = [value for value in drawing.values if value is not None]
-        ends = [end for value, error in zip(drawing.values, drawing.errors, strict=True)
-                if value is not None and error is not None
-                for end in (value - _SE_TO_95 * error, value + _SE_TO_95 * error)]  # fmt: skip
+        ends = [
+            end
+            for value, error in zip(drawing.values, drawing.errors, strict=True)
+            if value is not None and error is not None
+            for end in (value - _SE_TO_95 * error, value + _SE_TO_95 * error)
+        ]
         levels = [level for level in (drawing.before, drawing.after) if level is not None]
         return cls(axis_for([*known, *ends, *levels], count=4), len(drawing.values))
 
@@ -186,8 +197,9 @@ def _hex(colour: Colour) -> str:
 
 
 def _line(shape: Line) -> Markup:
-    return el("line", x1=shape.x1, y1=shape.y1, x2=shape.x2, y2=shape.y2, stroke=_hex(shape.colour),
-              stroke_width=shape.width)  # fmt: skip
+    return el(
+        "line", x1=shape.x1, y1=shape.y1, x2=shape.x2, y2=shape.y2, stroke=_hex(shape.colour), stroke_width=shape.width
+    )
 
 
 def _dot(shape: Dot) -> Markup:

@@ -30,8 +30,22 @@ _LETTERS = bytes.fromhex(
 )
 _COLUMNS, _ROWS = 5, 7
 _ADVANCE = 6
-_LIKE = str.maketrans({"·": ".", "–": "-", "—": "-", "−": "-", "→": ">", "×": "x", "…": ".", "±": "+", "µ": "u",
-                       "“": '"', "”": '"', "’": "'"})  # fmt: skip
+_LIKE = str.maketrans(
+    {
+        "·": ".",
+        "–": "-",
+        "—": "-",
+        "−": "-",
+        "→": ">",
+        "×": "x",
+        "…": ".",
+        "±": "+",
+        "µ": "u",
+        "“": '"',
+        "”": '"',
+        "’": "'",
+    }
+)
 
 Pixels = NDArray[np.float64]
 
@@ -75,8 +89,9 @@ def _line(pixels: Pixels, line: Line, scale: int) -> None:
     """A line with round ends; each pixel is covered by as much as it lies within half the width of it."""
     reach = line.width * scale / 2
     x1, y1, x2, y2 = (value * scale for value in (line.x1, line.y1, line.x2, line.y2))
-    area = _area(pixels, min(x1, x2) - reach - 1, min(y1, y2) - reach - 1, max(x1, x2) + reach + 1,
-                 max(y1, y2) + reach + 1)  # fmt: skip
+    area = _area(
+        pixels, min(x1, x2) - reach - 1, min(y1, y2) - reach - 1, max(x1, x2) + reach + 1, max(y1, y2) + reach + 1
+    )
     if area is None:
         return
     rows, columns = area

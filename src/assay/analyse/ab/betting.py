@@ -58,12 +58,7 @@ def threshold(level: float = LEVEL) -> float:
 
 
 def winnings(differences: Sequence[float] | Values, centre: float = 0.0) -> Values:
-    """The logarithm of what the bets own after each block, if the true difference were `centre`.
-
-    Args:
-        differences: of each block, in the order in which they were measured.
-        centre: the difference that is doubted.
-    """
+    """The logarithm of what the bets own after each block, if the true difference were `centre`."""
     bets = np.tanh(np.multiply.outer(_STEEPNESS, _ratios(differences, centre)))
     both = [_SHARES[:, None] + np.cumsum(np.log1p(sign * bets), axis=1) for sign in (1.0, -1.0)]
     owned: Values = np.logaddexp.reduce(np.concatenate(both), axis=0)
@@ -107,12 +102,7 @@ def fewest_blocks(level: float = LEVEL) -> int:
 
 
 def interval(differences: Sequence[float] | Values, level: float = LEVEL) -> tuple[float, float] | None:
-    """Where the true difference lies; None where too few blocks promise any end.
-
-    Args:
-        differences: of each block, in the order in which they were measured.
-        level: the promise, kept at all looks together.
-    """
+    """Where the true difference lies; None where too few blocks promise any end."""
     values = np.asarray(differences, dtype=np.float64)
     if not values.size:
         return None
@@ -149,11 +139,7 @@ def blocks_needed(
     say when most sums have passed the threshold.
 
     Args:
-        effect: the true difference.
-        spread: standard deviation of the differences of blocks.
         known: the differences that were measured already; what the bets own after them is what they go on from.
-        level: the promise of the answer.
-        chance: how often so many blocks must be enough; as likely as not when left out.
     """
     if effect == 0:
         return None

@@ -70,11 +70,7 @@ def decide(
     """Say what the pairs tell so far; may be asked after every block, and keeps its promise all the same.
 
     Args:
-        metric: name of the metric, with its statistic.
-        unit: of the metric.
-        better: its direction, None where not declared.
         pairs: all that were measured, in order, the failed ones too.
-        smallest: the smallest relative difference of interest; 0 for any.
         level: the promise: 1 - level is how often equal things are ever called different.
     """
     good = [pair for pair in pairs if pair.complete]
@@ -84,20 +80,30 @@ def decide(
     answer, because = told.answer()
     ends = told.ends
     return Told(
-        metric=metric, unit=unit, better=better,
+        metric=metric,
+        unit=unit,
+        better=better,
         a=_median([pair.a for pair in good if pair.a is not None]),
         b=_median([pair.b for pair in good if pair.b is not None]),
         change=scale.relative(told.centre) if values.size and told.has_size else None,
-        interval=None if ends is None else Interval(
-            scale.relative(ends[0]), scale.relative(ends[1]), level,
+        interval=None
+        if ends is None
+        else Interval(
+            scale.relative(ends[0]),
+            scale.relative(ends[1]),
+            level,
             f"bets on the order of {count(values.size, 'block')}, drawn by lot; holds at every look",
         ),
-        answer=answer, because=because, pairs=len(good), failed=len(pairs) - len(good),
+        answer=answer,
+        because=because,
+        pairs=len(good),
+        failed=len(pairs) - len(good),
         failures=tuple(dict.fromkeys(pair.why for pair in pairs if pair.why)),
-        more_for_seen=told.more(told.centre), more_for_smallest=told.more(told.of_interest),
+        more_for_seen=told.more(told.centre),
+        more_for_smallest=told.more(told.of_interest),
         differs=told.differs,
         alike=told.alike,
-    )  # fmt: skip
+    )
 
 
 def _median(values: Sequence[float]) -> float | None:
@@ -123,7 +129,6 @@ class _Told:
         self.margin = (scale.difference(-smallest), scale.difference(smallest)) if self.has_size else (0.0, 0.0)
 
     def answer(self) -> tuple[Answer, tuple[str, ...]]:
-        """The answer with its reasons."""
         if not self.values.size:
             return "cannot tell", ("no pair was measured whole",)
         if not self.has_size:

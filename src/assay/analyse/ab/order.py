@@ -37,7 +37,6 @@ def order_note(pairs: Sequence[Pair]) -> str:
 
 
 def _mean_interval(values: Values) -> tuple[float, float]:
-    """Student's interval of the mean."""
     half = t_quantile(_LEVEL, values.size - 1) * float(values.std(ddof=1)) / math.sqrt(values.size)
     mean = float(values.mean())
     return mean - half, mean + half

@@ -70,22 +70,15 @@ class Scale:
 def pairs_of(
     a: Sequence[Reading], b: Sequence[Reading], orders: Sequence[Order], wanted: Wanted, *, block: int = 0
 ) -> tuple[Pair, ...]:
-    """Put the i-th run of one side beside the i-th run of the other, as far as both were made.
-
-    Args:
-        a: the runs of the first side, in the order in which they were made.
-        b: the runs of the second side.
-        orders: the order of each block.
-        wanted: the number that is compared.
-        block: number of the first block.
-    """
+    """Put the i-th run of one side beside the i-th run of the other, as far as both were made."""
     found = []
     for index, (one, other) in enumerate(zip(a, b, strict=False)):
         inside, second = divmod(index, RUNS)
         # Of A B B A the first pair begins with A and the second with B.
         a_first = (orders[inside] == "ABBA") != bool(second)
-        blamed = [f"{side} run {run.run}: {why}" for side, run in (("a", one), ("b", other))
-                  if (why := _why(run, wanted))]  # fmt: skip
+        blamed = [
+            f"{side} run {run.run}: {why}" for side, run in (("a", one), ("b", other)) if (why := _why(run, wanted))
+        ]
         found.append(Pair(block + inside, a_first, _finite(one, wanted), _finite(other, wanted), "; ".join(blamed)))
     return tuple(found)
 
@@ -130,7 +123,6 @@ def _changes(pairs: Sequence[Pair], scale: Scale) -> Iterator[tuple[Pair, float]
 
 
 def _means(found: Iterable[tuple[int, float]]) -> Values:
-    """The mean of each block, in their order."""
     blocks: dict[int, list[float]] = {}
     for block, change in found:
         blocks.setdefault(block, []).append(change)

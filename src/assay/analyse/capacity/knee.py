@@ -44,9 +44,7 @@ def knee(rates: Sequence[float], latencies: Sequence[Sequence[float]], level: fl
     explains far more than its two parameters would by chance, and when the curve rises by a quarter or more.
 
     Args:
-        rates: Offered rates (or concurrencies), positive, in any order.
         latencies: For each rate the values of its runs; several runs tell what noise is.
-        level: The promise of the interval.
     """
     x, y = _points(rates, latencies)
     if np.unique(x).size < MIN_RATES:

@@ -97,9 +97,7 @@ def judge_probe(
     """Whether a rate meets every objective, with a sentence.
 
     Args:
-        outcome: What was seen.
         objective: Statistic → limit, such as `{"ttft_ms.p99": 500}`; those of metrics without samples are left out.
-        errors: Share of requests that may fail.
 
     Returns:
         True where every limit is kept with confidence; False where one is passed with confidence, the service fell
@@ -139,7 +137,6 @@ def _of_one_rate(group: Sequence[ProbeOutcome], objective: Mapping[str, float], 
 
 
 def _pooled(group: Sequence[ProbeOutcome]) -> ProbeOutcome:
-    """Several probes of one rate as one."""
     if len(group) == 1:
         return group[0]
     seconds = np.array([one.duration_s for one in group])
@@ -187,7 +184,6 @@ def _judge(
 
 
 def _behind(outcome: ProbeOutcome) -> _Part | None:
-    """The part that says that the service does not keep up; None where it does."""
     if outcome.saturated:
         return _Part(False, False, 1.0, f"at {number(outcome.rate)}/s the service fell behind for good", behind=True)
     due = outcome.offered_per_s * outcome.duration_s
@@ -288,9 +284,6 @@ def share_held(by_run: Sequence[Values], share: float, limit: float, *, higher: 
 
     Args:
         by_run: The samples of each run in order, all finite; one run at least has some.
-        share: The percentile as a share, 0.99 for p99.
-        limit: Of the percentile.
-        higher: Whether higher is better.
         alpha: Chance of a wrong miss where the truth lies on the limit.
     """
     parts = [values for values in by_run if values.size]
@@ -331,7 +324,6 @@ def _between(parts: Sequence[Values], edge: float, higher: bool, alpha: float) -
 
 
 def _too_short(outcome: ProbeOutcome, metric: str, limit: float) -> _Part | None:
-    """The part that says that a probe is too short for its limit; None where it is not."""
     needed = _BESIDE_LIMIT * limit / 1e3
     if metric not in _WAITING or outcome.duration_s >= needed:
         return None

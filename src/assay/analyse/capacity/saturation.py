@@ -32,9 +32,6 @@ def saturated(t: Counts, in_flight: Counts, due: Counts, done: Counts, latency_s
 
     Args:
         t: Seconds, rising, one entry per look of the load loop (some each second).
-        in_flight: Requests open at those times.
-        due: Requests that were due so far.
-        done: Requests that ended so far, well or not.
         latency_s: About how long one answer takes when nothing else is asked, where it is known.
 
     Returns:

@@ -258,7 +258,6 @@ class RateSearch:
     outcomes: list[ProbeOutcome] = field(default_factory=list)
 
     def step(self) -> Step | Done:
-        """What to do next."""
         return next_step(self._judged(), self.search)
 
     def tell(self, outcome: ProbeOutcome) -> None:

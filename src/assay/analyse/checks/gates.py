@@ -22,8 +22,6 @@ def gates_of(job: Job, metrics: Mapping[str, MetricStatistics], values: ByRun | 
     """One check per objective; what was not measured is neither met nor missed.
 
     Args:
-        job: Gives the objectives.
-        metrics: What was measured.
         values: What each run gave, where it is known: a percentile that is too close to its limit cannot be told.
     """
     objective = job.definition.objective

@@ -115,8 +115,11 @@ def _seen_throttled(evidence: Evidence) -> tuple[bool, str] | None:
                 runs.setdefault(device, []).extend([str(run.run_id)] if seen else [])
     if not reasons:
         return None
-    held = [f"{one} held its clock down ({listed(list(why))}), in run {listed(runs[one])}"
-            for one, why in reasons.items() if why]  # fmt: skip
+    held = [
+        f"{one} held its clock down ({listed(list(why))}), in run {listed(runs[one])}"
+        for one, why in reasons.items()
+        if why
+    ]
     return (False, "; ".join(held)) if held else (True, f"{listed(list(reasons))} never held its clock down")
 
 

@@ -115,15 +115,7 @@ def checks_of(
     samples: Mapping[int, tuple[SampleSet, ...]],
     environment: Mapping[str, JsonValue] | None = None,
 ) -> tuple[Check, ...]:
-    """Ask every question of the table that the job raises.
-
-    Args:
-        job: What was asked for.
-        runs: All runs, the failed ones too.
-        metrics: The statistics of the runs without an error.
-        samples: Run id → its samples.
-        environment: Where they ran, and in which state that was before and after.
-    """
+    """Ask every question of the table that the job raises."""
     evidence = Evidence(job, runs, metrics, samples, headline(job.definition, metrics), environment or {})
     return tuple(
         Check(name, *(ask(evidence) if evidence.good or name in _OF_FAILED_RUNS else NOTHING_MEASURED))
@@ -141,11 +133,7 @@ def verdict_of(checks: Sequence[Check]) -> Verdict:
 
 
 def conditions_of(state: fitness.State) -> tuple[Check, ...]:
-    """Ask every question that the state of a machine answers by itself.
-
-    Args:
-        state: As `assay.hardware.fitness.state.fitness` reads it.
-    """
+    """Ask every question that the state of a machine answers by itself."""
     return tuple(Check(name, *ask(state)) for name, ask in CONDITIONS.items())
 
 

@@ -28,10 +28,6 @@ def compare_jobs(
     Where the two must not be compared, each answer is "cannot tell" with the reasons; the figures stay.
 
     Args:
-        a: The measure.
-        b: What is judged.
-        level: The promise of each interval.
-        smallest: The smallest relative change that is of interest.
         anyway: Whether the difference between the jobs is what is asked about (two machines, two settings);
             only unusable results are then refused.
     """

@@ -41,7 +41,6 @@ class Limits:
     level: float = LEVEL
 
     def limit_of(self, name: str) -> float:
-        """The limit of a number: its own, or that of all."""
         return next((self.of[key] for key in (name, short_name(name)) if key in self.of), self.worse_than)
 
 
@@ -92,9 +91,6 @@ def draft_line(found: Pool, name: str, limits: Limits, by_run: ByRun) -> Draft:
 
     Args:
         found: The results of one job; the first of b is judged.
-        name: The number.
-        limits: Gives its limit.
-        by_run: What each run gave of a statistic that the results have only over all runs.
     """
     metric, statistic = split_statistic(name)
     old, new = _having(found.a, metric), _having(found.b[:1], metric)
@@ -109,9 +105,13 @@ def draft_line(found: Pool, name: str, limits: Limits, by_run: ByRun) -> Draft:
     if not a or not b:
         return Draft(replace(line, because=not_backed(name, [stats.count for _, stats in (new if a else old)])))
     line = replace(
-        line, results=len(a), baseline=float(np.median([one.value for one in a])), value=b[0].value,
-        baseline_interval=_interval(a, limits.level), value_interval=_interval(b, limits.level),
-    )  # fmt: skip
+        line,
+        results=len(a),
+        baseline=float(np.median([one.value for one in a])),
+        value=b[0].value,
+        baseline_interval=_interval(a, limits.level),
+        value_interval=_interval(b, limits.level),
+    )
     reason = different_meaning(known) or ("" if better else "which direction is better was not declared")
     change = None if reason else change_between_results(a, b)
     if change is None:
@@ -151,10 +151,7 @@ def judged_line(draft: Draft, limits: Limits, *, believed: bool, looked_at: int)
     """A number with its answer.
 
     Args:
-        draft: The number.
-        limits: Gives the promise of its interval.
         believed: Whether its chance is too small for luck, among all numbers that are looked at.
-        looked_at: How many these are.
     """
     line, change = draft.line, draft.change
     if change is None:
@@ -221,7 +218,6 @@ def _from_zero(line: Line, change: Change, *, believed: bool) -> Line:
 
 
 def _remedy(draft: Draft, limits: Limits) -> str:
-    """What would tell, in words."""
     if draft.runs and draft.change is not None and draft.change.error:
         return more_runs(draft.change, draft.runs, limits.level)
     if 1 < draft.line.results < RECOMMENDED_RESULTS:

@@ -33,11 +33,7 @@ def compare_metric(
     """Say whether b is better or worse than a, from the spread between runs alone.
 
     Args:
-        name: Name of the metric.
-        a: The measure.
-        b: What is judged.
         level: The promise of the change's interval; 1 - level is how often equal things are called different.
-        smallest: The smallest relative change that is of interest.
     """
     decision = _decide(a, b, level, smallest)
     return Comparison(
@@ -62,15 +58,7 @@ def compare_results(
     level: float = LEVEL,
     smallest: float = 0.0,
 ) -> Comparison:
-    """Say whether some results of a job are better or worse than others; the spread between results counts.
-
-    Args:
-        name: Name of the metric.
-        a: The measure: one result or more.
-        b: What is judged: one result or more.
-        level: The promise of the change's interval.
-        smallest: The smallest relative change that is of interest.
-    """
+    """Say whether some results of a job are better or worse than others; the spread between results counts."""
     if len(a) == len(b) == 1:
         return compare_metric(name, a[0], b[0], level=level, smallest=smallest)
     decision = _decide_results(a, b, level, smallest)
@@ -132,9 +120,13 @@ def _decide(a: MetricStatistics, b: MetricStatistics, level: float, smallest: fl
     interval = change.interval(level)
     few = f"only {fewest} runs on a side, so the interval is wide; {RECOMMENDED_RUNS} or more are better"
     return _answer(
-        change, interval, _direction(a, b), smallest,
-        few if fewest < RECOMMENDED_RUNS else "", lambda: more_runs(change, fewest, level),
-    )  # fmt: skip
+        change,
+        interval,
+        _direction(a, b),
+        smallest,
+        few if fewest < RECOMMENDED_RUNS else "",
+        lambda: more_runs(change, fewest, level),
+    )
 
 
 def _decide_results(
@@ -142,17 +134,23 @@ def _decide_results(
 ) -> _Decision:
     if different := different_meaning((*a, *b)):
         return _cannot_tell(different)
-    sides = [[Reading(float(np.median(runs)), tuple(runs)) for one in side if (runs := _run_values(one)).size]
-             for side in (a, b)]  # fmt: skip
+    sides = [
+        [Reading(float(np.median(runs)), tuple(runs)) for one in side if (runs := _run_values(one)).size]
+        for side in (a, b)
+    ]
     change = change_between_results(*sides)
     if change is None or (not change.logarithmic and change.base == 0):
         return _cannot_tell("the first side is zero, so no relative change exists")
     fewest = min(len(side) for side in sides if len(side) > 1)
     few = f"only {fewest} results on a side; {RECOMMENDED_RESULTS} or more know better how much results differ"
     return _answer(
-        change, change.interval(level), _direction(*a, *b), smallest,
-        few if fewest < RECOMMENDED_RESULTS else "", lambda: "more results would tell",
-    )  # fmt: skip
+        change,
+        change.interval(level),
+        _direction(*a, *b),
+        smallest,
+        few if fewest < RECOMMENDED_RESULTS else "",
+        lambda: "more results would tell",
+    )
 
 
 def _answer(
@@ -161,12 +159,7 @@ def _answer(
     """The answer of an interval.
 
     Args:
-        change: What was observed.
-        interval: Its interval.
-        better: The direction, None where nobody declared it.
-        smallest: The smallest relative change that is of interest.
         few: Said beside a clear answer that rests on little.
-        more: What would tell, where the interval does not.
     """
     relative = change.relative(change.estimate)
     if interval.low <= 0 <= interval.high:

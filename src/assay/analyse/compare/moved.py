@@ -41,9 +41,6 @@ def machine_moved(
     """How far the machine moved from some results to others; None where it did not, or where that is not known.
 
     Args:
-        a: The measure, one or more.
-        b: What is judged, one or more.
-        sides: How the two are called in a sentence.
         anyway: Whether the difference between the sides is asked about: two machines then differ on purpose.
     """
     first, second = ([context(job) for job in side] for side in (a, b))

@@ -40,15 +40,7 @@ def names_in(name: str, job: MultiRunJobResult) -> tuple[str, ...]:
 def reading_of(
     job: MultiRunJobResult, stats: MetricStatistics, metric: str, statistic: str, by_run: ByRun = no_samples
 ) -> Reading | None:
-    """One number of one result; None where its samples do not back it.
-
-    Args:
-        job: The result.
-        stats: What it says about the metric.
-        metric: Name of the metric.
-        statistic: Of it; empty for the number that speaks for the metric, which every run has.
-        by_run: What each run gave of any other statistic.
-    """
+    """One number of one result; None where its samples do not back it."""
     if statistic in (("", "mean") if is_quality(metric) else ("", "median", "p50")):
         runs = tuple(stats.run_values.values())
         return Reading(float(np.median(runs)), runs)
@@ -69,12 +61,7 @@ def statistic_of_run(samples: Sequence[SampleSet], metric: str, statistic: str) 
 
 
 def not_backed(name: str, counts: Sequence[int]) -> str:
-    """Why a result does not give a number, as a sentence.
-
-    Args:
-        name: The number.
-        counts: How many values each of the results took.
-    """
+    """Why a result does not give a number, as a sentence."""
     _, statistic = split_statistic(name)
     if statistic not in TAILS:
         return f"{name} needs more than one value"

@@ -93,9 +93,7 @@ def pool(matched: Matched, *, anyway: bool = False, sides: Sides = SIDES) -> Poo
     none of a is, the first says why, and nothing is compared.
 
     Args:
-        matched: The results of one job.
         anyway: Whether the difference between the sides is what is asked about; each side must still be one thing.
-        sides: How the two are called in a sentence.
     """
     usable = [[job for job in side if not unusable_word(job)] for side in (matched.a, matched.b)]
     if not usable[0] or not usable[1]:
@@ -121,11 +119,6 @@ def compare_pool(chosen: Pool, *, level: float = LEVEL, smallest: float = 0.0) -
 
     Where the two must not be compared, or where the machine itself moved by as much as the change, the answer is
     "cannot tell" with the reasons; the figures stay.
-
-    Args:
-        chosen: The results of one job.
-        level: The promise of each interval.
-        smallest: The smallest relative change that is of interest.
     """
     names = [name for name in chosen.a[0].metrics if name in chosen.b[0].metrics]
     lines = []

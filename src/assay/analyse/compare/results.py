@@ -44,12 +44,7 @@ class Reading:
 
 
 def change_between_results(a: Sequence[Reading], b: Sequence[Reading]) -> Change | None:
-    """The change from some results to others; None where a single result on each side lacks two runs.
-
-    Args:
-        a: The measure, one or more.
-        b: What is judged, one or more.
-    """
+    """The change from some results to others; None where a single result on each side lacks two runs."""
     if any(not one.runs for one in (*a, *b)):  # a percentile over all runs is not the mean of those of the runs
         a, b = ([replace(one, runs=()) for one in side] for side in (a, b))
     if len(a) == len(b) == 1:

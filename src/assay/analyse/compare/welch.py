@@ -72,13 +72,7 @@ def matters(variance: float, a: NDArray[np.float64], b: NDArray[np.float64]) -> 
 
 
 def runs_to_tell(change: Change, runs: int, level: float) -> int | None:
-    """Runs on each side that would show a change of the observed size; None for more than a thousand.
-
-    Args:
-        change: What was observed.
-        runs: Runs on the smaller side so far.
-        level: The promise that the answer must keep.
-    """
+    """Runs on each side that would show a change of the observed size; None for more than a thousand."""
     spread = change.error * math.sqrt(runs)  # error of a set of one run on each side
     if not _told_by(MOST_RUNS, change, spread, level):
         return None

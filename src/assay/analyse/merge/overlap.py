@@ -46,7 +46,6 @@ class Overlap:
 
     @property
     def length_s(self) -> float:
-        """How long it is."""
         return (self.end_ns - self.begin_ns) / 1e9
 
     def inside(self, part: PartRun) -> tuple[int, int]:
@@ -68,18 +67,16 @@ class Overlap:
 
 
 def overlap_of(parts: Sequence[PartRun], hosts: int, duration_s: float) -> Overlap | Failure:
-    """When all parts of a run were measured, or why they cannot be put together.
-
-    Args:
-        parts: the same run of every part that there is.
-        hosts: how many parts there must be.
-        duration_s: how long each was asked to measure.
-    """
+    """When all parts of a run were measured, or why they cannot be put together."""
     missing = [str(host) for host in range(hosts) if host not in {part.host for part in parts}]
     if missing:
         what = "host" if len(missing) == 1 else "hosts"
-        return Failure("missing-part", f"there is no run of {what} {', '.join(missing)} of {hosts}", phase="merge",
-                       try_="measure all parts: `assay campaigns resubmit CAMPAIGN`")  # fmt: skip
+        return Failure(
+            "missing-part",
+            f"there is no run of {what} {', '.join(missing)} of {hosts}",
+            phase="merge",
+            try_="measure all parts: `assay campaigns resubmit CAMPAIGN`",
+        )
     for part in parts:
         if part.result.error is not None:
             error = part.result.error
@@ -87,14 +84,22 @@ def overlap_of(parts: Sequence[PartRun], hosts: int, duration_s: float) -> Overl
     windows = {part.host: part.window_ns for part in parts}
     untold = next((part for part in parts if part.window_ns is None or part.requests is None), None)
     if untold is not None:
-        return Failure("no-requests", f"host {untold.host} left no times of its requests", phase="merge",
-                       try_="measure again with this version on every agent")  # fmt: skip
+        return Failure(
+            "no-requests",
+            f"host {untold.host} left no times of its requests",
+            phase="merge",
+            try_="measure again with this version on every agent",
+        )
     known = [window for window in windows.values() if window is not None]
     found = Overlap(max(begin for begin, _ in known), min(end for _, end in known))
     if found.length_s >= LEAST_SHARE * duration_s:
         return found
-    return Failure("no-overlap", _apart(windows, found, duration_s), phase="merge",
-                   try_="have as many idle agents as load.hosts, clocks that agree, a longer duration")  # fmt: skip
+    return Failure(
+        "no-overlap",
+        _apart(windows, found, duration_s),
+        phase="merge",
+        try_="have as many idle agents as load.hosts, clocks that agree, a longer duration",
+    )
 
 
 def _apart(windows: dict[int, tuple[int, int] | None], found: Overlap, duration_s: float) -> str:

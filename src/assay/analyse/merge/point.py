@@ -27,10 +27,6 @@ class Part:
 def merge_point(job: Job, parts: Sequence[Part]) -> tuple[MultiRunJobResult, tuple[RunOutcome, ...]]:
     """Put the parts of a load together and judge them as one job.
 
-    Args:
-        job: What all machines together were to measure, as `plan.parts.whole` tells it.
-        parts: Those that there are.
-
     Returns:
         The result, and the joined runs with their samples.
     """
@@ -44,7 +40,6 @@ def merge_point(job: Job, parts: Sequence[Part]) -> tuple[MultiRunJobResult, tup
 
 
 def _why_missing(outcome: RunOutcome, parts: Sequence[Part]) -> RunOutcome:
-    """Say why a part is missing where its own result knows."""
     error = outcome.result.error
     if error is None or error.code != "missing-part":
         return outcome
@@ -60,7 +55,6 @@ def _failure(result: MultiRunJobResult) -> str:
 
 
 def _environment(parts: Sequence[Part]) -> dict[str, JsonValue]:
-    """The machines that took part."""
     machines: list[Mapping[str, JsonValue]] = []
     for part in parts:
         known = part.result.environment.get("machine")

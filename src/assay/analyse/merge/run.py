@@ -23,13 +23,7 @@ _SAME = ("endpoint", "workload", "goodput", "cost")
 
 
 def merge_run(job: Job, run_id: int, parts: Sequence[PartRun]) -> RunOutcome:
-    """Put the parts of one run together; a run whose parts cannot be is a failed one that says why.
-
-    Args:
-        job: What all machines together were to measure.
-        run_id: Which run.
-        parts: The same run of every part that there is, in any order.
-    """
+    """Put the parts of one run together; a run whose parts cannot be is a failed one that says why."""
     parts = sorted(parts, key=lambda part: part.host)
     duration_s = job.definition.load.duration or 0.0
     result = _frame(run_id, parts)

@@ -10,11 +10,7 @@ from assay.analyse.merge.overlap import PartRun
 
 
 def starts_of(parts: Sequence[PartRun]) -> dict[str, JsonValue] | None:
-    """How far the starts were apart; None where a part does not tell when it began.
-
-    Args:
-        parts: The same run of every machine.
-    """
+    """How far the starts were apart; None where a part does not tell when it began."""
     begins = {part.host: begin for part in parts if (begin := _number(part, "clock", "load_begin_epoch_ns"))}
     if len(begins) < len(parts) or not begins:
         return None

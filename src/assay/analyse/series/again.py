@@ -37,8 +37,6 @@ def same_changes(fresh: Sequence[Finding], known: Mapping[str, Finding], places:
     The same change goes the same way, and the ranges in which it may lie meet.
 
     Args:
-        fresh: What a look at the series found.
-        known: Name → what was found before.
         places: Name → where the first point after it lies now; older points may have been added since.
     """
     pairs = sorted(
@@ -68,10 +66,7 @@ def believed(
     series are looked at together today. What was doubted among many is not certain because it is looked at alone.
 
     Args:
-        raw: What the series itself says.
         judged: The same beside all series that were looked at together.
-        among: These.
-        known: What was told before, and its doubt; None for a finding that is new.
         points: How many points the series has by now; None if it is looked at for the first time.
     """
     before, doubt = known or (None, None)
@@ -127,14 +122,7 @@ def _shifted(one: Finding, by: int) -> Finding:
 
 
 def runs_around(findings: Sequence[Finding], number: int, bounds: tuple[int, int], longest: int) -> tuple[range, range]:
-    """The points before and after a finding that lie on its two levels, as far as they tell why.
-
-    Args:
-        findings: All of a series, in order of time.
-        number: Which of them.
-        bounds: The first point that was looked at, and the end.
-        longest: How many points of each side are enough.
-    """
+    """The points before and after a finding that lie on its two levels, as far as they tell why."""
     one = findings[number]
     first = findings[number - 1].range[1] if number else bounds[0]
     end = findings[number + 1].range[0] if number + 1 < len(findings) else bounds[1]

@@ -58,12 +58,7 @@ class Points:
 
 
 def detect(series: Series, level: float = LEVEL) -> Report:
-    """Find the changes of a series.
-
-    Args:
-        series: Its points, oldest first.
-        level: The share of series without a change in which something may be found.
-    """
+    """Find the changes of a series."""
     points = points_of(series)
     count = points.values.size
     missing = series.values.size - count

@@ -35,8 +35,6 @@ def louder_side(values: Values, weights: Values, places: Sequence[int]) -> tuple
     Differences of neighbours are compared: they show the noise alone, whatever the levels are.
 
     Args:
-        values: The piece.
-        weights: One over the relative spread of each point.
         places: The change that was seen: one place for a step, two for a span.
     """
     inside = slice(places[0], places[1] if len(places) > 1 else values.size)
@@ -94,10 +92,6 @@ def place_of_levels(values: Values, place: int) -> Values:
 
     Each side has its own middle and spread, so a few loud points near the quiet level do not move the place, and small
     moves of the quiet side do not either.
-
-    Args:
-        values: The piece.
-        place: Of the step, about.
 
     Returns:
         One number for each place from 1 on.

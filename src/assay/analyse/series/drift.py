@@ -37,13 +37,6 @@ def drift_instead(
     """A drift that explains a piece better than steps do, if there is one.
 
     Both are weighed by likelihood, and every free place and size costs the logarithm of the number of points.
-
-    Args:
-        values: All points of the series.
-        weights: One over the relative spread of each.
-        bounds: First point of the piece and its end.
-        places: The steps in it, in one direction.
-        level: The promise of the interval.
     """
     low, high = bounds
     count = high - low
@@ -73,14 +66,7 @@ def drift_of(values: Values, weights: Values, bounds: tuple[int, int], level: fl
 
 
 def _fitted(piece: Whitened, pairs: Places, gain: Gain, scale: tuple[int, float, float]) -> tuple[Drift, float]:
-    """The best drift of a piece, in the unit of the values, and its cost.
-
-    Args:
-        piece: The piece.
-        pairs: Begins and ends of ramps that were tried.
-        gain: What they explain.
-        scale: First point of the piece, its unit, and the promise of the interval.
-    """
+    """The best drift of a piece, in the unit of the values, and its cost."""
     low, unit, level = scale
     pairs, gain = _closely(piece, pairs[int(piece.cost(gain).min(axis=0).argmin())])
     cost = piece.cost(gain)

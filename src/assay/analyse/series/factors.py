@@ -68,13 +68,7 @@ class Factor:
 def factors(
     finding: Finding, before: Sequence[Mapping[str, JsonValue]], after: Sequence[Mapping[str, JsonValue]]
 ) -> tuple[Factor, ...]:
-    """Everything that is known of both sides; what differs comes first.
-
-    Args:
-        finding: The change; its place is known up to a range.
-        before: What was around the points up to the last good one.
-        after: What was around the points from the first bad one on.
-    """
+    """Everything that is known of both sides; what differs comes first."""
     rows = [flat(one) for one in (*before, *after)]
     if not before or not after:
         return ()
@@ -173,7 +167,6 @@ def _known(name: str, rows: Sequence[Mapping[str, JsonValue]]) -> list[object]:
 
 
 def _is_told(name: str, row: Mapping[str, JsonValue]) -> bool:
-    """Whether a row knows the value of a name."""
     if name.startswith("package "):
         return any(key.startswith("package ") for key in row)
     # The definition of a result is complete: a setting that is not in it has its default.

@@ -44,12 +44,7 @@ def identity(
     """The name of a series: the beginning of a hash of what makes it.
 
     Args:
-        benchmark: name of the benchmark.
-        definition: what the job measures, as its result has it.
-        point: of the matrix.
-        machine_kind: as `machine_kind` gives it.
         metric: a metric, or a statistic of one such as `ttft_ms.p99`.
-        labels: of the benchmark file.
     """
     return content_hash(
         {

@@ -33,7 +33,6 @@ def discoveries(reports: Sequence[Report], rate: float = RATE) -> Discoveries:
 
     Args:
         reports: One per series, also those in which nothing was found: they are what makes others doubtful.
-        rate: The share.
     """
     chances = sorted(finding.chance for report in reports for finding in report.findings)
     tests = sum(max(1, len(report.findings)) for report in reports)

@@ -118,7 +118,6 @@ class Finding:
         return self.unconfirmed.words if self.unconfirmed else self.answer
 
     def record(self) -> dict[str, JsonValue]:
-        """The finding as a JSON document."""
         out: dict[str, JsonValue] = {
             "kind": self.kind,
             "index": self.index,
@@ -173,7 +172,6 @@ class Report:
     name: str = ""
 
     def record(self) -> dict[str, JsonValue]:
-        """The report as a JSON document."""
         return {
             "series": self.name,
             "kind": self.kind,
@@ -202,7 +200,6 @@ def probability_of(chance: float) -> float:
 
 
 def direction_of(difference: float, better: Better | None) -> Direction:
-    """Whether a difference is for the better."""
     if better is None or difference == 0:
         return "unknown"
     return "better" if (difference < 0) == (better == "lower") else "worse"

@@ -115,9 +115,6 @@ def scan(values: Values, weights: Values, *, newest: bool = True, elsewhere: Val
     """Look for the clearest change.
 
     Args:
-        values: A piece of a series, without gaps.
-        weights: One over the relative spread of each point.
-        newest: Whether the piece ends with the newest point of the series.
         elsewhere: What other pieces of the series say of its memory, as `memory_costs` tells it.
     """
     piece = _piece(values, weights)
@@ -158,7 +155,6 @@ def memory_costs(values: Values, weights: Values) -> Values | None:
 
 
 def step_score(piece: Whitened, *, newest: bool, elsewhere: Values | None = None) -> StepScore:
-    """The clearest step of a piece."""
     seen = evidence(piece, piece.splits(), elsewhere)
     scored = seen.score - penalty(piece.count, newest=newest)
     best = int(scored.argmax())
@@ -166,7 +162,6 @@ def step_score(piece: Whitened, *, newest: bool, elsewhere: Values | None = None
 
 
 def span_score(piece: Whitened, elsewhere: Values | None = None) -> SpanScore:
-    """The clearest span of a piece."""
     first, end = seeded(piece.count, INSIDE)
     if not first.size:
         return NO_SPAN
@@ -192,7 +187,6 @@ def clearest_ramp(values: Values, weights: Values) -> Candidate:
 
 
 def ramp_score(piece: Whitened) -> RampScore:
-    """The clearest ramp of a piece."""
     if piece.count < _RAMP_POINTS:
         return NO_RAMP
     pairs, columns = _ramps(piece.count)

@@ -167,7 +167,6 @@ def _with_hidden(values: Values, weights: Values, changes: list[Change], level: 
 
 
 def _memory(costs: Values) -> float:
-    """The likeliest memory."""
     return float(MEMORIES[costs.argmin()])
 
 

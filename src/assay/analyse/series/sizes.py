@@ -38,11 +38,8 @@ def step_size(
     """Measure a step.
 
     Args:
-        values: All points of the series.
-        weights: One over the relative spread of each.
         bounds: First point of the piece, the place of the step, and the end of the piece.
         memory: Of the whole series, around all its levels: a short piece alone sees too little of it.
-        level: The promise of the interval.
         apart: Whether the two sides differ in level and in noise: the place then follows from the spread of each.
     """
     low, place, high = bounds

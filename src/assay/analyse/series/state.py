@@ -49,7 +49,6 @@ class State:
 
     @property
     def series(self) -> Series:
-        """The series so far."""
         errors = None if self._errors is None else np.array(self._errors)
         return Series(np.array(self._values), self._better, errors, tuple(self._labels), self._name)
 
@@ -58,8 +57,6 @@ class State:
 
         Args:
             value: The new result; NaN where it is missing.
-            standard_error: How far it may be off by itself, if known.
-            label: What the point is called; used if the others have labels.
         """
         self._values.append(float(value))
         if self._errors is not None:

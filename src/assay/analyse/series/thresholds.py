@@ -29,9 +29,7 @@ class Limits:
         """How often the clearest change of a series without any has at least this score.
 
         Args:
-            score: Of the clearest change.
             count: Points of the series; between lengths of the table the logarithm of the length counts.
-            memory: That the series seems to have.
         """
         if not math.isfinite(score):
             return 1.0 if score < 0 else 0.0

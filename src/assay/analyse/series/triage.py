@@ -57,7 +57,6 @@ def triage(
     """Say why a series changed.
 
     Args:
-        finding: The change.
         before: What was around the points up to and with the last good one, oldest first; those on its level.
         after: What was around the points from the first bad one on; those on its level.
     """
@@ -151,7 +150,6 @@ def _only_code(finding: Finding, seen: Sequence[Factor]) -> tuple[Cause, tuple[s
 
 
 def _told(one: Factor) -> str:
-    """A difference as a sentence."""
     changed = f"{one.name} changed from {shown(one.before)} to {shown(one.after)}"
     if not one.chances:
         return changed

@@ -155,7 +155,6 @@ class Growing:
 
     @classmethod
     def of(cls, values: Values, weights: Values) -> Growing:
-        """Begin with what is there."""
         piece = Whitened.of(values, weights)
         out = cls(2 * values.size + 64)
         n = out.count = values.size
@@ -203,8 +202,6 @@ def evidence(piece: Whitened, gain: Gain, elsewhere: Values | None = None) -> Ev
     """Weigh each change against none.
 
     Args:
-        piece: Of a series.
-        gain: What each change explains.
         elsewhere: Minus twice the log-likelihood of each memory in other pieces of the same series, where known.
     """
     known = np.zeros(MEMORIES.size) if elsewhere is None else elsewhere

@@ -58,7 +58,6 @@ class Summary:
 
     @property
     def text(self) -> str:
-        """What was answered."""
         return " ".join(_TOPICS[self.topic][: self.sentences])
 
     @property
@@ -101,9 +100,17 @@ def write_conversations(scene: Scene, run: int, sent: Requests, failed: int = 0)
 
 
 def _output(
-    item: str, session: int, turn: int, text: str, reference: str | None, prompt: str, sent: Requests, place: int, *,
+    item: str,
+    session: int,
+    turn: int,
+    text: str,
+    reference: str | None,
+    prompt: str,
+    sent: Requests,
+    place: int,
+    *,
     wrong: bool = False,
-) -> Output:  # fmt: skip
+) -> Output:
     more = {
         **as_asked(prompt),
         "finish_reason": None if wrong else "stop",

@@ -19,7 +19,6 @@ _CENTS_IN, _CENTS_OUT = 0.5, 1.5
 
 
 def conversation_runs(scene: Scene) -> list[RunOutcome]:
-    """The runs of a job."""
     users = scene.job.definition.load.concurrency or 1
     return outcomes(scene, [_run(scene, users, number) for number in range(scene.runs)])
 
@@ -53,5 +52,4 @@ def _run(scene: Scene, users: int, number: int) -> Drawn:
         facts["errors"] = {"status 503": {"count": failed, "first": "the server was overloaded"}}
     phases = {"prepare": 0.3, "first": 0.9, "warmup": 4.0, "measure": _SECONDS, "score": 0.6, "cleanup": 0.2}
     files = {OUTPUTS: write_conversations(scene, number, sent, failed)} if scene.rich else {}
-    return Drawn(phases, metrics, samples_of(scene, sent, _SECONDS), facts, work=0.05, rss_mb=140.0,
-                 files=files)  # fmt: skip
+    return Drawn(phases, metrics, samples_of(scene, sent, _SECONDS), facts, work=0.05, rss_mb=140.0, files=files)

@@ -32,7 +32,6 @@ _EACH_S = 3.0
 
 
 def device_runs(scene: Scene) -> list[RunOutcome]:
-    """The runs of a job."""
     return outcomes(scene, [_run(scene) for _ in range(scene.runs)])
 
 
@@ -87,16 +86,25 @@ def _curve(scene: Scene, name: str, metric: str, level: float, begin_ns: int) ->
     sizes = [2.0**power for power in powers]
     shares = 1 - np.exp(-np.arange(1, len(sizes) + 1) / 1.4)
     points: list[JsonValue] = [
-        {by: size, "value": float(level * share / shares[-1] * (1 + 0.003 * scene.draw.normal())), "blocks": _BLOCKS,
-         "spread": 0.012}
+        {
+            by: size,
+            "value": float(level * share / shares[-1] * (1 + 0.003 * scene.draw.normal())),
+            "blocks": _BLOCKS,
+            "spread": 0.012,
+        }
         for size, share in zip(sizes, shares, strict=True)
-    ]  # fmt: skip
+    ]
     last: JsonValue = {by: sizes[-1], "value": level, "blocks": _BLOCKS, "spread": 0.012}
     return {
-        "metric": metric, "begin_ns": begin_ns, "end_ns": begin_ns + int(_EACH_S * 1e9), "curve": [*points[:-1], last],
-        "best": {by: sizes[-1], "value": level}, "reported": last,
-        "plateau": {by: [*sizes[-3:]], "within": 0.1}, "how": {"test": name},
-    }  # fmt: skip
+        "metric": metric,
+        "begin_ns": begin_ns,
+        "end_ns": begin_ns + int(_EACH_S * 1e9),
+        "curve": [*points[:-1], last],
+        "best": {by: sizes[-1], "value": level},
+        "reported": last,
+        "plateau": {by: [*sizes[-3:]], "within": 0.1},
+        "how": {"test": name},
+    }
 
 
 def _ratio(scene: Scene) -> JsonValue:
@@ -108,7 +116,11 @@ def _span(scene: Scene, asked: str) -> Mapping[str, JsonValue]:
     if asked == "cpu":
         return {}
     watts = 0.8 * scene.machine.busy_w
-    return {"statistics": {"gpu:0.power_w": {"mean": watts, "min": watts, "max": watts},
-                           "gpu:0.sm_mhz": {"mean": 1740.0, "min": 1710.0, "max": 1755.0},
-                           "gpu:0.temperature_c": {"mean": 61.0, "min": 55.0, "max": 64.0}},
-            "throttled": {"gpu:0": []}}  # fmt: skip
+    return {
+        "statistics": {
+            "gpu:0.power_w": {"mean": watts, "min": watts, "max": watts},
+            "gpu:0.sm_mhz": {"mean": 1740.0, "min": 1710.0, "max": 1755.0},
+            "gpu:0.temperature_c": {"mean": 61.0, "min": 55.0, "max": 64.0},
+        },
+        "throttled": {"gpu:0": []},
+    }

@@ -79,10 +79,15 @@ def samples_of(scene: Scene, sent: Requests, seconds: float, answers: Sequence[S
     at = (sent.due_s * 1e9).astype(np.int64)
     delay = np.abs(scene.draw.normal(0.06, 0.03, len(sent)))
     columns: dict[str, Values] = {
-        "ttft_ms": sent.ttft_ms, "tpot_ms": sent.tpot_ms, "e2e_ms": sent.e2e_ms, "service_ms": sent.e2e_ms - delay,
-        "schedule_delay_ms": delay, "input_tokens": sent.input, "output_tokens": sent.output,
+        "ttft_ms": sent.ttft_ms,
+        "tpot_ms": sent.tpot_ms,
+        "e2e_ms": sent.e2e_ms,
+        "service_ms": sent.e2e_ms - delay,
+        "schedule_delay_ms": delay,
+        "input_tokens": sent.input,
+        "output_tokens": sent.output,
         "user_tokens_per_s": 1000 / sent.tpot_ms,
-    }  # fmt: skip
+    }
     scores = [one.scores() for one in answers]
     columns |= {name: np.array([one[name] for one in scores]) for name in (scores[0] if scores else ())}
     found = [SampleSet(name, "measure", at, values) for name, values in columns.items()]
@@ -117,22 +122,39 @@ def facts_of(sent: Requests, seconds: float, totals: Mapping[str, float]) -> dic
         "requests": {"due": len(sent), "ok": len(sent), "unfinished": 0, "skipped": 0, "failed": 0, "warmup": 20},
         "errors": {},
         "statuses": {"200": len(sent)},
-        "load": {"offered_per_s": totals["offered_per_s"], "delivered_per_s": totals["throughput_per_s"],
-                 "window_s": seconds, "clients": 1, "stopped": "finished", "warmup": {"steady": True}},
+        "load": {
+            "offered_per_s": totals["offered_per_s"],
+            "delivered_per_s": totals["throughput_per_s"],
+            "window_s": seconds,
+            "clients": 1,
+            "stopped": "finished",
+            "warmup": {"steady": True},
+        },
         "finish_reasons": {"stop": stops, "length": len(sent) - stops},
-        "tokens": {"input": {"source": "server usage"}, "output": {"source": "server usage"}, "bundled": False,
-                   "tokens_per_chunk": {"mean": 1.0, "max": 1}},
-        "lengths": {"output": {"asked": {"median": float(_OUTPUT_TOKENS)},
-                               "counted": {"median": float(np.median(sent.output))}}},
-    }  # fmt: skip
+        "tokens": {
+            "input": {"source": "server usage"},
+            "output": {"source": "server usage"},
+            "bundled": False,
+            "tokens_per_chunk": {"mean": 1.0, "max": 1},
+        },
+        "lengths": {
+            "output": {"asked": {"median": float(_OUTPUT_TOKENS)}, "counted": {"median": float(np.median(sent.output))}}
+        },
+    }
 
 
 def view_of(scene: Scene, sent: Requests) -> dict[str, JsonValue]:
     """What the server itself would say of the same window: a little less, since it does not see the way."""
-    seen = {"ttft_ms.p50": float(np.quantile(sent.ttft_ms, 0.5)), "ttft_ms.p99": float(np.quantile(sent.ttft_ms, 0.99)),
-            "itl_ms.mean": float(sent.gaps_ms.mean())}  # fmt: skip
-    names = {"ttft_ms.p50": "vllm:time_to_first_token_seconds", "ttft_ms.p99": "vllm:time_to_first_token_seconds",
-             "itl_ms.mean": "vllm:time_per_output_token_seconds"}  # fmt: skip
+    seen = {
+        "ttft_ms.p50": float(np.quantile(sent.ttft_ms, 0.5)),
+        "ttft_ms.p99": float(np.quantile(sent.ttft_ms, 0.99)),
+        "itl_ms.mean": float(sent.gaps_ms.mean()),
+    }
+    names = {
+        "ttft_ms.p50": "vllm:time_to_first_token_seconds",
+        "ttft_ms.p99": "vllm:time_to_first_token_seconds",
+        "itl_ms.mean": "vllm:time_per_output_token_seconds",
+    }
     told: dict[str, JsonValue] = {
         name: {"value": value * float(scene.draw.uniform(0.96, 0.995)), "from": names[name]}
         for name, value in seen.items()
@@ -145,12 +167,33 @@ def _run(scene: Scene, per_s: float, number: int) -> Drawn:
     answers = summaries(scene, len(sent)) if scene.job.definition.workload.task == "wikipedia-summary" else []
     totals = totals_of(scene, sent, _MEASURE_S)
     load = min(1.0, per_s / capacity_per_s(scene))
-    metrics = {**totals, "start_to_ready_s": 48.0 * scene.between_runs(), "load_ms": 31_000.0 * scene.between_runs(),
-               "first_ms": _TTFT_MS * 5.5 * scene.between_runs() * (1.6 if number == 0 else 1.0)}  # fmt: skip
-    phases = {"prepare": 1.2, "load": 31.0, "first": metrics["first_ms"] / 1000, "warmup": _WARMUP_S,
-              "measure": _MEASURE_S, "score": 2.0, "cleanup": 1.0}  # fmt: skip
-    facts: dict[str, JsonValue] = {**facts_of(sent, _MEASURE_S, totals), "server_view": view_of(scene, sent),
-                                   "engine": {"name": "vLLM", "version": "0.8.5"}}  # fmt: skip
+    metrics = {
+        **totals,
+        "start_to_ready_s": 48.0 * scene.between_runs(),
+        "load_ms": 31_000.0 * scene.between_runs(),
+        "first_ms": _TTFT_MS * 5.5 * scene.between_runs() * (1.6 if number == 0 else 1.0),
+    }
+    phases = {
+        "prepare": 1.2,
+        "load": 31.0,
+        "first": metrics["first_ms"] / 1000,
+        "warmup": _WARMUP_S,
+        "measure": _MEASURE_S,
+        "score": 2.0,
+        "cleanup": 1.0,
+    }
+    facts: dict[str, JsonValue] = {
+        **facts_of(sent, _MEASURE_S, totals),
+        "server_view": view_of(scene, sent),
+        "engine": {"name": "vLLM", "version": "0.8.5"},
+    }
     files = {OUTPUTS: write_answers(scene, number, sent, answers)} if scene.rich and answers else {}
-    return Drawn(phases, metrics, samples_of(scene, sent, _MEASURE_S, answers), facts, work=0.25 + 0.7 * load,
-                 rss_mb=9400.0, files=files)  # fmt: skip
+    return Drawn(
+        phases,
+        metrics,
+        samples_of(scene, sent, _MEASURE_S, answers),
+        facts,
+        work=0.25 + 0.7 * load,
+        rss_mb=9400.0,
+        files=files,
+    )

@@ -19,7 +19,6 @@ _MEASURE_S, _RICH_S = 6.0, 10.0
 
 
 def model_runs(scene: Scene) -> list[RunOutcome]:
-    """The runs of a job."""
     return outcomes(scene, [_run(scene, number) for number in range(scene.runs)])
 
 
@@ -55,8 +54,15 @@ def _run(scene: Scene, number: int) -> Drawn:
     }
     if target.device.startswith("cuda"):
         metrics["gpu_mem_mb"] = 420 + 9.0 * batch
-    phases = {"prepare": 0.2, "load": metrics["load_ms"] / 1000, "first": metrics["first_ms"] / 1000,
-              "warmup": 1.8, "measure": seconds, "score": 0.1, "cleanup": 0.2}  # fmt: skip
+    phases = {
+        "prepare": 0.2,
+        "load": metrics["load_ms"] / 1000,
+        "first": metrics["first_ms"] / 1000,
+        "warmup": 1.8,
+        "measure": seconds,
+        "score": 0.1,
+        "cleanup": 0.2,
+    }
     samples = (
         SampleSet("latency_ms", "warmup", (np.cumsum(warm) * 1e6).astype(np.int64), warm),
         SampleSet("latency_ms", "measure", (np.linspace(0, seconds, count) * 1e9).astype(np.int64), values),

@@ -12,7 +12,6 @@ _IMAGES_PER_S = 9200.0
 
 
 def program_runs(scene: Scene) -> list[RunOutcome]:
-    """The runs of a job."""
     return outcomes(scene, [_run(scene) for _ in range(scene.runs)])
 
 

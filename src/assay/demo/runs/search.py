@@ -32,8 +32,9 @@ def _run(scene: Scene) -> Drawn:
         judged = _judged(sent)
         meets = step <= _SAFE + 0.005 * float(scene.draw.normal())
         sure: bool | None = meets if abs(step - _SAFE) > 0.015 else None
-        probes.append({"rate": rate, "duration_s": _PROBE_S, "meets": sure, "why": _why(judged, sure),
-                       "judged": judged})  # fmt: skip
+        probes.append(
+            {"rate": rate, "duration_s": _PROBE_S, "meets": sure, "why": _why(judged, sure), "judged": judged}
+        )
         if sure and (best is None or rate > best[0]):
             best = (rate, sent)
         if sure is False:
@@ -42,11 +43,22 @@ def _run(scene: Scene) -> Drawn:
     totals = totals_of(scene, sent, _PROBE_S)
     objective: dict[str, JsonValue] = dict(scene.job.definition.objective)
     search: dict[str, JsonValue] = {
-        "objective": objective, "probes": probes, "capacity": capacity, "low": capacity, "high": lowest_missed,
+        "objective": objective,
+        "probes": probes,
+        "capacity": capacity,
+        "low": capacity,
+        "high": lowest_missed,
         "reason": f"{capacity:.3g} requests/s meet the objective, and {lowest_missed:.3g} do not",
-    }  # fmt: skip
-    phases = {"prepare": 1.1, "load": 33.0, "first": 0.4, "warmup": 5.0, "measure": _PROBE_S * len(_STEPS),
-              "score": 1.0, "cleanup": 1.0}  # fmt: skip
+    }
+    phases = {
+        "prepare": 1.1,
+        "load": 33.0,
+        "first": 0.4,
+        "warmup": 5.0,
+        "measure": _PROBE_S * len(_STEPS),
+        "score": 1.0,
+        "cleanup": 1.0,
+    }
     metrics = {**totals, "capacity_per_s": capacity, "start_to_ready_s": 47.0 * scene.between_runs()}
     facts: dict[str, JsonValue] = {**facts_of(sent, _PROBE_S, totals), "search": search}
     samples = samples_of(scene, sent, _PROBE_S)

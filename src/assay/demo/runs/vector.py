@@ -14,7 +14,6 @@ _WITHIN = 0.09
 
 
 def vector_runs(scene: Scene) -> list[RunOutcome]:
-    """The runs of a job."""
     return outcomes(scene, [_run(scene) for _ in range(scene.runs)])
 
 

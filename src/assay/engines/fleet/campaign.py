@@ -108,11 +108,19 @@ def find(client: FleetClient, reference: str) -> str:
         listed = client.pages("/campaigns", {"text": reference, "limit": _PAGE})
         found = [one["id"] for one in listed if one["id"].startswith(reference)]
     if not found:
-        raise UsageError(f"the server has no campaign {reference!r}", code="unknown-campaign", at=client.url,
-                         try_="`assay campaigns list` shows what is there")  # fmt: skip
+        raise UsageError(
+            f"the server has no campaign {reference!r}",
+            code="unknown-campaign",
+            at=client.url,
+            try_="`assay campaigns list` shows what is there",
+        )
     if len(found) > 1 and reference not in found:
-        raise UsageError(f"{reference!r} begins several campaigns: {', '.join(found[:5])}", code="ambiguous",
-                         at=client.url, try_="give more of the id")  # fmt: skip
+        raise UsageError(
+            f"{reference!r} begins several campaigns: {', '.join(found[:5])}",
+            code="ambiguous",
+            at=client.url,
+            try_="give more of the id",
+        )
     return reference if reference in found else str(found[0])
 
 

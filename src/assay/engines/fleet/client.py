@@ -149,14 +149,19 @@ class FleetClient(Transport):
 
     def release(self, job: str, fence: int, release: Release, *, patience_s: float = 0.0) -> None:
         """Give a lease back."""
-        self._post(f"{_attempt(job, fence)}/release", release, repeat=True, patience_s=patience_s,
-                   expect=(404, 409))  # fmt: skip
+        self._post(f"{_attempt(job, fence)}/release", release, repeat=True, patience_s=patience_s, expect=(404, 409))
 
     def deliver(self, job: str, fence: int, agent: str, result: Path, *, patience_s: float = 0.0) -> Delivered:
         """Hand a result document over; its samples must be there before."""
         headers = {**_JSON, "content-length": str(result.stat().st_size)}
-        answer = self.send("PUT", f"{_attempt(job, fence)}/result", params={"agent": agent}, headers=headers,
-                           body=lambda: _blocks(result), patience_s=patience_s)  # fmt: skip
+        answer = self.send(
+            "PUT",
+            f"{_attempt(job, fence)}/result",
+            params={"agent": agent},
+            headers=headers,
+            body=lambda: _blocks(result),
+            patience_s=patience_s,
+        )
         return self._read(Delivered, answer)
 
     def attach(self, job: str, fence: int, agent: str, name: str, sha256: str) -> None:
@@ -168,8 +173,9 @@ class FleetClient(Transport):
 
     def know(self, campaign: str, elsewhere: Elsewhere) -> Known:
         """Make a campaign known that is measured elsewhere; one that is known stays as it is."""
-        return self._tell("PUT", f"{_elsewhere(campaign)}", elsewhere, Known, patience_s=0,
-                          timeout_s=max(self._timeout_s, 60.0))  # fmt: skip
+        return self._tell(
+            "PUT", f"{_elsewhere(campaign)}", elsewhere, Known, patience_s=0, timeout_s=max(self._timeout_s, 60.0)
+        )
 
     def stand(self, campaign: str, standings: Standings) -> None:
         """Say how jobs stand that are measured elsewhere."""
@@ -200,9 +206,14 @@ class FleetClient(Transport):
         if self.has(digest):
             return digest
         size = path.stat().st_size
-        self.send("PUT", f"/artefacts/{digest}", params={"name": name or path.name}, body=lambda: _blocks(path),
-                  headers={"content-length": str(size), "content-type": "application/octet-stream"},
-                  patience_s=patience_s)  # fmt: skip
+        self.send(
+            "PUT",
+            f"/artefacts/{digest}",
+            params={"name": name or path.name},
+            body=lambda: _blocks(path),
+            headers={"content-length": str(size), "content-type": "application/octet-stream"},
+            patience_s=patience_s,
+        )
         return digest
 
     def download(self, sha256: str, to: Path, *, patience_s: float = _TRANSFER_PATIENCE_S) -> None:
@@ -217,8 +228,9 @@ class FleetClient(Transport):
         try:
             self.insist(lambda: self._fetch(f"/artefacts/{sha256}", partial), patience_s=patience_s)
             if (found := _digest(partial)) != sha256:
-                raise MeasureError(f"the server sent another file: its SHA-256 is {found}, not {sha256}",
-                                   code="checksum", at=self.url)  # fmt: skip
+                raise MeasureError(
+                    f"the server sent another file: its SHA-256 is {found}, not {sha256}", code="checksum", at=self.url
+                )
             partial.replace(to)
         finally:
             partial.unlink(missing_ok=True)
@@ -226,11 +238,9 @@ class FleetClient(Transport):
     # What the command line asks
 
     def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401  (JSON)
-        """Read something."""
         return self.json_of(self.send("GET", path, params=_given(params)))
 
     def post(self, path: str, document: JsonValue = None, *, repeat: bool = False) -> Any:  # noqa: ANN401
-        """Do something."""
         return self._content(self.send("POST", path, json={} if document is None else document, repeat=repeat))
 
     def put(self, path: str, document: JsonValue, headers: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401
@@ -246,7 +256,6 @@ class FleetClient(Transport):
         return self._content(self.send("DELETE", path))
 
     def text(self, path: str, params: Mapping[str, Any] | None = None) -> str:
-        """Read something as text."""
         return self.send("GET", path, params=_given(params)).text
 
     def content(self, path: str, *, missing_ok: bool = False) -> bytes | None:

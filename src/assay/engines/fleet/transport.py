@@ -142,20 +142,14 @@ class Transport:
         """Send a request and return its answer, which is read whole.
 
         Args:
-            method: of HTTP.
-            path: below the API's base.
             repeat: whether doing it twice does no harm; by default what HTTP says of the method.
-            patience_s: how long to go on trying.
-            timeout_s: how long one try may be silent.
-            body: makes the content anew for every try.
-            expect: codes from 400 on that are answers here, not errors.
-            options: handed to httpx.
         """
 
         def once() -> httpx.Response:
             content: dict[str, Any] = {"content": body()} if body else {}
-            response = self._client.request(method, path, timeout=_timeout(timeout_s or self._timeout_s),
-                                            **content, **options)  # fmt: skip
+            response = self._client.request(
+                method, path, timeout=_timeout(timeout_s or self._timeout_s), **content, **options
+            )
             return response if response.status_code in expect else self._answered(response)
 
         idempotent = method in ("GET", "HEAD", "PUT", "DELETE") if repeat is None else repeat
@@ -211,7 +205,6 @@ class Transport:
             raise self.not_assay(response) from None
 
     def _answered(self, response: httpx.Response) -> httpx.Response:
-        """The answer, or the error it stands for."""
         status = response.status_code
         if status < 300:
             return response
@@ -225,8 +218,9 @@ class Transport:
 
     def _no_http(self, problem: httpx.HTTPError) -> NotAssayError:
         said = " ".join(str(problem).split())
-        return NotAssayError(f"what answers there does not speak HTTP: {_cut(said)}", code=NOT_ASSAY, at=self.url,
-                             try_=_ADDRESS_TIP)  # fmt: skip
+        return NotAssayError(
+            f"what answers there does not speak HTTP: {_cut(said)}", code=NOT_ASSAY, at=self.url, try_=_ADDRESS_TIP
+        )
 
     def _away(self, problem: httpx.HTTPError) -> AwayError:
         said = " ".join(str(problem).split()) or type(problem).__name__
@@ -259,7 +253,6 @@ def _is_no_http(problem: httpx.HTTPError) -> bool:
 
 
 def _described(response: httpx.Response) -> str:
-    """What answered, in words."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip() or "no content type"
     parts = [f"{response.request.method} {response.request.url.path} was answered with {response.status_code}, {kind}"]
     if location := response.headers.get("location"):

@@ -48,14 +48,7 @@ def run_on_kubernetes(
     A campaign of the same plan that nobody follows any more is gone on with instead, unless `fresh`.
 
     Args:
-        loaded: the benchmark.
-        store: where results are kept.
-        view: is told how it goes.
-        clock: tells the time.
-        fresh: submit anew in any case.
         lock: what jobs do about a device on which somebody else measures.
-        control: whether jobs time the control workload.
-        manner: whether to stay, and what Ctrl-C means.
 
     Raises:
         SpecError: if the benchmark is wrong.
@@ -78,8 +71,17 @@ def run_on_kubernetes(
     version = api.version()
     plan = store.create_campaign(plan, loaded.source.document, benchmark.labels, surroundings(), clock, ENGINE)
     campaign = plan.jobs[0].campaign
-    document = PodCampaign(campaign, plan.benchmark, iso(clock.utc()), section, groups, api.namespace, api.address,
-                           version, variables(section, lock, control=control))  # fmt: skip
+    document = PodCampaign(
+        campaign,
+        plan.benchmark,
+        iso(clock.utc()),
+        section,
+        groups,
+        api.namespace,
+        api.address,
+        version,
+        variables(section, lock, control=control),
+    )
     try:
         folder = _write(document, plan, sent, store)
     except BaseException:

@@ -70,10 +70,6 @@ class Checked:
 def check(section: Kubernetes, *, with_pod: bool = False) -> Checked:
     """Look whether a cluster can be used.
 
-    Args:
-        section: `place.kubernetes`.
-        with_pod: also run a small pod with its image and options.
-
     Raises:
         UsageError: if nothing says where the cluster is.
         MeasureError: if it does not answer or does not let this account in.
@@ -85,8 +81,10 @@ def check(section: Kubernetes, *, with_pod: bool = False) -> Checked:
     lacking = {f"{one.verb} {one.resource}": use for one, use in WANTED.items() if not held[one]}
     problems = []
     if forbidden:
-        problems.append(f"this account may not {', '.join(forbidden)} in the namespace {api.namespace}; "
-                        "deploy/kubernetes/role.yaml is the Role that it needs")  # fmt: skip
+        problems.append(
+            f"this account may not {', '.join(forbidden)} in the namespace {api.namespace}; "
+            "deploy/kubernetes/role.yaml is the Role that it needs"
+        )
     pod: dict[str, str] = {}
     if with_pod and not problems:
         try:
@@ -108,8 +106,10 @@ def _node(document: Document) -> NodeFacts:
     status: Mapping[str, Any] = document.get("status") or {}
     room: Mapping[str, str] = status.get("allocatable") or {}
     ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or ())
-    taints = [f"{one.get('key')}{'=' + one['value'] if one.get('value') else ''}:{one.get('effect')}"
-              for one in (document.get("spec") or {}).get("taints") or ()]  # fmt: skip
+    taints = [
+        f"{one.get('key')}{'=' + one['value'] if one.get('value') else ''}:{one.get('effect')}"
+        for one in (document.get("spec") or {}).get("taints") or ()
+    ]
     devices = {name: str(count) for name, count in room.items() if "/" in name}
     return NodeFacts(name_of(document), ready, room.get("cpu", ""), room.get("memory", ""), devices, tuple(taints))
 
@@ -174,8 +174,11 @@ def _awaited(api: Api, campaign: str, section: Kubernetes) -> str:
         if phase_of(found) == "ended" and found.pods:
             return found.pods[0].name
         if time.monotonic() > until_s:
-            raise MeasureError(f"the pod did not end within {_POD_S:g} s: {waiting_words(found)}",
-                               code="kubernetes-waiting", try_="look at it with kubectl describe pod")  # fmt: skip
+            raise MeasureError(
+                f"the pod did not end within {_POD_S:g} s: {waiting_words(found)}",
+                code="kubernetes-waiting",
+                try_="look at it with kubectl describe pod",
+            )
         time.sleep(_LOOK_S)
 
 

@@ -43,7 +43,6 @@ class Delivery:
 
     @classmethod
     def of(cls, api: Api, pod: str, out: Path, words: Path, tell: Tell, *, python: str, server: str | None) -> Delivery:
-        """The delivery of a pod into a folder."""
         receiver = Receiver(out)
         log = PodLog(api, pod, CONTAINER, words, lambda line: receiver.take(line) == "words")
         return cls(log, receiver, tell, python, server)
@@ -58,8 +57,11 @@ class Delivery:
         """How far the job is, as it said last."""
         told = self.receiver.progress
         try:
-            return None if told is None else Progress(int(told["run"]), int(told["of"]), str(told["phase"]),
-                                                      float(told["share"]))  # fmt: skip
+            return (
+                None
+                if told is None
+                else Progress(int(told["run"]), int(told["of"]), str(told["phase"]), float(told["share"]))
+            )
         except (KeyError, TypeError, ValueError):
             return None
 
@@ -81,7 +83,6 @@ class Delivery:
         """Get everything that can still be had: lines that were lost, what waits in the pod, what a server keeps.
 
         Args:
-            runs: whether the pod still runs, so that it can be asked.
             there: whether it and its node are there at all: the last lines of a log may be a moment late.
 
         Raises:

@@ -39,7 +39,6 @@ class PodCampaign:
         return Setting(self.campaign, self.section, self.version, self.namespace, self.env)
 
     def group_of(self, index: int) -> Group:
-        """The group of a job."""
         return next(one for one in self.groups if index in one.jobs)
 
 

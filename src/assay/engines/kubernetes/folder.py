@@ -36,7 +36,6 @@ class PodFolder(CampaignFolder):
         return self.path / "logs" / (f"{index:04}.log" if rank == 0 else f"{index:04}-{rank}.log")
 
     def service_log(self, group: str, service: str) -> Path:
-        """What a service wrote."""
         return self.path / "logs" / group / f"{service}.log"
 
     # Writing and reading
@@ -73,17 +72,19 @@ class PodFolder(CampaignFolder):
     @staticmethod
     def unusable(path: Path, problem: OSError) -> StoreError:
         """What to say where the disk refuses something."""
-        return StoreError(f"cannot use the folder of the campaign: {problem.strerror or problem}", code="disk",
-                          at=str(path), try_="free some space, or give another store with --store")  # fmt: skip
+        return StoreError(
+            f"cannot use the folder of the campaign: {problem.strerror or problem}",
+            code="disk",
+            at=str(path),
+            try_="free some space, or give another store with --store",
+        )
 
 
 def folder_of(store: Path, campaign: str) -> PodFolder:
-    """The folder of a campaign in a store; it need not be there."""
     return PodFolder(store / _FOLDER / campaign)
 
 
 def is_on_kubernetes(store: Path, campaign: str) -> bool:
-    """Whether a campaign of a store was submitted to Kubernetes."""
     return folder_of(store, campaign).campaign.is_file()
 
 

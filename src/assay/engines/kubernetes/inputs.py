@@ -27,11 +27,6 @@ class Packed:
 def packed(jobs: Sequence[Job], base: Path, *, apart: bool = True) -> Packed:
     """Make jobs fit to leave this machine.
 
-    Args:
-        jobs: of a plan.
-        base: folder of the benchmark file.
-        apart: whether services have pods of their own, which get no files.
-
     Raises:
         UsageError: for a file that is not there, one whose name cannot be kept, and one that a service would need.
     """

@@ -39,18 +39,14 @@ class Logbook:
     _services_s: float = 0.0
 
     def deliveries(self, index: int, ranks: Mapping[int, PodSeen]) -> dict[int, Delivery]:
-        """What comes out of the pods of a job, by rank.
-
-        Args:
-            index: of the job.
-            ranks: the pod of each rank.
-        """
+        """What comes out of the pods of a job, by rank."""
         for rank, pod in ranks.items():
             if pod.uid not in self._deliveries:
                 server = self.section.server if self.section.results == "server" else None
                 out, words = self.folder.rank_out(index, rank), self.folder.log(index, rank)
-                self._deliveries[pod.uid] = Delivery.of(self.api, pod.name, out, words, self.tell,
-                                                        python=self.section.python, server=server)  # fmt: skip
+                self._deliveries[pod.uid] = Delivery.of(
+                    self.api, pod.name, out, words, self.tell, python=self.section.python, server=server
+                )
         return {rank: self._deliveries[pod.uid] for rank, pod in sorted(ranks.items())}
 
     def read(self, running: Iterable[Delivery]) -> None:

@@ -30,12 +30,6 @@ _ASK_EVERY_S = 1.0
 def logs(store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[tuple[Log, str]]:
     """What a job on Kubernetes or one of its services wrote, text by text.
 
-    Args:
-        store: that it was submitted from.
-        job: the job.
-        service: name of a service; the job itself when empty.
-        follow: whether to go on until the job has ended.
-
     Raises:
         UsageError: if it has no such service.
         MeasureError: if Kubernetes must be asked and does not answer.
@@ -125,8 +119,11 @@ def _group(document: PodCampaign, job: Job, service: str) -> Group:
             if service in own
             else "it has no such service"
         )
-        raise UsageError(f"job {job.id} has no log of {service!r} here: {why}", code="no-service",
-                         try_=f"there is {', '.join(known) or 'none'}")  # fmt: skip
+        raise UsageError(
+            f"job {job.id} has no log of {service!r} here: {why}",
+            code="no-service",
+            try_=f"there is {', '.join(known) or 'none'}",
+        )
     return group
 
 

@@ -35,6 +35,9 @@ def refused_by_rank(folder: PodFolder, group: Group, job: Job) -> FailureReason 
             continue
         why = other.error.message if other.error is not None else "it measured nothing"
         (folder.out(job.index) / RESULT).unlink(missing_ok=True)
-        return FailureReason("kubernetes-rank", f"pod {rank} of {group.pods} failed: {why}",
-                    "look into its log, which is kept with the first run")  # fmt: skip
+        return FailureReason(
+            "kubernetes-rank",
+            f"pod {rank} of {group.pods} failed: {why}",
+            "look into its log, which is kept with the first run",
+        )
     return None

@@ -35,19 +35,14 @@ class Shown:
         self._told.discard(key)
 
     def look(
-        self, waiting: Sequence[Seen], running: Sequence[Seen], progress: Sequence[str], done: int, total: int,
+        self,
+        waiting: Sequence[Seen],
+        running: Sequence[Seen],
+        progress: Sequence[str],
+        done: int,
+        total: int,
         now: datetime,
-    ) -> None:  # fmt: skip
-        """Tell how it stands now.
-
-        Args:
-            waiting: jobs that are submitted and do not run.
-            running: jobs that run.
-            progress: how far some of those are.
-            done: how many jobs have ended.
-            total: how many there are.
-            now: the present.
-        """
+    ) -> None:
         line = _line(waiting, running, done, total, now)
         self._view.phase(" · ".join([line, *([", ".join(progress[:_SHOWN])] if progress else [])]))
         # The reasons and whether anything runs: counts alone change with every job, and those have lines of their own.

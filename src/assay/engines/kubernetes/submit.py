@@ -71,14 +71,6 @@ class Submitter:
     """Makes the objects of one campaign, as they are wanted."""
 
     def __init__(self, folder: PodFolder, campaign: PodCampaign, api: Api, jobs: Mapping[int, Job]) -> None:
-        """What to submit and where.
-
-        Args:
-            folder: of the campaign.
-            campaign: what it is.
-            api: the way to Kubernetes.
-            jobs: index → the job as its pods get it.
-        """
         self.folder, self.campaign, self.api, self.jobs = folder, campaign, api, jobs
         self.noted = read_noted(folder)
         self._setting = campaign.setting()
@@ -131,8 +123,11 @@ class Submitter:
         made: list[Document] = []
         for index in indexes:
             if self.folder.is_cancelled:
-                raise MeasureError(f"campaign {self.campaign.campaign} was cancelled while it was submitted",
-                                   code="cancelled", try_="run it again")  # fmt: skip
+                raise MeasureError(
+                    f"campaign {self.campaign.campaign} was cancelled while it was submitted",
+                    code="cancelled",
+                    try_="run it again",
+                )
             made += self._submit(group, self.jobs[index])
         for one in shared:
             self._own(one, made)

@@ -25,10 +25,6 @@ Sleep = Callable[[float], None]
 def remove_job(api: Api, own: dict[str, str]) -> None:
     """Remove the Jobs of one job, with their pods.
 
-    Args:
-        api: the way to Kubernetes.
-        own: name → uid.
-
     Raises:
         MeasureError: if Kubernetes does not answer.
     """
@@ -110,8 +106,10 @@ def tear_down(api: Api, campaign: str, tell: Callable[[str], None]) -> None:
     try:
         stubborn = take_out(api, campaign)
     except MeasureError as problem:
-        tell(f"objects of campaign {campaign} may be left: {problem.problem.message}; "
-             f"`assay campaigns cancel {campaign}` removes them")  # fmt: skip
+        tell(
+            f"objects of campaign {campaign} may be left: {problem.problem.message}; "
+            f"`assay campaigns cancel {campaign}` removes them"
+        )
         return
     if stubborn:
         tell(f"still there: {', '.join(stubborn[:10])}; Kubernetes was asked to remove them")

@@ -12,14 +12,7 @@ from assay.plan.job import Job
 
 
 def standing(job: Job, found: Seen, far: Progress | None, now: datetime) -> Standing:
-    """How a job that was submitted and has not ended stands.
-
-    Args:
-        job: the job.
-        found: what Kubernetes tells of it.
-        far: how far its first pod is, where it has said so.
-        now: for how long it has waited.
-    """
+    """How a job that was submitted and has not ended stands."""
     runs = job.definition.measure.runs
     if phase_of(found) == "waiting":
         return Standing(job.index, "waiting", f"{waiting_words(found, now)} (Job {found.name})", runs=runs)

@@ -101,9 +101,6 @@ class Looker:
         """One job.
 
         Args:
-            group: to which it belongs.
-            job: the job.
-            own: its Jobs: name → uid.
             events: whether to ask what happened to it, which tells why it waits or failed.
             sure: whether to ask for its pods where none is known: a watch may be a moment late.
 
@@ -121,7 +118,6 @@ class Looker:
         return seen(next(iter(own), ""), there, pods, told, asked_of(job, group))
 
     def service(self, group: Group, service: str, *, events: bool = False) -> Seen:
-        """One service of a group."""
         pods = self._of_services.get((names.value(group.name), names.value(service)), [])
         told = [event for one in pods for event in self._events_of(uid_of(one), fresh=events)]
         asked = next(one.asked for one in group.services if one.name == service)
@@ -168,8 +164,12 @@ def environment_of(
     found: Seen, group: Group, campaign: PodCampaign, services: Mapping[str, Seen]
 ) -> dict[str, JsonValue]:
     """What is kept with a result about where it was measured; what Kubernetes does not tell is left out."""
-    told: dict[str, JsonValue] = {**facts_of(found), "group": group.name, "namespace": campaign.namespace,
-                                  "version": str(campaign.version)}  # fmt: skip
+    told: dict[str, JsonValue] = {
+        **facts_of(found),
+        "group": group.name,
+        "namespace": campaign.namespace,
+        "version": str(campaign.version),
+    }
     program = next((box for pod in found.pods for box in pod.containers if box.name == PROGRAM), None)
     if program is not None:
         told["program"] = {"image": program.image, "image_digest": digest_of(program) or "not told"}
@@ -190,11 +190,6 @@ def has_ended(found: Seen, now: datetime, gone: Collection[str]) -> bool:
     """Whether nothing more is measured: the attempt ended, the container that measures did, or its pod is gone.
 
     A pod that is asked to end may still hand something out, until it is gone or the time that it was given has passed.
-
-    Args:
-        found: what is known of it.
-        now: the present.
-        gone: the uids of pods that are not there any more.
     """
     if phase_of(found) == "ended":
         return True

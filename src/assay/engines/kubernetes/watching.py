@@ -38,7 +38,6 @@ class Watching:
     """Kind → why nothing is told of it now."""
 
     def objects(self, kind: Kind) -> tuple[Document, ...]:
-        """What is there, by name."""
         with self._lock:
             return tuple(self._there[key] for key in sorted(self._there) if key[0] == kind)
 
@@ -130,12 +129,7 @@ def ended(document: Document, kind: Kind) -> Document:
 
 @contextmanager
 def watching(api: Api, campaign: str) -> Iterator[Watching]:
-    """Watch a campaign for as long as the body runs.
-
-    Args:
-        api: the way to Kubernetes.
-        campaign: its id.
-    """
+    """Watch a campaign for as long as the body runs."""
     found = Watching(api, campaign)
     threads = [threading.Thread(target=found._watch, args=(kind,), name=f"watch-{kind}", daemon=True) for kind in KINDS]
     for one in threads:

@@ -78,10 +78,6 @@ def relaying(
     """Tell a server about a campaign for as long as it is followed.
 
     Args:
-        client: the server; None for no server.
-        store: has the campaign and its results.
-        campaign: its id.
-        folder: where to note what the server knows.
         tell: is told what a person should know; only by the thread that calls this.
     """
     if client is None:
@@ -175,8 +171,10 @@ class Relay:
         self._say()
         if not whole:
             what = f"{left} result{'' if left == 1 else 's'}" if left else "how this campaign stands"
-            self._tell(f"the server {self._client.url} was not told {what}; "
-                       f"`assay campaigns attach {self._campaign}` tells it later")  # fmt: skip
+            self._tell(
+                f"the server {self._client.url} was not told {what}; "
+                f"`assay campaigns attach {self._campaign}` tells it later"
+            )
 
     def _say(self) -> None:
         while self._notes:

@@ -121,8 +121,10 @@ class Attached:
             return submit_all(self.folder, document, self.scheduler, self.view.note)
         except KeyboardInterrupt:
             self.view.note("not all of it was submitted: taking it back")
-            self._take_back(document, FailureReason(_CANCELLED, "the campaign was interrupted while it was submitted",
-                                           "run it again"))  # fmt: skip
+            self._take_back(
+                document,
+                FailureReason(_CANCELLED, "the campaign was interrupted while it was submitted", "run it again"),
+            )
             raise
         except MeasureError as problem:
             if problem.problem.code == _CANCELLED:
@@ -132,8 +134,10 @@ class Attached:
     def _refused(self, document: ClusterCampaign, problem: MeasureError) -> NoReturn:
         """Leave a campaign to a later process where Slurm is silent; take it back where Slurm refuses a part of it."""
         if problem.problem.code in _SILENT:
-            self.view.note(f"not all of campaign {document.campaign} was submitted; "
-                           f"`assay campaigns attach {document.campaign}` goes on with it")  # fmt: skip
+            self.view.note(
+                f"not all of campaign {document.campaign} was submitted; "
+                f"`assay campaigns attach {document.campaign}` goes on with it"
+            )
             raise problem
         said = problem.problem
         self._take_back(document, FailureReason(said.code, said.message, said.try_))
@@ -154,8 +158,9 @@ class Attached:
     def _followed(self, document: ClusterCampaign, ids: dict[str, str]) -> CampaignRecord:
         _, stored = self.store.campaign(document.campaign)
         jobs = tuple(one.job for one in stored)
-        follower = Follower(self.store, self.folder, document, ids, self.scheduler, self.view, self.clock, jobs,
-                            self._relay)  # fmt: skip
+        follower = Follower(
+            self.store, self.folder, document, ids, self.scheduler, self.view, self.clock, jobs, self._relay
+        )
         try:
             follower.follow()
             follower.wait_for_monitor()

@@ -47,14 +47,7 @@ def run_on_cluster(
     A campaign of the same plan that nobody follows any more is gone on with instead, unless `fresh`.
 
     Args:
-        loaded: the benchmark.
-        store: where results are kept.
-        view: is told how it goes.
-        clock: tells the time.
-        fresh: submit anew in any case.
         lock: what jobs do about a device on which somebody else measures.
-        control: whether jobs time the control workload.
-        manner: whether to stay, and what Ctrl-C means.
 
     Raises:
         SpecError: if the benchmark is wrong.
@@ -127,9 +120,10 @@ def _write(
         write_order(folder.metrics, order)
     write_scripts(making, batches)
     folder.write_campaign(
-        ClusterCampaign(making.campaign, plan.benchmark, iso(clock.utc()), making.slurm, making.groups, batches,
-                        order is not None)
-    )  # fmt: skip
+        ClusterCampaign(
+            making.campaign, plan.benchmark, iso(clock.utc()), making.slurm, making.groups, batches, order is not None
+        )
+    )
 
 
 def _no_parts(clients: int) -> UsageError:

@@ -64,9 +64,7 @@ def check(slurm: Slurm, store: Path, *, on_node: bool = False) -> Checked:
     """Look whether a cluster can be used.
 
     Args:
-        slurm: its settings.
         store: the user's store, in which the shared folder lies by default.
-        on_node: also run a small batch job.
 
     Raises:
         MeasureError: if Slurm does not answer.
@@ -94,8 +92,11 @@ def _partitions(slurm: Slurm, facts: ClusterFacts) -> list[str]:
         f"there is no partition {name!r}; there is {', '.join(known) or 'none'}" for name in wanted if name not in known
     ]
     limits = [(name, known[name].time_limit_s) for name in wanted if name in known]
-    found += [f"time is above the limit of partition {name}" for name, limit in limits
-              if limit is not None and slurm.time is not None and slurm.time > limit]  # fmt: skip
+    found += [
+        f"time is above the limit of partition {name}"
+        for name, limit in limits
+        if limit is not None and slurm.time is not None and slurm.time > limit
+    ]
     return found
 
 
@@ -130,10 +131,16 @@ def _asked_node(slurm: Slurm, folder: Path, scheduler: Scheduler) -> dict[str, s
     names = [name for way in WAYS.values() for name in way.programs]
     batch = modest(slurm).model_copy(update={"time": _NODE_TIME_S})
     script = Script(
-        name="assay-check", directives=directives(batch, Needs()), modules=slurm.modules, prologue=slurm.prologue,
+        name="assay-check",
+        directives=directives(batch, Needs()),
+        modules=slurm.modules,
+        prologue=slurm.prologue,
         words=[[slurm.python or sys.executable, str(place / "ask.py"), str(answer), *names]],
-        output=place / "out", error=place / "err", work_dir=place, about="asks a node what it has",
-    )  # fmt: skip
+        output=place / "out",
+        error=place / "err",
+        work_dir=place,
+        about="asks a node what it has",
+    )
     (place / "check.sh").write_text(script.text(), encoding="utf-8")
     number = scheduler.submit(place / "check.sh", comment=f"assay:check:{place.name}")
     try:

@@ -114,7 +114,6 @@ class CommandLine:
                 raise _refused("scancel", _Said(said.code, "", "\n".join(errors)))
 
     def check(self) -> ClusterFacts:
-        """Ask the cluster what it is."""
         version = self._answer(["sinfo", "--version"]).split()[-1]
         wanted = parsing.FIELD.join(parsing.INFO_FIELDS) + parsing.RECORD
         info = self._answer(["sinfo", "--noheader", f"--format={wanted}"])
@@ -185,8 +184,9 @@ class CommandLine:
         )
 
     def _sacct(self, fields: Sequence[str], more: Sequence[str]) -> _Said:
-        return self._run(["sacct", "--noheader", "--parsable", f"--delimiter={parsing.FIELD}",
-                          f"--format={','.join(fields)}", *more])  # fmt: skip
+        return self._run(
+            ["sacct", "--noheader", "--parsable", f"--delimiter={parsing.FIELD}", f"--format={','.join(fields)}", *more]
+        )
 
     def _found_again(self, comment: str, problem: MeasureError) -> str:
         """The number of a job that Slurm may have taken although it did not answer.
@@ -212,9 +212,13 @@ class CommandLine:
         known = _clean(os.environ) if environ is None else environ
         try:
             done = subprocess.run(
-                words, env={**known, "SLURM_TIME_FORMAT": "%s"}, stdin=subprocess.DEVNULL, capture_output=True,
-                timeout=self.patience_s, check=False,
-            )  # fmt: skip
+                words,
+                env={**known, "SLURM_TIME_FORMAT": "%s"},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=self.patience_s,
+                check=False,
+            )
         except FileNotFoundError:
             raise MeasureError(
                 f"there is no {words[0]} on this machine",
@@ -265,20 +269,32 @@ def _for_sbatch(script: Path) -> dict[str, str]:
 def _refused(who: str, said: _Said, at: str = "") -> MeasureError:
     words = said.words
     if _SILENT.search(words):
-        return MeasureError(f"{who} cannot reach the controller: {words}", code="slurm-silent", at=at,
-                            try_="see whether it is up: scontrol ping")  # fmt: skip
+        return MeasureError(
+            f"{who} cannot reach the controller: {words}",
+            code="slurm-silent",
+            at=at,
+            try_="see whether it is up: scontrol ping",
+        )
     return MeasureError(f"{who} refused: {words}", code="slurm-refused", at=at, try_=_remedy(words))
 
 
 def _remedy(words: str) -> str:
     """What to change after a refusal that is known."""
     known = {
-        "partition": "place.slurm.partition", "account": "place.slurm.account", "qos": "place.slurm.qos",
-        "time limit": "place.slurm.time", "memory": "place.slurm.memory", "generic resource": "place.slurm.gpus",
-        "gres": "place.slurm.gpus", "node count": "place.slurm.nodes", "feature": "place.slurm.constraint",
-        "node configuration": "place.slurm (cpus, memory, gpus, constraint)", "constraint": "place.slurm.constraint",
-        "reservation": "place.slurm.reservation", "unrecognized option": "place.slurm.options",
-    }  # fmt: skip
+        "partition": "place.slurm.partition",
+        "account": "place.slurm.account",
+        "qos": "place.slurm.qos",
+        "time limit": "place.slurm.time",
+        "memory": "place.slurm.memory",
+        "generic resource": "place.slurm.gpus",
+        "gres": "place.slurm.gpus",
+        "node count": "place.slurm.nodes",
+        "feature": "place.slurm.constraint",
+        "node configuration": "place.slurm (cpus, memory, gpus, constraint)",
+        "constraint": "place.slurm.constraint",
+        "reservation": "place.slurm.reservation",
+        "unrecognized option": "place.slurm.options",
+    }
     found = next((key for word, key in known.items() if word in words.lower()), "place.slurm")
     return f"change {found}; `assay clusters check` lists partitions, limits and GPUs"
 

@@ -59,11 +59,9 @@ class ClusterCampaign:
     schema: Literal["assay.engines.slurm/1"] = "assay.engines.slurm/1"
 
     def group(self, name: str) -> Group:
-        """A group by its name."""
         return next(one for one in self.groups if one.name == name)
 
     def place_of(self, index: int) -> tuple[Group, int]:
-        """The group of a job, and its place in there."""
         group = next(one for one in self.groups if index in one.jobs)
         return group, group.jobs.index(index)
 
@@ -115,5 +113,4 @@ def folder_of(store: Path, campaign: str) -> Folder:
 
 
 def is_on_cluster(store: Path, campaign: str) -> bool:
-    """Whether a campaign of a store was submitted to a cluster."""
     return (store / _POINTERS / f"{campaign}.json").is_file()

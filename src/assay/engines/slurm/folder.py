@@ -40,11 +40,9 @@ class Folder(CampaignFolder):
 
     @property
     def scripts(self) -> Path:
-        """The batch scripts."""
         return self.path / "scripts"
 
     def script(self, name: str) -> Path:
-        """One batch script."""
         return self.scripts / f"{_checked(name)}.sh"
 
     # Logs of Slurm's jobs
@@ -66,7 +64,6 @@ class Folder(CampaignFolder):
     # Services
 
     def services(self, group: str) -> Path:
-        """What the services of one group publish and write."""
         return self.path / "services" / _checked(group)
 
     def service(self, group: str, name: str) -> Path:
@@ -109,8 +106,16 @@ class Folder(CampaignFolder):
         Raises:
             StoreError: if it cannot be made.
         """
-        folders = (self.path, self.path / "jobs", self.path / "out", self.scripts, self.logs, self.path / "services",
-                   self.discovery, self.metrics)  # fmt: skip
+        folders = (
+            self.path,
+            self.path / "jobs",
+            self.path / "out",
+            self.scripts,
+            self.logs,
+            self.path / "services",
+            self.discovery,
+            self.metrics,
+        )
         try:
             for folder in folders:
                 folder.mkdir(parents=True, exist_ok=True)

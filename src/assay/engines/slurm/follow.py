@@ -140,7 +140,6 @@ class Follower:
         return self._last
 
     def _consider(self, job: Job, seen: Seen | None, *, by_us: bool) -> None:
-        """Take in a job that has ended, well or not."""
         now_s = time.monotonic()
         state = seen.state_of(job) if seen is not None else None
         if has_result(self.folder, job):
@@ -207,8 +206,9 @@ class Follower:
             told = self._doomed.get(self.ids.get(one.name, "")) or seen.told_of_service(one)
             there = self.folder.failed_service(one.group, one.service).is_file()
             if told is not None and seen.is_over(one) and not there:
-                problem = Problem(told.code, f"the service {one.service}: {told.message}", f"services.{one.service}",
-                                  told.try_)  # fmt: skip
+                problem = Problem(
+                    told.code, f"the service {one.service}: {told.message}", f"services.{one.service}", told.try_
+                )
                 publish_failure(self.folder, one.group, one.service, problem)
 
     def _end_groups(self) -> None:

@@ -32,11 +32,6 @@ class Log:
 def logs_of(store: Store, job: Job, service: str = "") -> tuple[Log, ...]:
     """The logs of a job on a cluster, or of a service that it uses.
 
-    Args:
-        store: that it was submitted from.
-        job: the job.
-        service: name of a service, or `monitor`; the job itself when empty.
-
     Raises:
         UsageError: if it has no such service.
     """
@@ -67,8 +62,9 @@ def _of_service(
             else "it has no such service"
         )
         names = ", ".join([*known, *([MONITOR] if document.monitored else [])]) or "none"
-        raise UsageError(f"job {job.id} has no log of {service!r} here: {why}", code="no-service",
-                         try_=f"there is {names}")  # fmt: skip
+        raise UsageError(
+            f"job {job.id} has no log of {service!r} here: {why}", code="no-service", try_=f"there is {names}"
+        )
     own_logs = [Log(f"{service}.{one}", folder.service_log(group.name, service, one)) for one in ("out", "err")]
     batch = next((one for one in document.services_of(group.name) if one.service == service), None)
     number = ids.get(batch.name, "") if batch is not None else ""
@@ -97,8 +93,6 @@ def follow_logs(
 
     Args:
         logs: the files; asked again, since those of a job that waits are not known yet.
-        ended: whether the job has ended.
-        sleep: waits between two looks.
     """
     read: dict[Path, int] = {}
     while True:
@@ -131,6 +125,5 @@ def _more(path: Path, begin: int) -> tuple[str, int]:
 
 
 def has_ended(store: Store, job: Job) -> bool:
-    """Whether a job has ended, for all that this store or its folder tells."""
     state = store.job(job.id).state
     return state in FINAL or (folder_of(store.folder, job.campaign).out(job.index) / "result.json").is_file()

@@ -58,9 +58,15 @@ def _why_none(folder: Folder) -> str:
 
 
 def _join(
-    store: Store, document: ClusterCampaign, job: Job, result: MultiRunJobResult, metrics: Metrics | None, why: str,
-    there: tuple[Life, ...], scratch: Path,
-) -> int:  # fmt: skip
+    store: Store,
+    document: ClusterCampaign,
+    job: Job,
+    result: MultiRunJobResult,
+    metrics: Metrics | None,
+    why: str,
+    there: tuple[Life, ...],
+    scratch: Path,
+) -> int:
     """One job's runs with their metrics, kept again."""
     bare = [run for run in result.runs if FILE not in run.files and FILE not in run.absent]
     if not bare:
@@ -77,8 +83,11 @@ def _join(
     own.mkdir()
     found = {}
     for run in bare:
-        outcome = RunOutcome(run, store.samples.read(run.samples) if run.samples else (),
-                             {name: store.artefacts.at_hand(digest) for name, digest in run.files.items()})  # fmt: skip
+        outcome = RunOutcome(
+            run,
+            store.samples.read(run.samples) if run.samples else (),
+            {name: store.artefacts.at_hand(digest) for name, digest in run.files.items()},
+        )
         whole = without(outcome, why) if metrics is None else joined(outcome, metrics, whose, own, lives=there)
         found[run.run_id] = store.keep_run(job.id, whole)
     runs = tuple(found.get(run.run_id, run) for run in result.runs)

@@ -19,10 +19,6 @@ _PLAIN = re.compile(r"^[A-Za-z0-9_./:,+@%=\[\]-]+$")
 def directives(batch: Batch, needs: Needs) -> tuple[str, ...]:
     """The options of sbatch for one job: what its section says, and what its needs add where that is silent.
 
-    Args:
-        batch: the options that the file gives.
-        needs: what the machine must have.
-
     Raises:
         UsageError: if the section asks for less than the job needs.
     """
@@ -63,8 +59,9 @@ def quoted(value: str) -> str:
         UsageError: for a line break or another character that no script can carry.
     """
     if unwritable(value):
-        raise UsageError(f"{value!r} cannot stand in a batch script: it has a line break or a control character",
-                         code="slurm-option")  # fmt: skip
+        raise UsageError(
+            f"{value!r} cannot stand in a batch script: it has a line break or a control character", code="slurm-option"
+        )
     if _PLAIN.fullmatch(value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

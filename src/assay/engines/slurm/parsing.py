@@ -65,12 +65,7 @@ def account_states(text: str) -> tuple[BatchState, ...]:
 
 
 def completion_states(text: str, tasks: Mapping[str, tuple[str, int]]) -> tuple[BatchState, ...]:
-    """What the record of completed jobs says (`sacct --completion`), which knows neither arrays nor comments.
-
-    Args:
-        text: the answer.
-        tasks: number of a job → the array and index that were seen to have it.
-    """
+    """What the record of completed jobs says (`sacct --completion`), which knows neither arrays nor comments."""
     states = []
     for row in _rows(text, COMPLETION_FIELDS, "sacct --completion"):
         if not row["State"]:  # a name with spaces breaks that record: it does not tell how the job ended
@@ -80,10 +75,25 @@ def completion_states(text: str, tasks: Mapping[str, tuple[str, int]]) -> tuple[
         code, signal = _exit(row["ExitCode"])
         started, ended = moment(row["Start"]), moment(row["End"])
         states.append(
-            BatchState(array, task, row["JobName"], state, reason, row["NodeList"], code, signal, started_at=started,
-                       ended_at=ended, elapsed_s=_between(started, ended), time_limit_s=_minutes(row["TimelimitRaw"]),
-                       work_dir=row["WorkDir"], partition=row["Partition"], source="jobcomp", raw=row["JobID"])
-        )  # fmt: skip
+            BatchState(
+                array,
+                task,
+                row["JobName"],
+                state,
+                reason,
+                row["NodeList"],
+                code,
+                signal,
+                started_at=started,
+                ended_at=ended,
+                elapsed_s=_between(started, ended),
+                time_limit_s=_minutes(row["TimelimitRaw"]),
+                work_dir=row["WorkDir"],
+                partition=row["Partition"],
+                source="jobcomp",
+                raw=row["JobID"],
+            )
+        )
     return tuple(states)
 
 
@@ -158,14 +168,27 @@ def _queue_states(row: Mapping[str, str]) -> Iterator[BatchState]:
     code, signal = _status(row["exit_code"])
     for index in tasks:
         yield BatchState(
-            row["ArrayJobID"], index, row["Name"], state, "" if row["Reason"] == "None" else row["Reason"],
-            row["NodeList"], exit_code=code, signal=signal, submitted_at=moment(row["SubmitTime"]),
-            started_at=None if waits else started, ended_at=None if waits else moment(row["EndTime"]),
-            estimated_start=started if waits else None, elapsed_s=None if waits else seconds(row["TimeUsed"]),
-            time_limit_s=seconds(row["TimeLimit"]), requeues=_whole(row["RestartCnt"]),
-            comment="" if row["Comment"] == "(null)" else row["Comment"], work_dir=row["WorkDir"],
-            partition=row["Partition"], source="squeue", raw=row["JobID"],
-        )  # fmt: skip
+            row["ArrayJobID"],
+            index,
+            row["Name"],
+            state,
+            "" if row["Reason"] == "None" else row["Reason"],
+            row["NodeList"],
+            exit_code=code,
+            signal=signal,
+            submitted_at=moment(row["SubmitTime"]),
+            started_at=None if waits else started,
+            ended_at=None if waits else moment(row["EndTime"]),
+            estimated_start=started if waits else None,
+            elapsed_s=None if waits else seconds(row["TimeUsed"]),
+            time_limit_s=seconds(row["TimeLimit"]),
+            requeues=_whole(row["RestartCnt"]),
+            comment="" if row["Comment"] == "(null)" else row["Comment"],
+            work_dir=row["WorkDir"],
+            partition=row["Partition"],
+            source="squeue",
+            raw=row["JobID"],
+        )
 
 
 def _account_states(row: Mapping[str, str], match: re.Match[str]) -> Iterator[BatchState]:
@@ -179,12 +202,25 @@ def _account_states(row: Mapping[str, str], match: re.Match[str]) -> Iterator[Ba
     nodes = "" if row["NodeList"] == "None assigned" else row["NodeList"]
     for index in tasks:
         yield BatchState(
-            match["id"], index, row["JobName"], state, reason or told, nodes, code, signal,
-            submitted_at=moment(row["Submit"]), started_at=moment(row["Start"]), ended_at=moment(row["End"]),
+            match["id"],
+            index,
+            row["JobName"],
+            state,
+            reason or told,
+            nodes,
+            code,
+            signal,
+            submitted_at=moment(row["Submit"]),
+            started_at=moment(row["Start"]),
+            ended_at=moment(row["End"]),
             elapsed_s=None if _whole(row["ElapsedRaw"]) is None else float(row["ElapsedRaw"]),
-            time_limit_s=_minutes(row["TimelimitRaw"]), comment=row["Comment"], work_dir=row["WorkDir"],
-            partition=row["Partition"], source="sacct", raw=row["JobIDRaw"],
-        )  # fmt: skip
+            time_limit_s=_minutes(row["TimelimitRaw"]),
+            comment=row["Comment"],
+            work_dir=row["WorkDir"],
+            partition=row["Partition"],
+            source="sacct",
+            raw=row["JobIDRaw"],
+        )
 
 
 def _last(states: list[BatchState]) -> BatchState:

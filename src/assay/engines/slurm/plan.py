@@ -67,11 +67,6 @@ def group(jobs: Sequence[Job], benchmark: Benchmark, *, most: int = USUAL_ARRAY)
     Points with services and points whose load several clients share run one after another, unless the file says
     `parallel: true`: at the same time they would disturb each other.
 
-    Args:
-        jobs: the jobs of the plan.
-        benchmark: what is asked for; its section `place.slurm` tells how.
-        most: tasks that one array may have.
-
     Raises:
         UsageError: for services and clients that cannot be started so, and for options that contradict the needs.
     """
@@ -149,8 +144,14 @@ def _point(slurm: Slurm, members: Sequence[Job]) -> Group:
     own = slurm.services != "node"
     services = tuple(_service(slurm, first, name) for name in first.definition.services) if own else ()
     needs = largest(job.definition.needs for job in members)
-    made = Group(f"point-{first.index:04}", "services" if services else "clients", tuple(job.index for job in members),
-                 _job_batch(slurm), needs, services)  # fmt: skip
+    made = Group(
+        f"point-{first.index:04}",
+        "services" if services else "clients",
+        tuple(job.index for job in members),
+        _job_batch(slurm),
+        needs,
+        services,
+    )
     directives(made.batch, made.needs)
     return _as_steps(slurm, made) if services and slurm.services == "steps" else made
 
@@ -174,7 +175,6 @@ def _as_steps(slurm: Slurm, group: Group) -> Group:
 
 
 def _asked(batch: Batch) -> Needs:
-    """What a section asks for, as needs."""
     counted = {"cpus": batch.cpus, "memory": batch.memory, "gpus": batch.gpu_count or None}
     return Needs().model_copy(update=counted)
 

@@ -101,8 +101,9 @@ def _read() -> dict[str, dict[str, JsonValue]]:
     document = parse(text, ".yaml", str(path)).document if text.strip() else {}
     wrong = next((name for name, section in document.items() if not isinstance(section, dict | None)), None)
     if wrong is not None:
-        raise UsageError(f"{wrong} is no section", code="cluster", at=str(path),
-                         try_="write the keys of place.slurm under each name")  # fmt: skip
+        raise UsageError(
+            f"{wrong} is no section", code="cluster", at=str(path), try_="write the keys of place.slurm under each name"
+        )
     return {name: section if isinstance(section, dict) else {} for name, section in document.items()}
 
 
@@ -113,8 +114,12 @@ def _section(name: str, section: Mapping[str, JsonValue]) -> Slurm:
     except ValidationError as invalid:
         first = invalid.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{place}: {first['msg']}", code="cluster", at=at,
-                         try_="use the keys of place.slurm; `assay schema` lists them") from None  # fmt: skip
+        raise UsageError(
+            f"{place}: {first['msg']}",
+            code="cluster",
+            at=at,
+            try_="use the keys of place.slurm; `assay schema` lists them",
+        ) from None
     if found.cluster is not None:
         raise UsageError("a cluster cannot name another cluster", code="cluster", at=at, try_="remove the key cluster")
     if found.has_open_token:

@@ -14,11 +14,6 @@ from assay.run.scratch import is_held
 def refuse_followed(store: Path, campaign: str, *also: Path) -> None:
     """Refuse to remove what a process still follows.
 
-    Args:
-        store: folder of the store.
-        campaign: its id.
-        also: further folders that a process would hold.
-
     Raises:
         UsageError: `busy` if one does.
     """
@@ -28,12 +23,7 @@ def refuse_followed(store: Path, campaign: str, *also: Path) -> None:
 
 
 def remove_folder(store: Path, campaign: str) -> str:
-    """Remove the shared folder of a campaign that was removed; return what became of it in words, empty for none.
-
-    Args:
-        store: folder of the store.
-        campaign: its id.
-    """
+    """Remove the shared folder of a campaign that was removed; return what became of it in words, empty for none."""
     if not is_on_cluster(store, campaign):
         return ""
     folder = folder_of(store, campaign)

@@ -48,8 +48,9 @@ class Rest:
         try:
             text = script.read_text(encoding="utf-8")
         except OSError as problem:
-            raise MeasureError(f"cannot read the batch script: {problem.strerror}", code="no-file",
-                               at=str(script)) from None  # fmt: skip
+            raise MeasureError(
+                f"cannot read the batch script: {problem.strerror}", code="no-file", at=str(script)
+            ) from None
         sent = documents.submission(text, comment=comment, after=after, version=version, environ=self._variables())
         try:
             answer = self._ask("POST", "slurm", "job/submit", sent)
@@ -60,8 +61,11 @@ class Rest:
             raise
         number = answer.get("job_id", (answer.get("result") or {}).get("job_id"))
         if not isinstance(number, int) or number <= 0:
-            raise MeasureError(f"slurmrestd told no number for {script.name}: {documents.complaints(answer) or answer}",
-                               code="slurm-answer", at=self.url)  # fmt: skip
+            raise MeasureError(
+                f"slurmrestd told no number for {script.name}: {documents.complaints(answer) or answer}",
+                code="slurm-answer",
+                at=self.url,
+            )
         return str(number)
 
     def states(self, ids: Collection[str]) -> Mapping[str, BatchState]:
@@ -85,9 +89,10 @@ class Rest:
             told = documents.account_states(self._ask("GET", "slurmdb", f"jobs?users={self.user}", gone={}))
             found = {**{state.key: state for state in told}, **found}
         return tuple(
-            state for state in found.values()
+            state
+            for state in found.values()
             if (state.comment.startswith(comment_prefix) if state.comment else state.work_dir == str(work_dir))
-        )  # fmt: skip
+        )
 
     def cancel(self, ids: Collection[str]) -> None:
         """End jobs, running or waiting."""
@@ -95,7 +100,6 @@ class Rest:
             self._ask("DELETE", "slurm", f"job/{key}", gone={})
 
     def check(self) -> ClusterFacts:
-        """Ask the cluster what it is."""
         _, accounting = self._interface()
         told = self._ask("GET", "slurm", "partitions")
         nodes = self._ask("GET", "slurm", "nodes")
@@ -130,8 +134,12 @@ class Rest:
             paths = list(answer.get("paths") or ())
             versions = [int(match[1]) for path in paths if (match := _VERSION.match(path))]
             if not versions:
-                raise MeasureError("slurmrestd speaks no version that is known here", code="slurm-answer", at=self.url,
-                                   try_="submit with the commands instead: remove place.slurm.rest")  # fmt: skip
+                raise MeasureError(
+                    "slurmrestd speaks no version that is known here",
+                    code="slurm-answer",
+                    at=self.url,
+                    try_="submit with the commands instead: remove place.slurm.rest",
+                )
             newest = max(versions)
             self._found = newest, any(path.startswith(f"/slurmdb/v0.0.{newest}/job/") for path in paths)
         return self._found
@@ -171,11 +179,18 @@ class Rest:
         except ValueError:
             document = None
         if answer.status_code in (401, 403):
-            raise MeasureError(f"slurmrestd refuses the token (status {answer.status_code})", code="slurm-token",
-                               at=self.url, try_="export a new one: scontrol token lifespan=86400")  # fmt: skip
+            raise MeasureError(
+                f"slurmrestd refuses the token (status {answer.status_code})",
+                code="slurm-token",
+                at=self.url,
+                try_="export a new one: scontrol token lifespan=86400",
+            )
         if not isinstance(document, dict):
-            raise MeasureError(f"slurmrestd answered {path} with status {answer.status_code} and no document",
-                               code="slurm-answer", at=self.url)  # fmt: skip
+            raise MeasureError(
+                f"slurmrestd answered {path} with status {answer.status_code} and no document",
+                code="slurm-answer",
+                at=self.url,
+            )
         return document
 
     def _client(self) -> httpx.Client:

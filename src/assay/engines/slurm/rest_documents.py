@@ -37,11 +37,7 @@ def submission(
     """What slurmrestd is sent for a batch script.
 
     Args:
-        script: its text.
-        comment: by which the job is found again.
-        after: what it waits for.
         version: last number of the version, as 38 of v0.0.38.
-        environ: variables that it starts with.
 
     Raises:
         UsageError: for an option that has no meaning there.
@@ -87,7 +83,6 @@ def account_states(document: Mapping[str, Any]) -> tuple[BatchState, ...]:
 
 
 def partitions(document: Mapping[str, Any], nodes: Mapping[str, Any]) -> tuple[Partition, ...]:
-    """Partitions, with what their nodes have."""
     return tuple(_partition(one, nodes.get("nodes") or ()) for one in document.get("partitions") or ())
 
 
@@ -141,15 +136,27 @@ def _job_states(job: Mapping[str, Any]) -> Iterator[BatchState]:
     limit, reason = _number(job.get("time_limit")), str(job.get("state_reason") or "")
     for index in tasks:
         yield BatchState(
-            str(array or number), index, str(job.get("name") or ""), state, "" if reason == "None" else reason,
-            str(job.get("nodes") or ""), exit_code=code, signal=signal,
-            submitted_at=_moment(job.get("submit_time")), started_at=None if waits else started,
-            ended_at=None if waits else ended, estimated_start=started if waits else None,
+            str(array or number),
+            index,
+            str(job.get("name") or ""),
+            state,
+            "" if reason == "None" else reason,
+            str(job.get("nodes") or ""),
+            exit_code=code,
+            signal=signal,
+            submitted_at=_moment(job.get("submit_time")),
+            started_at=None if waits else started,
+            ended_at=None if waits else ended,
+            estimated_start=started if waits else None,
             elapsed_s=None if waits or state == "RUNNING" else _between(started, ended),
-            time_limit_s=None if limit is None else limit * 60.0, requeues=_number(job.get("restart_cnt")),
-            comment=str(job.get("comment") or ""), work_dir=str(job.get("current_working_directory") or ""),
-            partition=str(job.get("partition") or ""), source="slurmrestd", raw=str(number),
-        )  # fmt: skip
+            time_limit_s=None if limit is None else limit * 60.0,
+            requeues=_number(job.get("restart_cnt")),
+            comment=str(job.get("comment") or ""),
+            work_dir=str(job.get("current_working_directory") or ""),
+            partition=str(job.get("partition") or ""),
+            source="slurmrestd",
+            raw=str(number),
+        )
 
 
 def _account_state(job: Mapping[str, Any]) -> BatchState:
@@ -163,14 +170,27 @@ def _account_state(job: Mapping[str, Any]) -> BatchState:
     limit, started = _number(time.get("limit")), _moment(time.get("start"))
     reason = str(own.get("reason") or "")
     return BatchState(
-        str(_number(array.get("job_id")) or number), task, str(job.get("name") or ""), state,
-        reason if started is None and reason != "None" else "", _nodes(job.get("nodes")), code, signal,
-        submitted_at=_moment(time.get("submission")), started_at=started, ended_at=_moment(time.get("end")),
+        str(_number(array.get("job_id")) or number),
+        task,
+        str(job.get("name") or ""),
+        state,
+        reason if started is None and reason != "None" else "",
+        _nodes(job.get("nodes")),
+        code,
+        signal,
+        submitted_at=_moment(time.get("submission")),
+        started_at=started,
+        ended_at=_moment(time.get("end")),
         elapsed_s=None if (took := _number(time.get("elapsed"))) is None else float(took),
-        time_limit_s=None if limit is None else limit * 60.0, requeues=0, memory_max_bytes=_memory(job),
-        comment=str((job.get("comment") or {}).get("job") or ""), work_dir=str(job.get("working_directory") or ""),
-        partition=str(job.get("partition") or ""), source="slurmrestd", raw=str(number),
-    )  # fmt: skip
+        time_limit_s=None if limit is None else limit * 60.0,
+        requeues=0,
+        memory_max_bytes=_memory(job),
+        comment=str((job.get("comment") or {}).get("job") or ""),
+        work_dir=str(job.get("working_directory") or ""),
+        partition=str(job.get("partition") or ""),
+        source="slurmrestd",
+        raw=str(number),
+    )
 
 
 def _memory(job: Mapping[str, Any]) -> int | None:

@@ -126,7 +126,6 @@ class Scheduler(Protocol):
         """Jobs of this user whose comment begins with a text, ended ones too where Slurm remembers them.
 
         Args:
-            comment_prefix: how their comments begin.
             work_dir: working folder of the jobs, by which those are found whose comment accounting did not keep.
 
         Raises:

@@ -71,8 +71,13 @@ class Script:
         return "\n".join(lines) + "\n"
 
     def _directives(self) -> list[str]:
-        own = {"job-name": self.name, "array": self.array, "output": self.output, "error": self.error,
-               "chdir": self.work_dir}  # fmt: skip
+        own = {
+            "job-name": self.name,
+            "array": self.array,
+            "output": self.output,
+            "error": self.error,
+            "chdir": self.work_dir,
+        }
         lines = [f"--{name}={quoted(str(value))}" for name, value in own.items() if value is not None]
         return [*lines, *map(_one_line, self.directives)]
 
@@ -108,6 +113,9 @@ def _named(name: str) -> str:
 
 def _one_line(text: str) -> str:
     if unwritable(text):
-        raise UsageError(f"{text!r} cannot stand in a batch script: it has a line break or a control character",
-                         code="slurm-option", try_="put it into a file that the node reads")  # fmt: skip
+        raise UsageError(
+            f"{text!r} cannot stand in a batch script: it has a line break or a control character",
+            code="slurm-option",
+            try_="put it into a file that the node reads",
+        )
     return text

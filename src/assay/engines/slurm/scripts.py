@@ -89,31 +89,43 @@ def _groups(making: Making) -> Iterator[Planned]:
             last[group.name] = group.name
             continue
         services = [
-            Planned(f"{group.name}-{one.name}", "service", group.name, _asked(one.batch, one.needs), one.name,
-                    after=before)
+            Planned(
+                f"{group.name}-{one.name}", "service", group.name, _asked(one.batch, one.needs), one.name, after=before
+            )
             for one in group.services
-        ]  # fmt: skip
+        ]
         yield from services
         begun = (After("after", tuple(one.name for one in services)),) if services else ()
-        yield Planned(group.name, "jobs", group.name, _asked(group.batch, group.needs), tasks=len(group.jobs),
-                      after=(*before, *begun))  # fmt: skip
+        yield Planned(
+            group.name,
+            "jobs",
+            group.name,
+            _asked(group.batch, group.needs),
+            tasks=len(group.jobs),
+            after=(*before, *begun),
+        )
         last[group.name] = group.name
         if services:
             last[group.name] = f"{group.name}-end"
-            yield Planned(last[group.name], "end", group.name, _end_batch(making),
-                          after=(After("afterany", (group.name,)),))  # fmt: skip
+            yield Planned(
+                last[group.name], "end", group.name, _end_batch(making), after=(After("afterany", (group.name,)),)
+            )
 
 
 def _asked(batch: Batch, needs: Needs) -> Batch:
     """The options with what the needs add: what a failure is told against."""
-    own = {name: value for name in ("cpus", "memory", "gpus")
-           if getattr(batch, name) is None and (value := getattr(needs, name)) is not None}  # fmt: skip
+    own = {
+        name: value
+        for name in ("cpus", "memory", "gpus")
+        if getattr(batch, name) is None and (value := getattr(needs, name)) is not None
+    }
     return batch.model_copy(update=own)
 
 
 def _end_batch(making: Making) -> Batch:
-    return modest(making.slurm).model_copy(update={"time": _END_TIME_S, "modules": making.slurm.modules,
-                                                   "prologue": making.slurm.prologue})  # fmt: skip
+    return modest(making.slurm).model_copy(
+        update={"time": _END_TIME_S, "modules": making.slurm.modules, "prologue": making.slurm.prologue}
+    )
 
 
 def script_of(one: Planned, making: Making) -> Script:
@@ -203,8 +215,14 @@ def _steps(one: Planned, making: Making, python: list[str], where: str) -> list[
         for place, service in enumerate(group.services)
     ]
     first = len(group.services) if nodes > len(group.services) else 0
-    clients = (*_srun(one, first, min(nodes - first, len(group.jobs)), len(group.jobs)), "--kill-on-bad-exit=0",
-               *python, "assay.engines.slurm.node.task", where, group.name)  # fmt: skip
+    clients = (
+        *_srun(one, first, min(nodes - first, len(group.jobs)), len(group.jobs)),
+        "--kill-on-bad-exit=0",
+        *python,
+        "assay.engines.slurm.node.task",
+        where,
+        group.name,
+    )
     # The services end by themselves once they are asked to; ended by force, they could not tidy up.
     return [*held, clients, (*python, "assay.engines.slurm.node.end", where, group.name), ("wait",)]
 

@@ -37,7 +37,6 @@ class Shown:
             self._view.note(text)
 
     def look(self, seen: Seen, open_jobs: Collection[Job], total: int, now: datetime) -> None:
-        """Tell how it stands now."""
         self._now = now
         states = [(job, state) for job in open_jobs if (state := seen.state_of(job)) is not None]
         waiting = [state for _, state in states if state.state in WAITING]
@@ -83,8 +82,11 @@ class Shown:
             return
         if found is not None:
             at = f"{found.node}, {found.base_url}" if found.node else found.base_url
-            self.once(one.name, f"the service {one.service} is ready on {at}, {found.start_to_ready_s:.1f} s after its "
-                                f"start (batch job {seen.ids.get(one.name, '?')})")  # fmt: skip
+            self.once(
+                one.name,
+                f"the service {one.service} is ready on {at}, {found.start_to_ready_s:.1f} s after its "
+                f"start (batch job {seen.ids.get(one.name, '?')})",
+            )
 
 
 def _monitor_words(content: bytes, folder: Folder) -> str:

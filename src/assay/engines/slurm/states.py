@@ -83,8 +83,6 @@ def failure_of(state: BatchState, asked: Batch, log: str = "") -> FailureReason 
     """Why a job gave no result; None while it may still give one, and where Slurm saw nothing wrong.
 
     Args:
-        state: what Slurm tells.
-        asked: what the job asked for.
         log: the end of what it wrote; some sites tell only there that its memory ran out.
     """
     if state.state in WAITING:
@@ -112,7 +110,6 @@ def waiting_words(state: BatchState, now: datetime | None = None) -> str:
     """Why a job waits, and when Slurm means to start it.
 
     Args:
-        state: what Slurm tells.
         now: the present, for an estimate in words; the moment itself when left out.
     """
     reason = state.reason.partition(",")[0]

@@ -80,8 +80,11 @@ def submit_all(
     for one in document.batches:
         if one.name not in ids:
             if read_submitted(folder).cancelled:
-                raise MeasureError(f"campaign {document.campaign} was cancelled while it was submitted",
-                                   code="cancelled", try_="run it again")  # fmt: skip
+                raise MeasureError(
+                    f"campaign {document.campaign} was cancelled while it was submitted",
+                    code="cancelled",
+                    try_="run it again",
+                )
             ids[one.name] = _submit(folder, document, one, ids, scheduler)
     folder.note({"event": _ALL, "at": time.time()})
     return ids

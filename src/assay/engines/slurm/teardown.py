@@ -96,19 +96,17 @@ def tear_down(
     """End whatever is left of a campaign, and say so where something will not end.
 
     Args:
-        folder: the campaign's.
-        document: what it is.
         ids: name of each sbatch → its number, as far as they are known.
-        scheduler: the way to Slurm.
-        tell: is told what could not be done.
     """
     try:
         ask_all_to_end(folder, document)
         _let_end(document, ids, scheduler)
         stubborn = take_out(folder, document, scheduler)
     except AssayError as problem:
-        tell(f"batch jobs of campaign {document.campaign} may be left: {problem.problem.message}; "
-             f"`assay campaigns cancel {document.campaign}` ends them")  # fmt: skip
+        tell(
+            f"batch jobs of campaign {document.campaign} may be left: {problem.problem.message}; "
+            f"`assay campaigns cancel {document.campaign}` ends them"
+        )
         return
     if stubborn:
         tell(f"still in the queue: {', '.join(stubborn)}; Slurm was asked to end them")

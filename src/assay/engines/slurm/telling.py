@@ -15,13 +15,7 @@ from assay.plan.job import Job
 
 
 def standings(seen: Seen, jobs: Iterable[Job], now: datetime) -> Iterator[Standing]:
-    """How jobs that have not ended stand; those of which Slurm tells nothing are left out.
-
-    Args:
-        seen: a look at Slurm.
-        jobs: those that have not ended.
-        now: for how long until Slurm means to start one.
-    """
+    """How jobs that have not ended stand; those of which Slurm tells nothing are left out."""
     for job in jobs:
         state = seen.state_of(job)
         if state is None or is_final(state.state):

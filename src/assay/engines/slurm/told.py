@@ -106,11 +106,15 @@ def _facts(state: BatchState | None) -> dict[str, JsonValue]:
         (state.started_at - state.submitted_at).total_seconds() if state.started_at and state.submitted_at else None
     )
     facts: dict[str, JsonValue] = {
-        "state": state.state, "reason": state.reason if state.reason not in ("", "None") else None,
-        "node": state.node or None, "partition": state.partition or None,
+        "state": state.state,
+        "reason": state.reason if state.reason not in ("", "None") else None,
+        "node": state.node or None,
+        "partition": state.partition or None,
         "submitted_at": iso(state.submitted_at) if state.submitted_at else None,
         "started_at": iso(state.started_at) if state.started_at else None,
-        "waited_s": waited, "time_limit_s": state.time_limit_s, "requeues": state.requeues or None,
+        "waited_s": waited,
+        "time_limit_s": state.time_limit_s,
+        "requeues": state.requeues or None,
         "memory_max_bytes": state.memory_max_bytes,
-    }  # fmt: skip
+    }
     return {name: value for name, value in facts.items() if value is not None}

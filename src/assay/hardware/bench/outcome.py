@@ -20,7 +20,6 @@ _LONGEST_CALL = 1.0
 
 
 def metric_of(name: str) -> str:
-    """The metric of a test."""
     return _SPECIAL.get(name) or f"{name}_{'gb_per_s' if name in _BANDWIDTH else 'tflops'}"
 
 
@@ -41,11 +40,7 @@ def memory_result(name: str, curve: Curve, cache: int | None, begin_ns: int, how
     """The result of a bandwidth test: the plateau of its curve.
 
     Args:
-        name: of the test.
-        curve: what the sweep gave.
         cache: bytes of the last-level cache; None where nobody knows.
-        begin_ns: when the test began.
-        how: what was counted.
     """
     level = level_of(curve.pairs(), cache)
     reported = None if curve.wrong else curve.at(level.size)
@@ -68,15 +63,7 @@ def memory_result(name: str, curve: Curve, cache: int | None, begin_ns: int, how
 def gemm_result(
     name: str, curve: Curve, begin_ns: int, how: Mapping[str, JsonValue], left_out: Mapping[str, str] | None = None
 ) -> Outcome:
-    """The result of a matrix product: its best shape, by the median of the blocks.
-
-    Args:
-        name: of the test, which is its precision.
-        curve: what the sweep gave.
-        begin_ns: when the test began.
-        how: what was counted.
-        left_out: shapes that were never tried, and why.
-    """
+    """The result of a matrix product: its best shape, by the median of the blocks."""
     skipped = {**(left_out or {}), **curve.left_out}
     reported = None if curve.wrong or not curve.points else max(curve.points, key=lambda point: point.value)
     nothing = curve.lost or next(iter(skipped.values()), "no shape was asked for")

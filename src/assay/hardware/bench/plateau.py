@@ -44,7 +44,6 @@ def level_of(curve: Sequence[tuple[int, float]], cache: int | None) -> Level:
     A curve without a plateau is reported at its largest size, which is the furthest from any cache, and says so.
 
     Args:
-        curve: sizes and their values, in any order.
         cache: bytes of the last-level cache; None where nobody knows.
     """
     points = sorted(curve)

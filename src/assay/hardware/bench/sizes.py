@@ -24,10 +24,6 @@ def memory_sizes(
 
     Args:
         cache: bytes of the last-level cache, all its parts together; None where nobody knows.
-        free: bytes of memory that can be had; None where nobody knows.
-        arrays: how many arrays of a size are there at once.
-        share: of the free memory that may be taken.
-        times: the sizes in units of the cache.
     """
     wanted = _UNKNOWN_CACHE if cache is None else [int(cache * one) for one in times]
     most = None if free is None else int(free * share / arrays)
@@ -41,14 +37,7 @@ def memory_sizes(
 def fitting_shapes(
     shapes: Iterable[int], free: int | None, bytes_per_entry: float, share: float = 0.8
 ) -> tuple[tuple[int, ...], dict[str, str]]:
-    """Shapes that memory holds, and why the others are left out.
-
-    Args:
-        shapes: sides of square matrices.
-        free: bytes of memory that can be had; None where nobody knows.
-        bytes_per_entry: of all matrices that one product needs.
-        share: of the free memory that may be taken.
-    """
+    """Shapes that memory holds, and why the others are left out."""
     wanted = tuple(shapes)
     if free is None:
         return wanted, {}

@@ -52,9 +52,7 @@ def storage(
     The file has no name: it is gone when the process is, however that ends.
 
     Args:
-        wish: the folder, and how long to read.
         usage: total and free bytes of the folder's file system, for tests.
-        resident: share of an open file that is in memory, for tests.
     """
     begin = perf_counter_ns()
     folder = Path(wish.folder or tempfile.gettempdir()).absolute()

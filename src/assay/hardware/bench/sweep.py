@@ -50,7 +50,6 @@ class Curve:
         return [(point.size, point.value) for point in self.points]
 
     def at(self, size: int | None) -> Point | None:
-        """The point of a size."""
         return next((point for point in self.points if point.size == size), None)
 
 
@@ -66,9 +65,6 @@ def sweep(
     """Measure a test at each size.
 
     Args:
-        sizes: what to measure, in this order.
-        prepare: makes one size ready, and frees everything afterwards.
-        each_s: how long each size is repeated.
         unit: bytes or operations per second that count as 1.
         skip: says why a size is not worth trying after those before it; empty to try it.
         after_trouble: frees what a failed size still holds and says why the device is lost; empty while it answers.

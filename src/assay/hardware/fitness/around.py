@@ -35,14 +35,6 @@ class Around:
     """Holds the devices of one job after the other, and looks at the machine before and after each."""
 
     def __init__(self, mode: Mode, folder: Path | None, tell: Callable[[str], None], *, control: bool = True) -> None:
-        """How to go about it.
-
-        Args:
-            mode: what to do about a device that somebody else holds.
-            folder: where the history of the control workload is kept.
-            tell: is told whom we wait for.
-            control: whether a control workload is timed, where the benchmark has it.
-        """
         self._mode = mode
         self._folder = folder
         self._tell = tell
@@ -54,7 +46,6 @@ class Around:
         """Hold the devices of a job from before the first look at the machine until its result is judged.
 
         Args:
-            job: what is measured.
             label: its name inside its benchmark, for whoever waits for it.
             look: at other processes, begun a moment ago.
         """

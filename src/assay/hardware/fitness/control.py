@@ -31,9 +31,6 @@ def is_off() -> bool:
 def timed_control(run: Run = subprocess.run) -> tuple[dict[str, JsonValue], dict[str, JsonValue], str]:
     """Time the control workload in a bare interpreter.
 
-    Args:
-        run: Starts a process and waits for it.
-
     Returns:
         Its figures, what others did meanwhile, and, where it gave no figures, the reason.
     """

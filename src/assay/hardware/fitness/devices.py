@@ -40,8 +40,6 @@ def occupied(
     the processor, and as many GPUs as their needs name.
 
     Args:
-        job: what is to be measured.
-        gpus: the GPUs of this machine; asked only where the job uses one.
         environment: variables of the job's processes; those of this process by default.
     """
     known = os.environ if environment is None else environment

@@ -31,9 +31,7 @@ class Reader(Protocol):
         ...
 
     @property
-    def facts(self) -> Sequence[Mapping[str, Any]]:
-        """What each board is."""
-        ...
+    def facts(self) -> Sequence[Mapping[str, Any]]: ...
 
     @property
     def lost(self) -> Mapping[int, str]:
@@ -68,11 +66,7 @@ def gpus(
     """Read the state of the GPUs that a job may use.
 
     Args:
-        device: The device of the job; all GPUs are read where it is None.
-        reader: Reads the boards.
         environment: Variables of the job's processes, which choose and order boards; ours by default.
-        own: Tells the numbers of our own processes.
-        describe: Names a process by its number.
 
     Returns:
         One entry for each GPU, and for what was not read, the reason.
@@ -149,12 +143,7 @@ def _room(reading: Mapping[str, float], limits: Mapping[str, Any]) -> dict[str, 
 
 
 def named(pid: int, namespace: Callable[[], str] | None = None) -> dict[str, JsonValue]:
-    """Name and user of a process; empty where its number may be that of another process.
-
-    Args:
-        pid: As the driver tells it.
-        namespace: Tells the namespace of our own processes, where the system has such.
-    """
+    """Name and user of a process; empty where its number may be that of another process."""
     if (namespace or _namespace)() not in ("", _FIRST_NAMESPACE):
         return {}  # the driver counts the processes of the host, of which a container sees none or others
     try:

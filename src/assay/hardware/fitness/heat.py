@@ -35,9 +35,6 @@ class Sensor:
 def heat(root: Path) -> tuple[dict[str, JsonValue], dict[str, str]]:
     """The hottest sensor and the one nearest to its limit.
 
-    Args:
-        root: Where the file system begins.
-
     Returns:
         What was read, and for what was not, the reason.
     """

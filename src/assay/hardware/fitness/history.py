@@ -78,7 +78,6 @@ class History:
 
         Args:
             figures: The times, and what others took meanwhile (`others_pct`) where it is known.
-            at: When.
         """
         names = (*(f"{part}_ms" for part in PARTS), "others_pct")
         kept = {name: figures[name] for name in names if name in figures}

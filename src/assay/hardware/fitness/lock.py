@@ -40,8 +40,12 @@ def mode_from(asked: str | None, environment: Mapping[str, str] | None = None) -
     """
     word = asked or (os.environ if environment is None else environment).get(VARIABLE) or "wait"
     if word not in get_args(Mode):
-        raise UsageError(f"{word!r} is no way to lock a device", code="lock", at="--lock" if asked else VARIABLE,
-                         try_="use wait, try or off")  # fmt: skip
+        raise UsageError(
+            f"{word!r} is no way to lock a device",
+            code="lock",
+            at="--lock" if asked else VARIABLE,
+            try_="use wait, try or off",
+        )
     return cast("Mode", word)
 
 
@@ -107,13 +111,9 @@ def device_lock(
     Args:
         devices: such as `cpu` and the UUID of a GPU; taken in sorted order, so that no two processes can wait for
             each other.
-        purpose: what is measured, for whoever waits.
         mode: `wait` until all are free; `try` and go on beside whoever holds one; or `off`.
         tell: is told whom we wait for, at once and then every half minute.
         load: processes that name the same one drive one load together, and do not wait for each other.
-        folder: where the locks are; the one that all users of the machine share by default.
-        now: seconds that never run backwards.
-        sleep: how to wait.
     """
     wanted = tuple(sorted(set(devices)))
     if mode == "off" or not wanted:
@@ -214,11 +214,7 @@ class _Seats:
 
 
 def holders(folder: Path | None = None) -> tuple[Holder, ...]:
-    """Who holds which device of this machine now.
-
-    Args:
-        folder: where the locks are; the one that all users of the machine share by default.
-    """
+    """Who holds which device of this machine now."""
     try:
         place = folder or lock_folder(make=False)
         paths = sorted(place.glob("*.lock"))

@@ -30,11 +30,6 @@ def lock_folder(*, root: Path = Path("/"), environment: Mapping[str, str] | None
 
     One that is there already goes before one that could be made, since the others use it.
 
-    Args:
-        root: where the tree of system folders begins.
-        environment: variables; those of this process by default.
-        make: whether to make it where there is none.
-
     Raises:
         OSError: if there is none that can be trusted; it says of each why not.
     """
@@ -166,7 +161,6 @@ def try_lock(handle: int, *, shared: bool = False) -> bool:
     """Lock an open file unless somebody holds it; closing it, also by the end of the process, frees it.
 
     Args:
-        handle: of the open file.
         shared: whether it is enough that nobody holds it alone, where the system knows the difference.
     """
     if sys.platform == "win32":

@@ -30,7 +30,6 @@ def integers(steps: int = STEPS) -> int:
 
 
 def copies(there: memoryview, back: memoryview, times: int = COPIES) -> None:
-    """Copy memory there and back."""
     for _ in range(times // 2):
         there[:] = back
         back[:] = there

@@ -26,7 +26,6 @@ def memory(
     """Read how much memory is free and how much swap is used.
 
     Args:
-        root: Where the file system begins.
         ask: Tells total, available, swap total and swap used in bytes where there is no `/proc/meminfo`.
 
     Returns:

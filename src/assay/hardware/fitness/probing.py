@@ -43,14 +43,7 @@ class Probe:
 def probes(
     reader: Reader, detection: Detection, root: str | Path = "/", system: str = sys.platform
 ) -> tuple[Probe, ...]:
-    """Try every source of the probes.
-
-    Args:
-        reader: Reads GPUs.
-        detection: The GPUs that are there.
-        root: Where the file system begins.
-        system: The platform, as `sys.platform` names it.
-    """
+    """Try every source of the probes."""
     return (*_of_machine(Source(root=Path(root), system=system), detection), *_of_boards(reader, detection))
 
 

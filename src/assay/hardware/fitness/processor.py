@@ -20,9 +20,6 @@ _FIRMWARE_BITS = ("the supply voltage is low", "the frequency is capped", "the c
 def processor(root: Path) -> tuple[dict[str, JsonValue], dict[str, str]]:
     """Read how the clock is set.
 
-    Args:
-        root: Where the file system begins.
-
     Returns:
         What was read, and for what was not, the reason.
     """

@@ -25,14 +25,7 @@ WHY: Mapping[str, str] = {
 
 
 def remedies(check: str, state: State, busy: Sequence[str] = (), system: str = sys.platform) -> tuple[str, ...]:
-    """What would help where a check fails: one command or sentence each.
-
-    Args:
-        check: Its name.
-        state: What was read of the machine.
-        busy: Who else is busy, by name.
-        system: The platform, as `sys.platform` names it.
-    """
+    """What would help where a check fails: one command or sentence each."""
     if check == "machine quiet":
         return _quiet(busy, system)
     ask = _BY_CHECK.get(check)
@@ -70,9 +63,11 @@ def _foreign(state: State, _: str) -> tuple[str, ...]:
     return (
         "ask their owners to stop, or wait until they are done",
         *(f"use another GPU: target.device: cuda:{index}" for index in free[:1]),
-        *(f"sudo nvidia-smi -i {one} -c EXCLUSIVE_PROCESS    # one process at a time; -c DEFAULT undoes it"
-          for one in sorted(crowded, key=str)),
-    )  # fmt: skip
+        *(
+            f"sudo nvidia-smi -i {one} -c EXCLUSIVE_PROCESS    # one process at a time; -c DEFAULT undoes it"
+            for one in sorted(crowded, key=str)
+        ),
+    )
 
 
 def _held(*_: object) -> tuple[str, ...]:
@@ -127,8 +122,10 @@ def _turbo(state: State, _: str) -> tuple[str, ...]:
     if not isinstance(switch, str):
         return ("switch it off in the firmware's settings",)
     value = "1" if switch.endswith("no_turbo") else "0"
-    boards = [f"sudo nvidia-smi -i {one['index']} -pm 1 && sudo nvidia-smi -i {one['index']} -lgc MHZ    # of the GPU"
-              for one in _gpus(state)]  # fmt: skip
+    boards = [
+        f"sudo nvidia-smi -i {one['index']} -pm 1 && sudo nvidia-smi -i {one['index']} -lgc MHZ    # of the GPU"
+        for one in _gpus(state)
+    ]
     return (f"echo {value} | sudo tee {switch}", *boards)
 
 

@@ -44,11 +44,6 @@ def fitness(
     Args:
         device: The device of the job, such as `cpu` or `cuda:1`; None where the target decides by itself.
         control: Whether to time the control workload; ASSAY_CONTROL=off in the environment wins.
-        folder: Where the history of the control workload is kept; None for no history.
-        root: Where the file system begins.
-        reader: Reads GPUs; NVML by default.
-        run: Starts the control workload.
-        clock: Tells the time.
     """
     base = Path(root)
     state: dict[str, JsonValue] = {"at": iso(clock.utc())}
@@ -102,7 +97,6 @@ def _control(
 
 
 def _clock_source(root: Path) -> tuple[dict[str, JsonValue], dict[str, str]]:
-    """What the kernel reads the time from."""
     source = text_of(root / _CLOCK / "current_clocksource")
     if not source:
         return {}, {"clock source": "the system does not show what it reads the time from"}

@@ -35,18 +35,7 @@ def frameworks(
     tell: Callable[[str], None] = lambda _: None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Facts:
-    """Every framework that is installed: its version, and whether it works, by a proof.
-
-    Args:
-        cache: folder in which proofs are kept; None keeps none.
-        machine: which machine this is.
-        driver: version of the GPU's driver, with which a proof can change.
-        fresh: try again what was tried before.
-        found: frameworks and versions; those of this interpreter when left out.
-        prove_one: tries one.
-        tell: is told the name of each that is tried.
-        clock: tells when it was tried.
-    """
+    """Every framework that is installed: its version, and whether it works, by a proof."""
     versions = dict(installed() if found is None else found)
     known: Facts = {}
     for name, of_package in versions.items():
@@ -74,7 +63,6 @@ def _key(name: str, versions: Mapping[str, str], machine: str, driver: str) -> s
 
 
 def _read(file: Path) -> Facts | None:
-    """A kept proof; None where there is none that can be read."""
     try:
         found = json.loads(file.read_bytes())
     except (OSError, ValueError):

@@ -40,12 +40,7 @@ FRAMEWORKS = (
 def installed(
     find: Callable[[str], ModuleSpec | None] = find_spec, version_of: Callable[[str], str] = version
 ) -> dict[str, str]:
-    """The frameworks that are here, with their versions; a version that no package tells is empty.
-
-    Args:
-        find: looks a module up.
-        version_of: the version of a package, or PackageNotFoundError.
-    """
+    """The frameworks that are here, with their versions; a version that no package tells is empty."""
     found = {}
     for one in FRAMEWORKS:
         known = _version(one, version_of)

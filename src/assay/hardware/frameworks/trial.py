@@ -78,9 +78,15 @@ def in_a_process(name: str, devices: Sequence[str] | None, limit_s: float = LIMI
     command = [sys.executable, "-P", "-m", _PROGRAM, name, *(devices or ())]
     try:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            errors="replace", env={**os.environ, **_VARIABLES}, start_new_session=True,
-        )  # fmt: skip
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**os.environ, **_VARIABLES},
+            start_new_session=True,
+        )
     except OSError as problem:
         return Outcome((), f"its process cannot be started: {problem}")
     with process:
@@ -98,7 +104,6 @@ def in_a_process(name: str, devices: Sequence[str] | None, limit_s: float = LIMI
 
 
 def last_line(text: str) -> str:
-    """The last line that says something."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
@@ -117,7 +122,6 @@ def _read(outcome: Outcome, facts: Facts, devices: dict[str, Facts]) -> list[str
 
 
 def _summed(facts: Facts, devices: dict[str, Facts]) -> Facts:
-    """The framework as a whole: it works where one of its devices does."""
     if devices:
         states = [one.get("works") for one in devices.values()]
         facts["works"] = True if True in states else (False if False in states else None)

@@ -43,8 +43,16 @@ def by_rocm_smi(run: Run = output, root: Path = Path("/")) -> Answer:
         Unanswered: rocm-smi is not here, fails, or sees none.
     """
     _need_driver(root)
-    asked = ("--showproductname", "--showmeminfo", "vram", "--showbus", "--showuniqueid", "--showdriverversion",
-             "--showmaxpower", "--showtemp")  # fmt: skip
+    asked = (
+        "--showproductname",
+        "--showmeminfo",
+        "vram",
+        "--showbus",
+        "--showuniqueid",
+        "--showdriverversion",
+        "--showmaxpower",
+        "--showtemp",
+    )
     told = parsed(ROCM_SMI, run((ROCM_SMI, *asked, "--json")))
     if not isinstance(told, dict):
         raise Unanswered("rocm-smi does not answer with cards")

@@ -21,7 +21,6 @@ def by_torch(load: Load = import_module, machine: str | None = None) -> Answer:
     """All GPUs that PyTorch sees; imports it, and begins CUDA in this process.
 
     Args:
-        load: imports torch.
         machine: of `platform.machine()`, this one where not given: only on Apple's own processors is behind MPS a GPU
             of Apple.
 

@@ -74,10 +74,6 @@ def gpus(
     """Look for GPUs, layer by layer.
 
     Args:
-        load: imports pynvml and torch.
-        run: runs the makers' programs.
-        root: where `/sys` and `/proc` are.
-        platform: of `sys.platform`.
         with_torch: also ask PyTorch, which takes seconds to import and memory on the GPU.
         compare: also ask nvidia-smi where NVML has answered, which takes a second.
     """
@@ -145,7 +141,6 @@ def _numbered(gpus: Iterable[Gpu]) -> list[Gpu]:
 
 
 def _compared(gpu: Gpu, others: Iterable[tuple[str, tuple[Gpu, ...]]]) -> Gpu:
-    """The GPU with what other layers say of it."""
     agreed: list[str] = []
     differs: dict[str, str] = {}
     for layer, seen in others:
@@ -155,8 +150,11 @@ def _compared(gpu: Gpu, others: Iterable[tuple[str, tuple[Gpu, ...]]]) -> Gpu:
         if layer == TORCH and gpu.vendor == "apple":  # it tells of MPS that it works, and that is the same
             agreed.append(layer)
             continue
-        both = [name for name in _COMPARED.get(layer, _EVERYTHING) if _value(gpu, name) is not None
-                and _value(twin, name) is not None]  # fmt: skip
+        both = [
+            name
+            for name in _COMPARED.get(layer, _EVERYTHING)
+            if _value(gpu, name) is not None and _value(twin, name) is not None
+        ]
         other = [name for name in both if not _alike(name, _value(gpu, name), _value(twin, name))]
         if both and not other:
             agreed.append(layer)

@@ -83,7 +83,6 @@ class Nvml:
         return str(value) if value else None
 
     def number(self, name: str, *arguments: object) -> int | None:
-        """Ask for a number."""
         value = self.ask(name, *arguments)
         return int(value) if isinstance(value, (int, float)) else None
 

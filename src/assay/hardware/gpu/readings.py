@@ -76,12 +76,6 @@ class GpuReader:
     """All GPUs that NVML sees, or the reason why none can be read."""
 
     def __init__(self, load: Load = import_module, names: Collection[str] = READINGS) -> None:
-        """Open NVML.
-
-        Args:
-            load: imports pynvml.
-            names: which readings to take.
-        """
         self.absent = ""
         self.facts: list[dict[str, str | int]] = []
         """Of each GPU its `index`, and `name`, `uuid`, `driver` and `memory_bytes` as far as it tells them."""
@@ -101,7 +95,6 @@ class GpuReader:
 
     @property
     def count(self) -> int:
-        """How many GPUs there are."""
         return len(self._handles)
 
     def read(self, index: int) -> dict[str, float]:

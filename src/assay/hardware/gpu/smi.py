@@ -34,12 +34,7 @@ def by_smi(run: Run = output) -> Answer:
 
 
 def from_xml(text: str, capabilities: Mapping[int, str]) -> tuple[Gpu, ...]:
-    """The GPUs in an answer of `nvidia-smi -q -x`.
-
-    Args:
-        text: the XML.
-        capabilities: index → compute capability.
-    """
+    """The GPUs in an answer of `nvidia-smi -q -x`."""
     try:
         root = ElementTree.fromstring(text)  # noqa: S314  (written by the driver's own program)
     except ElementTree.ParseError as broken:

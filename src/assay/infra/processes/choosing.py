@@ -25,10 +25,6 @@ def programs_for(
     """The program of each part that is one of somebody else.
 
     Args:
-        stores: some of `postgresql`, `redis` and `prometheus`.
-        unpacked: where programs that are not here are unpacked.
-        tell: is told if that is done.
-        may_fetch: whether it may be done.
         known: those of before; a newer PostgreSQL could not read the data of an older one.
 
     Raises:
@@ -51,11 +47,6 @@ def programs_for(
 
 def ports_for(stores: Sequence[str], host: str, wanted: int | None) -> dict[str, int]:
     """A free port for each part; the usual one for those whose address people type, where it is free.
-
-    Args:
-        stores: some of `postgresql`, `redis` and `prometheus`.
-        host: where the server listens.
-        wanted: the server's port, if one is asked for.
 
     Raises:
         UsageError: if that is taken.
@@ -104,5 +95,9 @@ def _is_taken(port: int, host: str) -> bool:
 
 def _refuse_taken(port: int, host: str) -> None:
     if _is_taken(port, host):
-        raise UsageError(f"port {port} is taken, or may not be used", code="port-taken", at="--port",
-                         try_="leave --port out: a free one is then chosen")  # fmt: skip
+        raise UsageError(
+            f"port {port} is taken, or may not be used",
+            code="port-taken",
+            at="--port",
+            try_="leave --port out: a free one is then chosen",
+        )

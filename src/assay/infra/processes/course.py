@@ -32,7 +32,6 @@ class Course:
 
 
 def started(course: Course) -> Course:
-    """Its process was started."""
     again = course.restarts + (course.tries > 0 or course.proven)
     return replace(course, state="starting", tries=course.tries + 1, restarts=again, detail="")
 
@@ -46,15 +45,6 @@ def answered(course: Course, answer: str | None, now_s: float) -> Course:
 
 
 def ended(course: Course, code: int, now_s: float, *, once: bool = False, why: str = "") -> Course:
-    """Its process has ended.
-
-    Args:
-        course: how it went so far.
-        code: as `subprocess` tells it.
-        now_s: on a clock that only goes forwards.
-        once: whether it is a step that is meant to end.
-        why: more than the code tells, where that is known.
-    """
     how = why or in_words(code)
     if once and code == 0:
         return replace(course, state="done", proven=True, detail="")

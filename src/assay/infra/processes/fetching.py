@@ -32,11 +32,6 @@ def can_fetch() -> bool:
 def fetch(parts: Sequence[str], unpacked: Path, tell: Callable[[str], None]) -> None:
     """Unpack what some parts need.
 
-    Args:
-        parts: some of `postgresql`, `redis` and `prometheus`.
-        unpacked: the folder to unpack into.
-        tell: is told what is done, since it takes a while.
-
     Raises:
         MeasureError: if the packages cannot be had.
     """
@@ -48,8 +43,11 @@ def fetch(parts: Sequence[str], unpacked: Path, tell: Callable[[str], None]) -> 
     apt = _apt(scratch)
     try:
         call([*apt, "update"], code="fetch")
-        call([*apt, "install", "--yes", "--no-install-recommends", "--reinstall", "--download-only", *wanted],
-             env={"DEBIAN_FRONTEND": "noninteractive"}, code="fetch")  # fmt: skip
+        call(
+            [*apt, "install", "--yes", "--no-install-recommends", "--reinstall", "--download-only", *wanted],
+            env={"DEBIAN_FRONTEND": "noninteractive"},
+            code="fetch",
+        )
         found = sorted((scratch / "cache/archives").glob("*.deb"))
         if not found:
             raise MeasureError(f"no package came for {', '.join(parts)}", code="fetch", try_=how_to_install(parts))
@@ -60,18 +58,14 @@ def fetch(parts: Sequence[str], unpacked: Path, tell: Callable[[str], None]) -> 
 
 
 def missing(parts: Sequence[str], *, refused: bool) -> UsageError:
-    """What to say of programs that are neither here nor fetched.
-
-    Args:
-        parts: whose they are.
-        refused: whether the user wants nothing fetched.
-    """
+    """What to say of programs that are neither here nor fetched."""
     words = [how_to_install(parts)]
     if refused and can_fetch():
         words.insert(0, "leave --no-fetch out")
     words.append(f"go on without: {' '.join(f'--without {part}' for part in parts)}")
-    return UsageError(f"there is no program of {', '.join(parts)} on this machine", code="missing-programs",
-                      try_="; or ".join(words))  # fmt: skip
+    return UsageError(
+        f"there is no program of {', '.join(parts)} on this machine", code="missing-programs", try_="; or ".join(words)
+    )
 
 
 def how_to_install(parts: Sequence[str], platform: str = sys.platform) -> str:

@@ -53,8 +53,13 @@ def agent(server_url: str, token: str, tag: str) -> str | None:
     """None if the agent with a tag is known to its server and healthy, else how it is."""
     import httpx
 
-    answer = httpx.get(f"{server_url}/api/v1/agents", headers={"authorization": f"Bearer {token}"}, timeout=_TIMEOUT_S,
-                       params={"limit": 200}, trust_env=False)  # fmt: skip
+    answer = httpx.get(
+        f"{server_url}/api/v1/agents",
+        headers={"authorization": f"Bearer {token}"},
+        timeout=_TIMEOUT_S,
+        params={"limit": 200},
+        trust_env=False,
+    )
     if not answer.is_success:
         return f"the server does not tell: {answer.status_code}"
     known: list[dict[str, Any]] = answer.json()["items"]

@@ -134,14 +134,25 @@ def _postgresql(folder: Path, record: Local) -> Part:
     words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
     command = (record.programs["postgresql"], "-D", str(own / "data"), "-p", str(record.ports["postgresql"]), *words)
     # Its SIGTERM waits until everybody has gone by himself; SIGINT sends them away.
-    return Part("postgresql", command, own_words(folder, record, "postgresql"), cwd=own,
-                account=record.accounts.get("postgresql"), stop=signal.SIGINT)  # fmt: skip
+    return Part(
+        "postgresql",
+        command,
+        own_words(folder, record, "postgresql"),
+        cwd=own,
+        account=record.accounts.get("postgresql"),
+        stop=signal.SIGINT,
+    )
 
 
 def _redis(folder: Path, record: Local) -> Part:
     own = folder / "redis"
-    return Part("redis", (record.programs["redis"], str(own / "redis.conf")), own_words(folder, record, "redis"),
-                cwd=own, account=record.accounts.get("redis"))  # fmt: skip
+    return Part(
+        "redis",
+        (record.programs["redis"], str(own / "redis.conf")),
+        own_words(folder, record, "redis"),
+        cwd=own,
+        account=record.accounts.get("redis"),
+    )
 
 
 def _prometheus(folder: Path, record: Local) -> Part:
@@ -154,8 +165,13 @@ def _prometheus(folder: Path, record: Local) -> Part:
         f"--web.listen-address={HERE}:{record.ports['prometheus']}",
         "--log.level=warn",
     )
-    return Part("prometheus", command, own_words(folder, record, "prometheus"), cwd=own,
-                account=record.accounts.get("prometheus"))  # fmt: skip
+    return Part(
+        "prometheus",
+        command,
+        own_words(folder, record, "prometheus"),
+        cwd=own,
+        account=record.accounts.get("prometheus"),
+    )
 
 
 def _prepare(folder: Path, record: Local, keys: Keys, python: str) -> Part:
@@ -164,21 +180,41 @@ def _prepare(folder: Path, record: Local, keys: Keys, python: str) -> Part:
 
 
 def _server(folder: Path, record: Local, keys: Keys, python: str) -> Part:
-    command = (python, "-m", "assay", "serve", "--host", record.host, "--port", str(record.ports["server"]),
-               "--closed", "--log-format", "json")  # fmt: skip
+    command = (
+        python,
+        "-m",
+        "assay",
+        "serve",
+        "--host",
+        record.host,
+        "--port",
+        str(record.ports["server"]),
+        "--closed",
+        "--log-format",
+        "json",
+    )
     return Part("server", command, _server_words(folder, record, keys), inherits=True, cwd=folder / "tmp")
 
 
 def _agent(folder: Path, record: Local, python: str) -> Part:
     command = (
-        python, "-m", "assay", "agent", "start",
-        "--host", record.server_url,
-        "--token-file", str(token_file(folder, "agent")),
-        "--state", str(folder / "agent"),
-        "--label", f"{LABEL}={record.tag}",
-        "--grace", f"{_AGENT_GRACE_S:g}",
+        python,
+        "-m",
+        "assay",
+        "agent",
+        "start",
+        "--host",
+        record.server_url,
+        "--token-file",
+        str(token_file(folder, "agent")),
+        "--state",
+        str(folder / "agent"),
+        "--label",
+        f"{LABEL}={record.tag}",
+        "--grace",
+        f"{_AGENT_GRACE_S:g}",
         *(word for one in record.allow for word in ("--allow", one)),
-    )  # fmt: skip
+    )
     # What jobs fetch and write on the way lies in the folder too, and is gone with it.
     env = {"ASSAY_CACHE": str(folder / "cache"), "TMPDIR": str(folder / "tmp"), TAG_VARIABLE: record.tag}
     return Part("agent", command, env, inherits=True, cwd=folder / "tmp", grace_s=_AGENT_GRACE_S + _GRACE_S)

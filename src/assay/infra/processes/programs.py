@@ -24,12 +24,6 @@ def find_programs(
 ) -> dict[str, str]:
     """The program of each part that is here; parts without one are left out.
 
-    Args:
-        parts: some of `postgresql`, `redis` and `prometheus`.
-        unpacked: a folder in which packages were unpacked, looked at last.
-        environ: variables; those of this process by default.
-        root: where the tree of system folders begins.
-
     Raises:
         UsageError: if a variable names a program that is not there.
     """
@@ -61,8 +55,11 @@ def _given(part: str, env: Mapping[str, str]) -> Path | None:
         return None
     program = _on_path(part, named, env)
     if program is None or not _is_whole(part, program):
-        raise UsageError(f"{VARIABLES[part]} is {named!r}, which is no program of {part}", code="no-program",
-                         try_=f"name the program itself, such as /usr/bin/{_NAMES[part][0]}")  # fmt: skip
+        raise UsageError(
+            f"{VARIABLES[part]} is {named!r}, which is no program of {part}",
+            code="no-program",
+            try_=f"name the program itself, such as /usr/bin/{_NAMES[part][0]}",
+        )
     return program
 
 

@@ -31,8 +31,9 @@ def accounts() -> dict[str, str]:
     import pwd
 
     there = {one.pw_name for one in pwd.getpwall()}
-    return {part: next(name for name in names if name in there) for part, names in _ACCOUNTS.items()
-            if there & set(names)}  # fmt: skip
+    return {
+        part: next(name for name in names if name in there) for part, names in _ACCOUNTS.items() if there & set(names)
+    }
 
 
 def as_account(name: str | None) -> dict[str, Any]:
@@ -135,8 +136,22 @@ def _make_postgresql(folder: Path, record: Local, keys: Keys) -> None:
     _write(folder, record, "postgresql", password.name, keys.database)
     program = record.programs["postgresql"]
     try:
-        _run(folder, record, [initdb_of(program), "-D", str(fresh), "-U", USER, "-A", "scram-sha-256",
-                              f"--pwfile={password}", "--encoding=UTF8", "--locale=C"])  # fmt: skip
+        _run(
+            folder,
+            record,
+            [
+                initdb_of(program),
+                "-D",
+                str(fresh),
+                "-U",
+                USER,
+                "-A",
+                "scram-sha-256",
+                f"--pwfile={password}",
+                "--encoding=UTF8",
+                "--locale=C",
+            ],
+        )
         _run(folder, record, [program, "--single", "-D", str(fresh), "postgres"], f"CREATE DATABASE {DATABASE}\n")
     finally:
         password.unlink(missing_ok=True)
@@ -147,9 +162,16 @@ def _run(folder: Path, record: Local, words: list[str], content: str = "") -> No
     """Run a program of PostgreSQL to its end."""
     try:
         done = subprocess.run(
-            words, input=content, capture_output=True, text=True, errors="replace", cwd=folder / "postgresql",
-            env=own_words(folder, record, "postgresql"), check=False, **as_account(record.accounts.get("postgresql")),
-        )  # fmt: skip
+            words,
+            input=content,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd=folder / "postgresql",
+            env=own_words(folder, record, "postgresql"),
+            check=False,
+            **as_account(record.accounts.get("postgresql")),
+        )
     except OSError as problem:
         code, said = 1, str(problem)
     else:
@@ -157,7 +179,10 @@ def _run(folder: Path, record: Local, words: list[str], content: str = "") -> No
     # In its mode for one user PostgreSQL says what went wrong, and ends well all the same.
     if code or "FATAL" in said or "ERROR" in said:
         lines = "\n  ".join(said.strip().splitlines()[-_LINES:])
-        raise MeasureError(f"{Path(words[0]).name} failed:\n  {lines}", code="postgresql",
-                           at=str(folder / "postgresql"),
-                           try_="is there room, and may every folder above be entered by the account "
-                           f"{record.accounts.get('postgresql') or 'of this user'}?")  # fmt: skip
+        raise MeasureError(
+            f"{Path(words[0]).name} failed:\n  {lines}",
+            code="postgresql",
+            at=str(folder / "postgresql"),
+            try_="is there room, and may every folder above be entered by the account "
+            f"{record.accounts.get('postgresql') or 'of this user'}?",
+        )

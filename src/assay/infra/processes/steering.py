@@ -40,12 +40,6 @@ def notes_of(folder: Path) -> tuple[PartNote, ...]:
 def bring_up(folder: Path, tag: str, within_s: float, tell: Tell) -> None:
     """Start the supervisor of a system, and wait until every part is healthy.
 
-    Args:
-        folder: of the system.
-        tag: is carried by every process of the system.
-        within_s: how long it may take.
-        tell: is told which parts are healthy.
-
     Raises:
         MeasureError: if a part does not get healthy; everything is ended then.
     """
@@ -82,16 +76,26 @@ def stop(folder: Path, tag: str, tell: Tell) -> None:
             one.kill()
     psutil.wait_procs(left, timeout=_KILLED_WITHIN_S)
     if left := list(_left(notes, tag)):
-        raise MeasureError(f"{len(left)} processes do not end, such as process {left[0].pid}", code="infra",
-                           at=str(folder), try_="end them by hand, then destroy again")  # fmt: skip
+        raise MeasureError(
+            f"{len(left)} processes do not end, such as process {left[0].pid}",
+            code="infra",
+            at=str(folder),
+            try_="end them by hand, then destroy again",
+        )
 
 
 def _start(folder: Path, tag: str) -> None:
     """Start the supervisor, which leaves this process at once."""
     with (folder / "logs" / "supervisor.log").open("ab") as log:
-        done = subprocess.run([sys.executable, "-m", "assay.infra.processes", str(folder)], stdin=subprocess.DEVNULL,
-                              stdout=log, stderr=log, cwd=folder / "tmp", check=False,
-                              env={**os.environ, TAG_VARIABLE: tag})  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-m", "assay.infra.processes", str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=folder / "tmp",
+            check=False,
+            env={**os.environ, TAG_VARIABLE: tag},
+        )
     if done.returncode:
         raise _not_up(folder, "supervisor", f"cannot be started: code {done.returncode}")
 
@@ -128,8 +132,12 @@ def _not_up(folder: Path, part: str, how: str) -> MeasureError:
     log = folder / "logs" / f"{part}.log"
     lines = "\n  ".join(tail_of(log, _LINES))
     last = f"; its last lines:\n  {lines}" if lines else ""
-    return MeasureError(f"{part} {how}{last}", code="infra", at=str(log),
-                        try_="mend what it says and create again, or `assay infra destroy`")  # fmt: skip
+    return MeasureError(
+        f"{part} {how}{last}",
+        code="infra",
+        at=str(log),
+        try_="mend what it says and create again, or `assay infra destroy`",
+    )
 
 
 def _signal(pid: int, number: signal.Signals, folder: Path) -> None:
@@ -138,8 +146,12 @@ def _signal(pid: int, number: signal.Signals, folder: Path) -> None:
     except ProcessLookupError:
         return
     except PermissionError:
-        raise UsageError("this system belongs to another user", code="infra", at=str(folder),
-                         try_="use the account that brought it up") from None  # fmt: skip
+        raise UsageError(
+            "this system belongs to another user",
+            code="infra",
+            at=str(folder),
+            try_="use the account that brought it up",
+        ) from None
 
 
 def _until(condition: Callable[[], bool], within_s: float) -> bool:

@@ -73,7 +73,6 @@ class Child:
     """When it is asked next."""
 
     def note(self) -> PartNote:
-        """What is told of it."""
         pid = self.process.pid if self.process is not None else None
         return PartNote(self.part.name, self.course.state, pid, self.started, self.course.restarts, self.course.detail)
 

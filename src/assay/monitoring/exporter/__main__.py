@@ -18,9 +18,7 @@ def answers(families: Callable[[], list[Family]], relay: Path | None, timeout_s:
     """A path → what is said there.
 
     Args:
-        families: gives what the machine tells now.
         relay: folder with the services that run; None where none is relayed.
-        timeout_s: longest time that a service may take.
     """
 
     def answer(path: str) -> Answer:
@@ -37,8 +35,6 @@ def answers(families: Callable[[], list[Family]], relay: Path | None, timeout_s:
 
 
 def serving(listen: str, port: int, answer: Callable[[str], Answer]) -> ThreadingHTTPServer:
-    """A server that gives these answers."""
-
     class _Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 

@@ -32,9 +32,7 @@ class Reader(Protocol):
     facts: list[dict[str, str | int]]
 
     @property
-    def count(self) -> int:
-        """How many there are."""
-        ...
+    def count(self) -> int: ...
 
     def read(self, index: int) -> dict[str, float]:
         """One reading of one GPU."""
@@ -71,13 +69,21 @@ class Gpus:
         return [*found, *self._total()]
 
     def _total(self) -> list[Family]:
-        rows = [(_labels(facts, index), float(facts["memory_bytes"]) // _MIB)
-                for index, facts in enumerate(self._reader.facts) if "memory_bytes" in facts]  # fmt: skip
+        rows = [
+            (_labels(facts, index), float(facts["memory_bytes"]) // _MIB)
+            for index, facts in enumerate(self._reader.facts)
+            if "memory_bytes" in facts
+        ]
         return [Family("DCGM_FI_DEV_FB_TOTAL", "gauge", "Framebuffer memory in all (in MiB).", tuple(rows))]
 
 
 def _labels(facts: dict[str, Any], index: int) -> dict[str, str]:
-    told = {"gpu": str(index), "UUID": facts.get("uuid", ""), "device": f"nvidia{index}",
-            "modelName": facts.get("name", ""), "Hostname": platform.node(),
-            "DCGM_FI_DRIVER_VERSION": facts.get("driver", "")}  # fmt: skip
+    told = {
+        "gpu": str(index),
+        "UUID": facts.get("uuid", ""),
+        "device": f"nvidia{index}",
+        "modelName": facts.get("name", ""),
+        "Hostname": platform.node(),
+        "DCGM_FI_DRIVER_VERSION": facts.get("driver", ""),
+    }
     return {name: str(value) for name, value in told.items() if value}

@@ -39,8 +39,14 @@ _NETWORK = {
 def machine_families(root: Path = Path("/")) -> list[Family]:
     """All of it; what this system does not tell is left out."""
     parts: tuple[Callable[[Path], Iterator[Family]], ...] = (
-        _processors, _load, _memory, _disks, _network, _pressure, _system,
-    )  # fmt: skip
+        _processors,
+        _load,
+        _memory,
+        _disks,
+        _network,
+        _pressure,
+        _system,
+    )
     found: list[Family] = []
     for part in parts:
         try:
@@ -109,16 +115,22 @@ def _pressure(root: Path) -> Iterator[Family]:
         totals = {line.split()[0]: int(line.rpartition("total=")[2]) for line in path.read_text().splitlines()}
         if "some" in totals:
             name = f"node_pressure_{kind}_waiting_seconds_total"
-            yield _one(name, "counter", f"Total time in seconds that processes have waited for {kind}.",
-                       totals["some"] / 1e6)  # fmt: skip
+            yield _one(
+                name, "counter", f"Total time in seconds that processes have waited for {kind}.", totals["some"] / 1e6
+            )
 
 
 def _system(root: Path) -> Iterator[Family]:
     yield _one("node_boot_time_seconds", "gauge", "Node boot time, in unixtime.", float(int(psutil.boot_time())))
     yield _one("node_time_seconds", "gauge", "System time in seconds since epoch (1970).", time.time())
     told = os.uname()
-    names = {"sysname": told.sysname, "release": told.release, "version": told.version, "machine": told.machine,
-             "nodename": platform.node()}  # fmt: skip
+    names = {
+        "sysname": told.sysname,
+        "release": told.release,
+        "version": told.version,
+        "machine": told.machine,
+        "nodename": platform.node(),
+    }
     yield Family("node_uname_info", "gauge", "Labeled system information.", ((names, 1.0),))
     stat = {line.split()[0]: line.split()[1] for line in (root / "proc/stat").read_text().splitlines() if line.strip()}
     yield _one("node_context_switches_total", "counter", "Total number of context switches.", float(stat["ctxt"]))

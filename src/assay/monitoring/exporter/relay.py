@@ -70,8 +70,9 @@ def _has_metrics(value: int) -> str:
 def _get(url: str, timeout_s: float) -> tuple[int, str, bytes]:
     parts = urlsplit(url)
     if parts.scheme == "https":
-        connection: HTTPConnection = HTTPSConnection(parts.hostname or "", parts.port, timeout=timeout_s,
-                                                     context=ssl.create_default_context())  # fmt: skip
+        connection: HTTPConnection = HTTPSConnection(
+            parts.hostname or "", parts.port, timeout=timeout_s, context=ssl.create_default_context()
+        )
     else:
         connection = HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
     try:

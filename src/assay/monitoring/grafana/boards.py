@@ -30,16 +30,24 @@ _CACHE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token
 def boards() -> dict[str, dict[str, Any]]:
     """Name of the file → dashboard."""
     return {
-        "overview": dashboard("assay-overview", "assay: overview", "One look at a campaign that runs.",
-                              _SERVICES, _overview()),
-        "service-nodes": dashboard("assay-service-nodes", "assay: nodes of services",
-                                   "Nodes on which services run.", _NODES, _nodes('group!=""')),
-        "client-nodes": dashboard("assay-client-nodes", "assay: nodes of clients", "Nodes that drive the load.",
-                                  _NODES, _nodes('group=""')),
+        "overview": dashboard(
+            "assay-overview", "assay: overview", "One look at a campaign that runs.", _SERVICES, _overview()
+        ),
+        "service-nodes": dashboard(
+            "assay-service-nodes",
+            "assay: nodes of services",
+            "Nodes on which services run.",
+            _NODES,
+            _nodes('group!=""'),
+        ),
+        "client-nodes": dashboard(
+            "assay-client-nodes", "assay: nodes of clients", "Nodes that drive the load.", _NODES, _nodes('group=""')
+        ),
         "gpus": dashboard("assay-gpus", "assay: GPUs", "GPUs as DCGM or NVML tell of them.", _of_gpus(), _gpus()),
-        "tokens": dashboard("assay-tokens", "assay: tokens", "Tokens per second by model and by service.",
-                            _SERVICES, _tokens()),
-    }  # fmt: skip
+        "tokens": dashboard(
+            "assay-tokens", "assay: tokens", "Tokens per second by model and by service.", _SERVICES, _tokens()
+        ),
+    }
 
 
 def _rate(names: tuple[str, ...], by: str) -> str:
@@ -65,23 +73,49 @@ def _nodes(which: str) -> list[Panel]:
     return [
         Panel("Processors busy", "percent", (Query(_cpu(where), "{{node}}"),), highest=100),
         Panel("Load", "short", (Query(f"node_load1{{{where}}}", "{{node}}"),)),
-        Panel("Memory used", "bytes", (Query(
-            f"node_memory_MemTotal_bytes{{{where}}} - node_memory_MemAvailable_bytes{{{where}}}", "{{node}}"),)),
-        Panel("Swap used", "bytes", (Query(
-            f"node_memory_SwapTotal_bytes{{{where}}} - node_memory_SwapFree_bytes{{{where}}}", "{{node}}"),)),
-        Panel("Network", "Bps", (
-            Query(device("node_network_receive_bytes_total", "lo"), "{{node}} in"),
-            Query(device("node_network_transmit_bytes_total", "lo"), "{{node}} out"))),
-        Panel("Dropped packets", "pps", (
-            Query(device("node_network_receive_drop_total", "lo"), "{{node}} in"),
-            Query(device("node_network_transmit_drop_total", "lo"), "{{node}} out"))),
-        Panel("Disk", "Bps", (
-            Query(device("node_disk_read_bytes_total", no_disk), "{{node}} read"),
-            Query(device("node_disk_written_bytes_total", no_disk), "{{node}} written"))),
-        Panel("Waiting for processor, disk and memory", "percentunit", tuple(
-            Query(f"rate(node_pressure_{kind}_waiting_seconds_total{{{where}}}{_OVER})", f"{{{{node}}}} {kind}")
-            for kind in ("cpu", "io", "memory"))),
-    ]  # fmt: skip
+        Panel(
+            "Memory used",
+            "bytes",
+            (Query(f"node_memory_MemTotal_bytes{{{where}}} - node_memory_MemAvailable_bytes{{{where}}}", "{{node}}"),),
+        ),
+        Panel(
+            "Swap used",
+            "bytes",
+            (Query(f"node_memory_SwapTotal_bytes{{{where}}} - node_memory_SwapFree_bytes{{{where}}}", "{{node}}"),),
+        ),
+        Panel(
+            "Network",
+            "Bps",
+            (
+                Query(device("node_network_receive_bytes_total", "lo"), "{{node}} in"),
+                Query(device("node_network_transmit_bytes_total", "lo"), "{{node}} out"),
+            ),
+        ),
+        Panel(
+            "Dropped packets",
+            "pps",
+            (
+                Query(device("node_network_receive_drop_total", "lo"), "{{node}} in"),
+                Query(device("node_network_transmit_drop_total", "lo"), "{{node}} out"),
+            ),
+        ),
+        Panel(
+            "Disk",
+            "Bps",
+            (
+                Query(device("node_disk_read_bytes_total", no_disk), "{{node}} read"),
+                Query(device("node_disk_written_bytes_total", no_disk), "{{node}} written"),
+            ),
+        ),
+        Panel(
+            "Waiting for processor, disk and memory",
+            "percentunit",
+            tuple(
+                Query(f"rate(node_pressure_{kind}_waiting_seconds_total{{{where}}}{_OVER})", f"{{{{node}}}} {kind}")
+                for kind in ("cpu", "io", "memory")
+            ),
+        ),
+    ]
 
 
 def _of_gpus() -> tuple[Choice, ...]:
@@ -112,29 +146,57 @@ def _tokens() -> list[Panel]:
         Panel("Tokens out per second", "short", (Query(_rate(_OUT, by), legend),)),
         Panel("Tokens in per second", "short", (Query(_rate(_IN, by), legend),)),
         Panel("Tokens out per second, by job", "short", (Query(_rate(_OUT, "job"), "{{job}}"),)),
-        Panel("Tokens out per second, all", "short", (Query(
-            " or ".join(f"sum(rate({name}{{{_SERVED}}}{_OVER}))" for name in _OUT), "all"),)),
-        Panel("KV cache used", "percentunit", (Query(" or ".join(f"{one}{{{_SERVED}}}" for one in _CACHE), legend),),
-              highest=1),
-        Panel("Tokens of one answer", "short", (Query(
-            f"({_rate(_OUT, 'service')}) / ({_rate(_ENDED, 'service')})", "{{service}}"),)),
-    ]  # fmt: skip
+        Panel(
+            "Tokens out per second, all",
+            "short",
+            (Query(" or ".join(f"sum(rate({name}{{{_SERVED}}}{_OVER}))" for name in _OUT), "all"),),
+        ),
+        Panel(
+            "KV cache used",
+            "percentunit",
+            (Query(" or ".join(f"{one}{{{_SERVED}}}" for one in _CACHE), legend),),
+            highest=1,
+        ),
+        Panel(
+            "Tokens of one answer",
+            "short",
+            (Query(f"({_rate(_OUT, 'service')}) / ({_rate(_ENDED, 'service')})", "{{service}}"),),
+        ),
+    ]
 
 
 def _overview() -> list[Panel]:
     where = 'campaign=~"$campaign",job=~"$job"'
     return [
         Panel("Targets that answer", "short", (Query(f"sum(up{{{where}}})", "up"),), kind="stat"),
-        Panel("Targets that do not", "short", (Query(f"count(up{{{where}}} == 0) or vector(0)", "down"),), kind="stat",
-              about="A service that is not started yet, or is over, counts here."),
+        Panel(
+            "Targets that do not",
+            "short",
+            (Query(f"count(up{{{where}}} == 0) or vector(0)", "down"),),
+            kind="stat",
+            about="A service that is not started yet, or is over, counts here.",
+        ),
         Panel("Requests ended per second", "reqps", (Query(_rate(_ENDED, "service"), "{{service}}"),)),
-        Panel("Requests running and waiting", "short", (
-            Query(_sum(_RUNNING, "service"), "{{service}} running"),
-            Query(_sum(_WAITING, "service"), "{{service}} waiting"))),
+        Panel(
+            "Requests running and waiting",
+            "short",
+            (
+                Query(_sum(_RUNNING, "service"), "{{service}} running"),
+                Query(_sum(_WAITING, "service"), "{{service}} waiting"),
+            ),
+        ),
         Panel("Tokens out per second", "short", (Query(_rate(_OUT, "service"), "{{service}}"),)),
         Panel("Processors busy", "percent", (Query(_cpu(where), "{{node}}"),), highest=100),
-        Panel("GPU utilisation", "percent", (Query(f"DCGM_FI_DEV_GPU_UTIL{{{where}}}", "{{node}} GPU {{gpu}}"),),
-              highest=100),
-        Panel("Time of a scrape", "s", (Query(f"scrape_duration_seconds{{{where}}}", "{{node}} {{service}}"),),
-              about="Above the interval, scrapes are lost."),
-    ]  # fmt: skip
+        Panel(
+            "GPU utilisation",
+            "percent",
+            (Query(f"DCGM_FI_DEV_GPU_UTIL{{{where}}}", "{{node}} GPU {{gpu}}"),),
+            highest=100,
+        ),
+        Panel(
+            "Time of a scrape",
+            "s",
+            (Query(f"scrape_duration_seconds{{{where}}}", "{{node}} {{service}}"),),
+            about="Above the interval, scrapes are lost.",
+        ),
+    ]

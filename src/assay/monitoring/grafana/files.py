@@ -27,20 +27,34 @@ def grafana_files(folder: Path, url: str, discovery: str | None = None) -> dict[
     """Name of each file → its content.
 
     Args:
-        folder: where they will lie; Grafana is told where its dashboards are.
-        url: where Prometheus answers.
         discovery: folder of target files of a campaign, for a Prometheus of one's own.
     """
     source = {
         "apiVersion": 1,
-        "datasources": [{"name": "assay", "uid": "assay", "type": "prometheus", "access": "proxy", "url": url,
-                         "isDefault": True, "jsonData": {"timeInterval": "1s", "httpMethod": "POST"}}],
-    }  # fmt: skip
+        "datasources": [
+            {
+                "name": "assay",
+                "uid": "assay",
+                "type": "prometheus",
+                "access": "proxy",
+                "url": url,
+                "isDefault": True,
+                "jsonData": {"timeInterval": "1s", "httpMethod": "POST"},
+            }
+        ],
+    }
     provider = {
         "apiVersion": 1,
-        "providers": [{"name": "assay", "folder": "assay", "type": "file", "allowUiUpdates": True,
-                       "options": {"path": str((folder / "dashboards").absolute())}}],
-    }  # fmt: skip
+        "providers": [
+            {
+                "name": "assay",
+                "folder": "assay",
+                "type": "file",
+                "allowUiUpdates": True,
+                "options": {"path": str((folder / "dashboards").absolute())},
+            }
+        ],
+    }
     own = {} if discovery is None else {"prometheus.yml": configuration(discovery, Monitoring())}
     files = {
         "provisioning/datasources/assay.yaml": source,

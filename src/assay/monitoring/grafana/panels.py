@@ -42,7 +42,6 @@ class Choice:
 
 
 def dashboard(uid: str, title: str, about: str, choices: Sequence[Choice], panels: Sequence[Panel]) -> dict[str, Any]:
-    """A dashboard as Grafana reads it."""
     variables = [_source(), *(_choice(choice, choices[:place]) for place, choice in enumerate(choices))]
     return {
         "uid": uid,
@@ -58,15 +57,31 @@ def dashboard(uid: str, title: str, about: str, choices: Sequence[Choice], panel
         "timezone": "utc",
         "templating": {"list": variables},
         "panels": [_panel(panel, place) for place, panel in enumerate(panels)],
-        "links": [{"type": "dashboards", "tags": ["assay"], "title": "assay", "asDropdown": True, "includeVars": True,
-                   "keepTime": True}],
+        "links": [
+            {
+                "type": "dashboards",
+                "tags": ["assay"],
+                "title": "assay",
+                "asDropdown": True,
+                "includeVars": True,
+                "keepTime": True,
+            }
+        ],
         "annotations": {"list": []},
-    }  # fmt: skip
+    }
 
 
 def _source() -> dict[str, Any]:
-    return {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus", "refresh": 1,
-            "hide": 0, "current": {}, "options": []}  # fmt: skip
+    return {
+        "name": "source",
+        "label": "Prometheus",
+        "type": "datasource",
+        "query": "prometheus",
+        "refresh": 1,
+        "hide": 0,
+        "current": {},
+        "options": [],
+    }
 
 
 def _choice(choice: Choice, before: Sequence[Choice]) -> dict[str, Any]:
@@ -90,8 +105,10 @@ def _panel(panel: Panel, place: int) -> dict[str, Any]:
     defaults: dict[str, Any] = {"unit": panel.unit, "min": 0, "custom": {"spanNulls": False, "showPoints": "auto"}}
     if panel.highest is not None:
         defaults["max"] = panel.highest
-    options: dict[str, Any] = {"tooltip": {"mode": "multi"}, "legend": {"displayMode": "table", "placement": "bottom",
-                                                                       "calcs": ["mean", "max"]}}  # fmt: skip
+    options: dict[str, Any] = {
+        "tooltip": {"mode": "multi"},
+        "legend": {"displayMode": "table", "placement": "bottom", "calcs": ["mean", "max"]},
+    }
     if panel.kind == "stat":
         options = {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value"}
         defaults = {"unit": panel.unit}
@@ -105,8 +122,12 @@ def _panel(panel: Panel, place: int) -> dict[str, Any]:
         "fieldConfig": {"defaults": defaults, "overrides": []},
         "options": options,
         "targets": [
-            {"refId": chr(ord("A") + number), "expr": query.expression, "legendFormat": query.legend,
-             "datasource": SOURCE}
+            {
+                "refId": chr(ord("A") + number),
+                "expr": query.expression,
+                "legendFormat": query.legend,
+                "datasource": SOURCE,
+            }
             for number, query in enumerate(panel.queries)
         ],
-    }  # fmt: skip
+    }

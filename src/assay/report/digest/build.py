@@ -27,14 +27,6 @@ _DEALT_WITH = ("acknowledged", "snoozed", "expected", "resolved")
 
 
 def build(material: Material, since: float, until: float, version: str = "") -> Digest:
-    """Make the digest of a time.
-
-    Args:
-        material: What was read.
-        since: The moment it begins, in seconds since 1970.
-        until: The moment it ends.
-        version: Of assay.
-    """
     alerts = {finding: one for one in material.alerts for finding in one.findings}
     moved = [_with_alert(one, alerts.get(one.id)) for one in material.movements if _tells(one, since, until)]
     told = {one.alert for one in moved if one.alert}

@@ -34,7 +34,6 @@ _MOST_DIFFERENCES = 8
 
 
 def digest_markdown(digest: Digest) -> str:
-    """Write a digest as Markdown."""
     blocks = (
         [f"# {title(digest)}"],
         [escape(summary(digest))],
@@ -51,19 +50,29 @@ def digest_markdown(digest: Digest) -> str:
 def _tables(digest: Digest) -> list[list[str]]:
     """Everything but the changes; what is empty says so."""
     handled = [(*told_row(one), one.why or NOTHING) for one in digest.handled]
-    handled += [(series_title(one.series), "expected", NOTHING, minute(one.found_at), f"finding {one.id}")
-                for one in digest.expected]  # fmt: skip
+    handled += [
+        (series_title(one.series), "expected", NOTHING, minute(one.found_at), f"finding {one.id}")
+        for one in digest.expected
+    ]
     silent = [silent_row(one, digest.until) for one in digest.silent]
     return [
         *_section("What failed", ("job", "times", "when", "why"), map(failed_row, digest.failed), "No job failed."),
-        *_section("What is noisy", ("series", "spread", "smallest visible change", "why"),
-                  map(noisy_row, digest.noisy), "No series hides a change of 5 % or more."),
+        *_section(
+            "What is noisy",
+            ("series", "spread", "smallest visible change", "why"),
+            map(noisy_row, digest.noisy),
+            "No series hides a change of 5 % or more.",
+        ),
         *_section(HANDLED, ("what", "state", "by", "when", "why"), handled, "Nothing."),
-        *_section("What is silent", ("job", "metrics", "last result", "silent for", "usual pause"), silent,
-                  "Every job that used to give results gave some."),
+        *_section(
+            "What is silent",
+            ("job", "metrics", "last result", "silent for", "usual pause"),
+            silent,
+            "Every job that used to give results gave some.",
+        ),
         [f"{digest.long_silent} more series got their last result long before."] if digest.long_silent else [],
         *(_section(OTHER_ALERTS, OPEN_HEAD, map(open_row, digest.alerts), "") if digest.alerts else ()),
-    ]  # fmt: skip
+    ]
 
 
 def _section(name: str, head: Sequence[str], rows: Iterable[Sequence[str]], nothing: str) -> list[list[str]]:
@@ -92,8 +101,10 @@ def _details(one: Movement, group: Group) -> list[str]:
     word = one.unconfirmed or "cannot tell"
     doubts = [f"{named}: {word}, because {escape('; '.join(one.because))}"] if one.because else []
     named_here = () if told_in_title(one, group) else one.differs
-    shown = [f"{escape(each.name)} {_code(short(each.before))} → {_code(short(each.after))}"
-             for each in named_here[:_MOST_DIFFERENCES]]  # fmt: skip
+    shown = [
+        f"{escape(each.name)} {_code(short(each.before))} → {_code(short(each.after))}"
+        for each in named_here[:_MOST_DIFFERENCES]
+    ]
     more = len(named_here) - _MOST_DIFFERENCES
     shown += [f"{more} more"] if more > 0 else []
     differs = [f"{named}: differs: {', '.join(shown)}"] if shown else []

@@ -49,9 +49,7 @@ class Source(Protocol):
         """The folder of a store, or the URL of a server."""
         ...
 
-    def series(self) -> Iterator[SeriesRecord]:
-        """Every series."""
-        ...
+    def series(self) -> Iterator[SeriesRecord]: ...
 
     def findings(self, *, since: float | None = None, series: str = "") -> Iterator[KnownFinding]:
         """Findings of all series or one, those found since a moment."""
@@ -95,13 +93,7 @@ def read_store(store: Store, since: float, until: float) -> Read:
 
 
 def read(source: Source, since: float, until: float) -> Read:
-    """Read the material of a digest.
-
-    Args:
-        source: Where it lies.
-        since: The moment it begins, in seconds since 1970.
-        until: The moment it ends.
-    """
+    """Read the material of a digest."""
     records = {one.id: one for one in source.series()}
     found = [one for one in source.findings(since=since) if one.state != "gone" and one.first_bad.at <= until]
     moved = list(dict.fromkeys(one.series.id for one in sorted(found, key=lambda one: -abs(one.finding.change or 0.0))))
@@ -235,8 +227,21 @@ def began(written: str) -> float:
 
 def _told(one: AlertRecord, source: Source) -> Told:
     why = one.history[-1].why if one.history else ""
-    return Told(one.id, one.state, one.severity, one.benchmark, one.title, one.opened_at, one.changed_at,
-                one.snoozed_until, one.by, one.findings, one.sentences, why, source.address(one))  # fmt: skip
+    return Told(
+        one.id,
+        one.state,
+        one.severity,
+        one.benchmark,
+        one.title,
+        one.opened_at,
+        one.changed_at,
+        one.snoozed_until,
+        one.by,
+        one.findings,
+        one.sentences,
+        why,
+        source.address(one),
+    )
 
 
 class StoreSource:
@@ -249,11 +254,9 @@ class StoreSource:
 
     @property
     def name(self) -> str:
-        """Its folder."""
         return str(self._store.folder)
 
     def series(self) -> Iterator[SeriesRecord]:
-        """Every series."""
         cursor = None
         while True:
             page = self._series.page(SeriesFilter(), cursor, _PAGE)

@@ -239,5 +239,4 @@ class Digest:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to tell."""
         return not (self.groups or self.failed or self.handled or self.expected or self.alerts or self.silent)

@@ -28,11 +28,9 @@ class ServerSource:
 
     @property
     def name(self) -> str:
-        """Its URL."""
         return self._client.url
 
     def series(self) -> Iterator[SeriesRecord]:
-        """Every series."""
         for one in self._client.pages("/series", {"limit": _PAGE}):
             yield adapter(SeriesRecord).validate_python(one)
 
@@ -74,5 +72,4 @@ class ServerSource:
         return Link(job, at, href=f"{self._client.url}/api/v1/jobs/{job}/result")
 
     def address(self, alert: AlertRecord) -> str:
-        """The address of an alert."""
         return f"{self._client.url}/api/v1/alerts/{alert.id}"

@@ -25,12 +25,6 @@ def smallest_change(spread: float, memory: float, points: int, within: int = WIT
     A comparison of two halves of the series would need a known shift of its statistic to be told. The same shift is
     needed here, but the information is that of a few points after the step against all before it; where points resemble
     the one before (memory), each further one says less.
-
-    Args:
-        spread: From result to result, as a share of the level.
-        memory: Share of its deviation that a result hands on to the next one.
-        points: Of the series.
-        within: Results after the step.
     """
     shift = _shift(round(_STEP ** round(math.log(max(points, 4), _STEP))), round(20 * memory) / 20)
     known = 1 / (1 / _information(within, memory) + 1 / _information(max(points - within, 2), memory))

@@ -51,7 +51,6 @@ def duration(seconds: float) -> str:
 
 
 def title(digest: Digest) -> str:
-    """The headline."""
     return f"What moved from {day(digest.since)} to {day(digest.until)}"
 
 
@@ -127,7 +126,6 @@ def levels_text(one: Movement) -> str:
 
 
 def since_text(one: Movement) -> str:
-    """When it happened."""
     return f"{day(one.at)} to {day(one.end_at)} (drift)" if one.kind == "drift" else day(one.at)
 
 

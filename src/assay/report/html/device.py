@@ -41,7 +41,6 @@ class _CountAxis(Axis):
     __slots__ = ()
 
     def label(self, tick: float) -> str:
-        """A whole number."""
         return f"{tick:g}"
 
 
@@ -71,8 +70,11 @@ def _draw(title: str, tests: Sequence[DeviceTest], runs: int) -> Picture:
     drawn = [_plateau(plane, test) for test in tests]
     for place, test in enumerate(tests):
         drawn.append(plane.line([(one.size, one.value) for one in test.curve], _KINDS[place % len(_KINDS)]))
-        drawn.append(plane.points(Point(one.size, one.value, _kind(test, one.size), y_ends=(one.low, one.high))
-                                  for one in test.curve))  # fmt: skip
+        drawn.append(
+            plane.points(
+                Point(one.size, one.value, _kind(test, one.size), y_ends=(one.low, one.high)) for one in test.curve
+            )
+        )
     svg = plane.draw(*drawn, *_names(plane, tests))
     key = f"device:{title.partition(' over')[0].lower()}"
     return Picture(key, "device", title, svg, _caption(tests, runs), partial(_numbers, tests), wide=True)
@@ -80,11 +82,19 @@ def _draw(title: str, tests: Sequence[DeviceTest], runs: int) -> Picture:
 
 def _numbers(tests: Sequence[DeviceTest]) -> Numbers:
     rows = [
-        (test.name, point.size, _ACROSS[test.by], point.value, point.low, point.high, curve_unit(test),
-         "yes" if point.size in test.reported else "no")
+        (
+            test.name,
+            point.size,
+            _ACROSS[test.by],
+            point.value,
+            point.low,
+            point.high,
+            curve_unit(test),
+            "yes" if point.size in test.reported else "no",
+        )
         for test in tests
         for point in test.curve
-    ]  # fmt: skip
+    ]
     return Numbers.of(("test", "size", "size is", "value", "low", "high", "unit", "reported"), rows)
 
 

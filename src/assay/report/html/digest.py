@@ -50,7 +50,6 @@ def digest_html(digest: Digest, spots: Spots, past: Past | None = None) -> str:
     """Write a digest as one self-contained HTML file.
 
     Args:
-        digest: What to tell.
         spots: Series → its results, for the pictures; a series without any is not drawn.
         past: Series → all its changes, older ones too; those of the digest when left out.
     """
@@ -75,10 +74,21 @@ def picture_of(
 ) -> Picture:
     """A series with its changes, ready to be drawn."""
     turns = tuple(
-        Turn(one.at, one.good_at, one.end_at, one.kind, one.before, one.after, one.answer, change_text(one), one.cause,
-             one.state, one.unconfirmed)
+        Turn(
+            one.at,
+            one.good_at,
+            one.end_at,
+            one.kind,
+            one.before,
+            one.after,
+            one.answer,
+            change_text(one),
+            one.cause,
+            one.state,
+            one.unconfirmed,
+        )
         for one in sorted(movements, key=lambda one: one.at)
-    )  # fmt: skip
+    )
     return Picture(name, unit, tuple(spots), turns, until, since)
 
 
@@ -143,8 +153,9 @@ def _group(digest: Digest, group: Group, spots: Spots, past: Past, drawn: dict[s
             continue
         drawn[name] = f"series-{len(drawn)}"
         found = past.get(name) or [one]
-        picture = picture_of(series_title(one.series), one.series.unit, spots[name], found, since=digest.since,
-                             until=digest.until)  # fmt: skip
+        picture = picture_of(
+            series_title(one.series), one.series.unit, spots[name], found, since=digest.since, until=digest.until
+        )
         pictures.append(el("div", draw_series(picture), id=drawn[name]))
     why = [el("li", sentence) for sentence in group.why] or [el("li", CAUSES.get(group.cause, group.cause))]
     return el(
@@ -197,18 +208,30 @@ def _link(link: Link) -> Markup:
 def _others(digest: Digest) -> list[Markup]:
     failed: list[Sequence[Child]] = [(*failed_row(one), _link(one.link) if one.link else DASH) for one in digest.failed]
     handled: list[Sequence[Child]] = [(*told_row(one), one.why or DASH) for one in digest.handled]
-    handled += [(series_title(one.series), "expected", DASH, minute(one.found_at), f"finding {one.id}")
-                for one in digest.expected]  # fmt: skip
+    handled += [
+        (series_title(one.series), "expected", DASH, minute(one.found_at), f"finding {one.id}")
+        for one in digest.expected
+    ]
     more = f"{digest.long_silent} more series got their last result long before." if digest.long_silent else None
     return [
         _listed("failed", ("job", "times", "when", "why", "result"), failed, (1,), "No job failed."),
-        _listed("noisy", ("series", "spread", "smallest visible change", "why"),
-                [noisy_row(one) for one in digest.noisy], (1, 2), "No series hides a change of 5 % or more."),
+        _listed(
+            "noisy",
+            ("series", "spread", "smallest visible change", "why"),
+            [noisy_row(one) for one in digest.noisy],
+            (1, 2),
+            "No series hides a change of 5 % or more.",
+        ),
         _listed("handled", ("what", "state", "by", "when", "why"), handled, (), "Nothing."),
-        _listed("silent", ("job", "metrics", "last result", "silent for", "usual pause"),
-                [silent_row(one, digest.until) for one in digest.silent], (),
-                "Every job that used to give results gave some.", more),
-    ]  # fmt: skip
+        _listed(
+            "silent",
+            ("job", "metrics", "last result", "silent for", "usual pause"),
+            [silent_row(one, digest.until) for one in digest.silent],
+            (),
+            "Every job that used to give results gave some.",
+            more,
+        ),
+    ]
 
 
 def _listed(

@@ -50,10 +50,22 @@ def draw_distribution(name: str, stats: MetricStatistics, samples: Mapping[int, 
 def _numbers(name: str, stats: MetricStatistics, samples: Mapping[int, Values]) -> Numbers:
     """What each run gave, and the interval that their spread makes."""
     unit = f", {stats.unit}" if stats.unit else ""
-    columns = ("run", "samples", f"median of {name}{unit}", "p5", "p25", "p75", "p95", "lowest", "highest",
-               "interval low", "interval high")  # fmt: skip
-    rows: list[tuple[Cell, ...]] = [_run_numbers(run, stats.run_values[run], samples.get(run))
-                                    for run in sorted(stats.run_values)]  # fmt: skip
+    columns = (
+        "run",
+        "samples",
+        f"median of {name}{unit}",
+        "p5",
+        "p25",
+        "p75",
+        "p95",
+        "lowest",
+        "highest",
+        "interval low",
+        "interval high",
+    )
+    rows: list[tuple[Cell, ...]] = [
+        _run_numbers(run, stats.run_values[run], samples.get(run)) for run in sorted(stats.run_values)
+    ]
     ends = (stats.interval.low, stats.interval.high) if stats.interval else (None, None)
     whole: tuple[Cell, ...] = ("all runs", stats.count, stats.median, *[None] * 4, stats.min, stats.max, *ends)
     return Numbers.of(columns, [*rows, whole])

@@ -56,10 +56,16 @@ def _draw(levels: Sequence[Level], path: str, across: str, rest: str) -> Picture
 def _numbers(across: str, levels: Sequence[Level]) -> Numbers:
     columns = (across, "goodput, 1/s", "interval low", "interval high", "finished, 1/s", "verdict", "job")
     rows = [
-        (level, stats.median, *(_ends(stats) or (None, None)),
-         job.metrics[_ALL].median if _ALL in job.metrics else None, verdict_word(job), job.job)
+        (
+            level,
+            stats.median,
+            *(_ends(stats) or (None, None)),
+            job.metrics[_ALL].median if _ALL in job.metrics else None,
+            verdict_word(job),
+            job.job,
+        )
         for level, job, stats in levels
-    ]  # fmt: skip
+    ]
     return Numbers.of(columns, rows)
 
 

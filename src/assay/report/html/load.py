@@ -70,8 +70,11 @@ def draw_tail(
         f"those with at least one sample beyond. Each further nine takes the same room."
     )
     caption += " A diamond is an objective: the line must pass to the left of it." if points else ""
-    numbers = partial(Numbers.of, ("share that is faster", f"{name}, {stats.unit}"),
-                      list(zip(shares.tolist(), at.tolist(), strict=True)))  # fmt: skip
+    numbers = partial(
+        Numbers.of,
+        ("share that is faster", f"{name}, {stats.unit}"),
+        list(zip(shares.tolist(), at.tolist(), strict=True)),
+    )
     return Picture(f"tail:{name}", "llm" if name in _OF_TOKENS else "latency", title, drawn, caption, numbers)
 
 
@@ -128,8 +131,10 @@ def _curve_numbers(
 ) -> Numbers:
     unit = there[0][2].unit
     columns = (across, f"median of {name}, {unit}", "interval low", "interval high", "p99", "verdict", "job")
-    rows = [(level, stats.p50, *(_ends(stats) or (None, None)), stats.p99, verdict_word(job), job.job)
-            for level, job, stats in there]  # fmt: skip
+    rows = [
+        (level, stats.p50, *(_ends(stats) or (None, None)), stats.p99, verdict_word(job), job.job)
+        for level, job, stats in there
+    ]
     return Numbers.of(columns, rows)
 
 
@@ -261,7 +266,6 @@ def _best(points: Sequence[Point]) -> list[Point]:
 
 
 def _limits(job: MultiRunJobResult, metric: str) -> dict[str, float]:
-    """The objectives of a job on one metric: statistic → limit."""
     found = section(job.definition, "objective")
     return {
         name.rpartition(".")[2]: float(limit)

@@ -74,8 +74,9 @@ def draw_monitoring(job: MultiRunJobResult, files: Files) -> Picture | None:
     height = top + len(panels) * (_PANEL + _GAP) - 8
     content = [_backdrop(stretches, across, top, height - top), *(_run(one, across) for one in stretches)]
     most = max(_MOST_POINTS // max(sum(len(panel.lines) for panel in panels), 1), 24)
-    content += [_panel(panel, across, top + place * (_PANEL + _GAP) + _GAP - 8, most)
-                for place, panel in enumerate(panels)]  # fmt: skip
+    content += [
+        _panel(panel, across, top + place * (_PANEL + _GAP) + _GAP - 8, most) for place, panel in enumerate(panels)
+    ]
     title = "Nodes and services while the job ran"
     left = 14 + 7 * max(len(tick) for panel in panels for tick in _labels(_up(panel)))
     chart = Chart(title, _told(panels), across, "seconds since the first run began", height, left=left)
@@ -135,8 +136,9 @@ def _after_another(courses: Sequence[Course], origin_s: float, scale: float) -> 
         if one.at_s.size:
             at += [one.at_s - origin_s, one.at_s[-1:] - origin_s]
             value += [one.value * scale, np.array([np.nan])]
-    return Course(np.concatenate(at), np.concatenate(value), sum(one.resets for one in courses),
-                  sum(one.gaps for one in courses))  # fmt: skip
+    return Course(
+        np.concatenate(at), np.concatenate(value), sum(one.resets for one in courses), sum(one.gaps for one in courses)
+    )
 
 
 def _stretch(run: int, metrics: Metrics, origin_s: float) -> Stretch:
@@ -167,8 +169,15 @@ def _run(one: Stretch, across: Axis) -> Markup:
 def _box(across: Axis, name: str, begin: float, end: float, y: float) -> Markup:
     share = across.share(end) - across.share(begin)
     told = el("title", f"{name}, {show_seconds(max(end - begin, 0.0))}")
-    box = el("rect", told, x=across.percent(begin), width=f"{max(100 * share, 0.15):.2f}%", y=y, height=_STRIP - 3,
-             class_="phase")  # fmt: skip
+    box = el(
+        "rect",
+        told,
+        x=across.percent(begin),
+        width=f"{max(100 * share, 0.15):.2f}%",
+        y=y,
+        height=_STRIP - 3,
+        class_="phase",
+    )
     middle = f"{50 * (across.share(begin) + across.share(end)):.2f}%"
     fits = share * _NARROWEST_PX >= len(name) * _LETTER_PX
     return join((box, label(name, middle, y + 11.5, "tick middle") if fits else None))
@@ -230,16 +239,20 @@ def _told(panels: Sequence[Panel]) -> str:
     """The picture in words, for people who cannot see it."""
     parts = ["Nodes and services over time, all runs one after another."]
     for panel in panels:
-        means = [f"{one_line(of)} {show(float(one.told.mean()))} on average, at most {show(float(one.told.max()))}"
-                 for of, one in panel.lines]  # fmt: skip
+        means = [
+            f"{one_line(of)} {show(float(one.told.mean()))} on average, at most {show(float(one.told.max()))}"
+            for of, one in panel.lines
+        ]
         parts.append(f"{panel.title}{f' in {panel.unit}' if panel.unit else ''}: {'; '.join(means)}.")
     return " ".join(parts)
 
 
 def _caption(job: MultiRunJobResult, runs: dict[int, Metrics], panels: Sequence[Panel], every: Sequence[Panel]) -> str:
     interval = next(iter(runs.values())).interval_s
-    parts = [f"Scraped by Prometheus every {show_seconds(interval)} and kept with runs; counters are drawn as rates.",
-             "No number of this report is taken in the shaded parts."]  # fmt: skip
+    parts = [
+        f"Scraped by Prometheus every {show_seconds(interval)} and kept with runs; counters are drawn as rates.",
+        "No number of this report is taken in the shaded parts.",
+    ]
     if any(course.gaps for panel in panels for _, course in panel.lines):
         parts.append("Where a line is broken, scrapes are missing.")
     if any(course.resets for panel in panels for _, course in panel.lines):

@@ -39,7 +39,6 @@ def render_html(record: CampaignRecord, samples: Samples, files: Files = _no_fil
     """Write a campaign as one self-contained HTML file.
 
     Args:
-        record: the campaign.
         samples: gives the samples of a run by job id and run id; empty where there are none.
         files: gives a file that a run left by job id, run id and name, None where there is none; without it there is
             no picture of what was seen from the side.

@@ -79,7 +79,6 @@ def job_pictures(job: MultiRunJobResult, samples: Samples, files: Files) -> list
 
 
 def draw_job(job: MultiRunJobResult, sets: Sets) -> list[Picture]:
-    """All pictures of a job that was measured."""
     # A score is a few fixed steps, and does not move with time: its interval in the tables says all.
     shown = [name for name in headline_of(job) if job.metrics[name].run_values and not is_quality(name)]
     names = shown[:_MOST_METRICS]

@@ -54,7 +54,6 @@ class Plane:
         return curve(shares, 0, HEIGHT, class_) if len(shares) > 1 else Markup()
 
     def points(self, points: Iterable[Point]) -> Markup:
-        """Points with their whiskers."""
         return join(self._point(one) for one in points)
 
     def limit(self, value: float, told: str) -> Markup:
@@ -82,8 +81,10 @@ class Plane:
         parts: list[Markup] = []
         for tick in self.up.ticks:
             y = self.y(tick)
-            parts += [line("0%", "100%", y, y, "level"),
-                      el("text", self.up.label(tick), x=-6, y=y + 4, class_="tick end")]  # fmt: skip
+            parts += [
+                line("0%", "100%", y, y, "level"),
+                el("text", self.up.label(tick), x=-6, y=y + 4, class_="tick end"),
+            ]
         return join(parts)
 
     def _point(self, one: Point) -> Markup:
@@ -95,8 +96,15 @@ class Plane:
         name = None
         if one.name:
             end = self.across.share(one.x) > 0.7
-            name = el("svg", label(one.name, "0", -9, "tick end" if end else "tick"), x=x, y=y, width=1, height=1,
-                      overflow="visible")  # fmt: skip
+            name = el(
+                "svg",
+                label(one.name, "0", -9, "tick end" if end else "tick"),
+                x=x,
+                y=y,
+                width=1,
+                height=1,
+                overflow="visible",
+            )
         content = (upright, level, marker(x, y, one.kind), name)
         return el("a", *content, href=one.href) if one.href else el("g", *content)
 

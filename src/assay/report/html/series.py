@@ -91,8 +91,12 @@ def draw_series(picture: Picture) -> Markup:
     plane = _plane(picture)
     drawn = plane.draw(*_content(plane, picture, _PAGE_PX, numbered=True))
     found = [el("li", _told(one)) for one in picture.turns]
-    return join((figure(picture.title, drawn, _caption(picture), wide=True),
-                 el("ol", *found, class_="turns") if found else None))  # fmt: skip
+    return join(
+        (
+            figure(picture.title, drawn, _caption(picture), wide=True),
+            el("ol", *found, class_="turns") if found else None,
+        )
+    )
 
 
 def series_svg(picture: Picture) -> str:
@@ -109,9 +113,17 @@ def series_svg(picture: Picture) -> str:
     height = _ALONE_TOP + 22 + HEIGHT + AXIS_HEIGHT + 4
     head = el("text", picture.title, x=10, y=20, class_="name")
     back = el("rect", width="100%", height="100%", class_="back")
-    whole = el("svg", el("style", Markup(_alone_style())), back, el("g", head, class_="chart"), inner,
-               xmlns="http://www.w3.org/2000/svg", width=_ALONE_PX, height=height,
-               viewBox=f"0 0 {_ALONE_PX} {height}")  # fmt: skip
+    whole = el(
+        "svg",
+        el("style", Markup(_alone_style())),
+        back,
+        el("g", head, class_="chart"),
+        inner,
+        xmlns="http://www.w3.org/2000/svg",
+        width=_ALONE_PX,
+        height=height,
+        viewBox=f"0 0 {_ALONE_PX} {height}",
+    )
     return f"{whole}\n"
 
 
@@ -173,11 +185,11 @@ def _content(plane: Plane, picture: Picture, narrowest_px: float, *, numbered: b
 def _points(plane: Plane, spots: Sequence[Spot]) -> Iterator[Markup]:
     known = [(one, one.value) for one in spots if one.value is not None]
     inside = [(one, value) for one, value in known if plane.up.low <= value <= plane.up.high]
-    errors = [(one.at, value - _WHISKER * one.error, value + _WHISKER * one.error)
-              for one, value in inside if one.error]  # fmt: skip
+    errors = [
+        (one.at, value - _WHISKER * one.error, value + _WHISKER * one.error) for one, value in inside if one.error
+    ]
     if errors:
-        yield _path((f"M{_x(plane, at)} {_y(plane, low)}V{_y(plane, high)}" for at, low, high in errors),
-                    "spot-error")  # fmt: skip
+        yield _path((f"M{_x(plane, at)} {_y(plane, low)}V{_y(plane, high)}" for at, low, high in errors), "spot-error")
     yield _path((f"M{_x(plane, one.at)} {_y(plane, value)}h0" for one, value in inside), "spot")
     doubtful = [(one, value) for one, value in inside if one.verdict in ("suspect", "invalid")]
     if doubtful:  # open circles: the middle is painted over
@@ -191,8 +203,9 @@ def _points(plane: Plane, spots: Sequence[Spot]) -> Iterator[Markup]:
 def _path(parts: Iterable[str], class_: str) -> Markup:
     drawn = el("path", d="".join(parts), class_=class_, vector_effect="non-scaling-stroke")
     box = f"0 0 {STRETCH} {STRETCH}"
-    return el("svg", drawn, x=0, y=0, width="100%", height=HEIGHT, viewBox=box, preserveAspectRatio="none",
-              overflow="visible")  # fmt: skip
+    return el(
+        "svg", drawn, x=0, y=0, width="100%", height=HEIGHT, viewBox=box, preserveAspectRatio="none", overflow="visible"
+    )
 
 
 def _x(plane: Plane, at: float) -> str:
@@ -266,7 +279,6 @@ def _state(turn: Turn) -> str:
 
 
 def _told(turn: Turn) -> str:
-    """A change in words."""
     when = f"from {_date(turn.at)} to {_date(turn.end)}" if turn.kind == "drift" else f"on {_date(turn.at)}"
     return f"{turn.size} {turn.unconfirmed or turn.answer}, {turn.cause}, {turn.kind} {when}{_state(turn)}"
 

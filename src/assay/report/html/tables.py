@@ -65,8 +65,22 @@ def summary_table(record: CampaignRecord, labels: Mapping[str, str], anchors: Ma
 
 def metrics_table(job: MultiRunJobResult) -> Markup:
     """Every metric with its interval and percentiles, and those that are absent with the reason."""
-    head = ("metric", "median", "interval", "±", "mean", "std", "min", "p90", "p95", "p99", "p99.9", "max",
-            "runs × samples", "outliers")  # fmt: skip
+    head = (
+        "metric",
+        "median",
+        "interval",
+        "±",
+        "mean",
+        "std",
+        "min",
+        "p90",
+        "p95",
+        "p99",
+        "p99.9",
+        "max",
+        "runs × samples",
+        "outliers",
+    )
     rows: list[Sequence[Child]] = [_metric(job, name) for name in dict.fromkeys((*headline_of(job), *job.metrics))]
     return table(head, rows, numeric=range(1, len(head)), name="Metrics")
 
@@ -74,8 +88,19 @@ def metrics_table(job: MultiRunJobResult) -> Markup:
 def runs_table(job: MultiRunJobResult) -> Markup:
     """One line per run: how long its phases took, what it ran on, and how it ended."""
     names = [name for name in headline_of(job) if job.metrics[name].run_values][:3] if job.state == "done" else []
-    head = ("run", "start", "took", "load", "warm-up", "measure", *names, "samples", "device used",
-            "other programs", "outcome")  # fmt: skip
+    head = (
+        "run",
+        "start",
+        "took",
+        "load",
+        "warm-up",
+        "measure",
+        *names,
+        "samples",
+        "device used",
+        "other programs",
+        "outcome",
+    )
     rows = [_run(run, job, names) for run in job.runs]
     return table(head, rows, numeric=[0, *range(2, 7 + len(names))], name="Runs")
 
@@ -97,8 +122,12 @@ def answers_tables(job: MultiRunJobResult) -> list[tuple[str, Markup]]:
     found = []
     if errors:
         rows = [(one.kind, f"{one.count:,}", one.first or DASH) for one in errors]
-        found.append(("Failed requests by kind", table(("kind", "requests", "the first one"), rows, numeric=[1],
-                                                      name="Failed requests")))  # fmt: skip
+        found.append(
+            (
+                "Failed requests by kind",
+                table(("kind", "requests", "the first one"), rows, numeric=[1], name="Failed requests"),
+            )
+        )
     if ends:
         rows = [(one.kind, f"{one.count:,}", "") for one in ends]
         shown = [row[:2] for row in rows]
@@ -131,7 +160,6 @@ def _difference(one: View) -> str:
 
 
 def facts_table(pairs: Iterable[tuple[str, str]], name: str) -> Markup:
-    """Facts by their path."""
     return table(("fact", "value"), [(el("code", path), value) for path, value in pairs], name=name)
 
 

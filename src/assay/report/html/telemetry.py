@@ -65,8 +65,9 @@ def draw_telemetry(job: MultiRunJobResult, files: Files) -> Picture | None:
     strips = 1 + bool(first.held)
     top = strips * _STRIP + 8
     content = [_backdrop(first, across, top), _strips(first, across)]
-    behind = {panel.title: [one for run in others for one in run.panels if one.title == panel.title]
-              for panel in first.panels}  # fmt: skip
+    behind = {
+        panel.title: [one for run in others for one in run.panels if one.title == panel.title] for panel in first.panels
+    }
     points = _points_each(first, others)
     for place, panel in enumerate(first.panels):
         at = top + place * (_PANEL + _GAP) + _GAP - 8
@@ -141,8 +142,12 @@ def _backdrop(run: _Drawn, across: Axis, top: float) -> Markup:
     """Behind all panels: what lies outside the measured window, and the stretches in which clocks were held down."""
     height = len(run.panels) * (_PANEL + _GAP) - 8
     outside = [bar(across, begin, end, top, height, "warm") for name, begin, end in run.phases if name != "measure"]
-    edges = [line(across.percent(at), across.percent(at), 0, top + height, "edge")
-             for name, *ends in run.phases if name == "measure" for at in ends]  # fmt: skip
+    edges = [
+        line(across.percent(at), across.percent(at), 0, top + height, "edge")
+        for name, *ends in run.phases
+        if name == "measure"
+        for at in ends
+    ]
     hot = [bar(across, one.begin_s, one.end_s, top, height, "hot") for one in run.held]
     return el("g", *outside, *hot, *edges)
 
@@ -255,8 +260,10 @@ def _told(run: _Drawn) -> str:
     """The picture in words, for people who cannot see it."""
     parts = [f"Run {run.run} over time."]
     for panel in run.panels:
-        means = [f"{whose(one.source)} {show(float(np.mean(one.value)))} on average, at most "
-                 f"{show(float(one.value.max()))}" for one in panel.lines]  # fmt: skip
+        means = [
+            f"{whose(one.source)} {show(float(np.mean(one.value)))} on average, at most {show(float(one.value.max()))}"
+            for one in panel.lines
+        ]
         parts.append(f"{panel.title} in {panel.unit}: {'; '.join(means)}.")
     parts += [f"Phase {name}: {show(begin, 2)} s to {show(end, 2)} s." for name, begin, end in run.phases]
     return " ".join([*parts, *_held_words(run)])

@@ -21,11 +21,7 @@ from assay.spec.fetching import Fetch
 
 
 def main(arguments: list[str]) -> int:
-    """Fetch what is asked for.
-
-    Args:
-        arguments: a JSON list or its file, and the folder.
-    """
+    """Fetch what is asked for."""
     given, folder = arguments[0], Path(arguments[1])
     try:
         asked = json.loads(given if given.lstrip().startswith("[") else Path(given).read_text(encoding="utf-8"))

@@ -47,14 +47,7 @@ class Item:
 def prepare(
     loaded: Loaded, *, check: bool = False, runtime: str = "auto", tell: Tell | None = None
 ) -> tuple[Item, ...]:
-    """Fetch everything that the jobs of a benchmark need, or only tell what is missing; one failure stops no other.
-
-    Args:
-        loaded: the benchmark, with all points of its matrix.
-        check: fetch nothing.
-        runtime: what runs the images of services that do not say it themselves.
-        tell: is told what is being fetched.
-    """
+    """Fetch everything that the jobs of a benchmark need, or only tell what is missing; one failure stops no other."""
     slurm = loaded.benchmark.place.slurm
     chosen = slurm.runtime if runtime == "auto" and slurm is not None else runtime
     found: dict[tuple[str, ...], Item] = {}
@@ -146,8 +139,14 @@ class _Work:
             return replace(item, state="missing" if self.check else "failed", note=problem.problem.message)
         size = sum(one.size_bytes or 0 for one in had)
         note = had[0].note if len(had) == 1 else f"{len(had)} files"
-        return replace(item, state="there" if here else "fetched", path=str(had[0].here), size_bytes=size,
-                       sha256=had[0].sha256 if len(had) == 1 else "", note=note)  # fmt: skip
+        return replace(
+            item,
+            state="there" if here else "fetched",
+            path=str(had[0].here),
+            size_bytes=size,
+            sha256=had[0].sha256 if len(had) == 1 else "",
+            note=note,
+        )
 
     def _model(self, target: ModelTarget) -> Item:
         item = Item("model", target.model, "missing")
@@ -203,10 +202,22 @@ def _files_in(path: Path) -> tuple[list[Path], int]:
 def _kept(item: Item, image: kept.Image) -> Item:
     told = image.facts.get("image_digest", "")
     note = f"{image.runtime}; {told} in its registry" if told else image.runtime
-    return replace(item, state="fetched" if image.fresh else "there", path=str(image.path), sha256=image.sha256,
-                   size_bytes=image.size_bytes, note=note)  # fmt: skip
+    return replace(
+        item,
+        state="fetched" if image.fresh else "there",
+        path=str(image.path),
+        sha256=image.sha256,
+        size_bytes=image.size_bytes,
+        note=note,
+    )
 
 
 def _model_item(item: Item, model: LocalModel, *, here: bool) -> Item:
-    return replace(item, state="there" if here else "fetched", path=str(model.path), sha256=model.sha256,
-                   size_bytes=model.size_bytes, note=model.note)  # fmt: skip
+    return replace(
+        item,
+        state="there" if here else "fetched",
+        path=str(model.path),
+        sha256=model.sha256,
+        size_bytes=model.size_bytes,
+        note=model.note,
+    )

@@ -48,11 +48,6 @@ class _Object:
 def from_bucket(wanted: Fetch, folder: Path, on_progress: Progress | None = None) -> Iterator[tuple[str, str, Path]]:
     """Have an object, or every object below a prefix.
 
-    Args:
-        wanted: its `src` is an s3 URL; one that ends with `/` is a prefix.
-        folder: where fetched files are kept.
-        on_progress: is told how many bytes of how many are here.
-
     Yields:
         The URL of an object, its name below the prefix, and the file.
 
@@ -68,19 +63,15 @@ def from_bucket(wanted: Fetch, folder: Path, on_progress: Progress | None = None
         for one in found:
             url = f"s3://{bucket}/{one.key}"
             if one.size > wanted.max_size:
-                raise _refused(f"{url} has {show_bytes(one.size)}; max_size is {show_bytes(wanted.max_size)}",
-                               "raise max_size")  # fmt: skip
+                raise _refused(
+                    f"{url} has {show_bytes(one.size)}; max_size is {show_bytes(wanted.max_size)}", "raise max_size"
+                )
             below = one.key[len(key) :] if key.endswith("/") or not key else PurePosixPath(one.key).name
             yield url, below, _fetched(store, one, url, folder, on_progress)
 
 
 def entry_of(url: str, folder: Path) -> Entry:
-    """Where the file of an object is kept.
-
-    Args:
-        url: of the object.
-        folder: where fetched files are kept.
-    """
+    """Where the file of an object is kept."""
     return Entry(folder / hashlib.sha256(url.encode()).hexdigest()[:24], PurePosixPath(url).name)
 
 
@@ -88,8 +79,11 @@ def _opened(bucket: str) -> S3Store:
     try:
         from obstore.store import S3Store
     except ImportError:
-        raise MeasureError("files of a bucket need the package obstore", code="fetch",
-                           try_="pip install 'assay-bench[s3]', or fetch it by an https URL") from None  # fmt: skip
+        raise MeasureError(
+            "files of a bucket need the package obstore",
+            code="fetch",
+            try_="pip install 'assay-bench[s3]', or fetch it by an https URL",
+        ) from None
     endpoint = next((found for name in _ENDPOINTS if (found := os.environ.get(name))), "")
     config: Any = {"endpoint": endpoint} if endpoint else {}
     if not any(os.environ.get(name) for name in _SOMEBODY):
@@ -160,11 +154,15 @@ def _told(url: str) -> Iterator[None]:
     except FileNotFoundError:
         raise _refused(f"{url} is not there", "check the bucket, the key and the endpoint") from None
     except (PermissionDeniedError, UnauthenticatedError) as problem:
-        raise _refused(f"{url} is not for us: {_first_line(problem)}",
-                       "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or make it public") from None  # fmt: skip
+        raise _refused(
+            f"{url} is not for us: {_first_line(problem)}",
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or make it public",
+        ) from None
     except (BaseError, NotImplementedError, ValueError) as problem:
-        raise _refused(f"{url} cannot be fetched: {_first_line(problem)}",
-                       "check the network, AWS_ENDPOINT_URL, AWS_REGION and AWS_ACCESS_KEY_ID") from None  # fmt: skip
+        raise _refused(
+            f"{url} cannot be fetched: {_first_line(problem)}",
+            "check the network, AWS_ENDPOINT_URL, AWS_REGION and AWS_ACCESS_KEY_ID",
+        ) from None
     except OSError as problem:
         raise _refused(f"{url} cannot be kept: {problem.strerror or problem}", "free some space") from None
 

@@ -49,13 +49,6 @@ class Had:
 def have(wanted: Fetch, at: str, base: Path, cache: Path, on_progress: Progress | None = None) -> tuple[Had, ...]:
     """Have what a program needs on this machine; what was fetched before and is still right is not fetched again.
 
-    Args:
-        wanted: what the file asks for.
-        at: where it asks for it.
-        base: folder that paths start from.
-        cache: folder for what may be kept from run to run.
-        on_progress: is told how many bytes of how many are here.
-
     Returns:
         One entry for a file or a local folder, one for each object below a prefix of a bucket.
 
@@ -76,13 +69,7 @@ def have(wanted: Fetch, at: str, base: Path, cache: Path, on_progress: Progress 
 
 
 def is_here(wanted: Fetch, base: Path, cache: Path) -> bool:
-    """Whether something is at hand without a network.
-
-    Args:
-        wanted: what the file asks for.
-        base: folder that paths start from.
-        cache: folder for what may be kept from run to run.
-    """
+    """Whether something is at hand without a network."""
     if wanted.is_local:
         return (base / Path(wanted.src).expanduser()).exists()
     if wanted.src.lower().startswith("s3://"):
@@ -97,14 +84,18 @@ def is_here(wanted: Fetch, base: Path, cache: Path) -> bool:
 def _local(wanted: Fetch, base: Path) -> Had:
     here = (base / Path(wanted.src).expanduser()).absolute()
     if not here.exists():
-        raise MeasureError(f"{str(here)!r} is not there", code="fetch",
-                           try_="src is relative to the benchmark file's folder")  # fmt: skip
+        raise MeasureError(
+            f"{str(here)!r} is not there", code="fetch", try_="src is relative to the benchmark file's folder"
+        )
     had = Had(wanted.src, _path(wanted, here.name), here)
     if here.is_file():
         return _checked(wanted, had)
     if wanted.sha256 or wanted.md5:
-        raise MeasureError(f"{str(here)!r} is a folder, which has no digest", code="checksum",
-                           try_="remove sha256 and md5, or name a file")  # fmt: skip
+        raise MeasureError(
+            f"{str(here)!r} is a folder, which has no digest",
+            code="checksum",
+            try_="remove sha256 and md5, or name a file",
+        )
     return replace(had, note="a folder has no checksum")
 
 

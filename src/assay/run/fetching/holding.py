@@ -36,10 +36,6 @@ def at_hand(
     Costs nothing where a job needs neither.
 
     Args:
-        job: what is measured.
-        cache: folder for what may be kept from run to run.
-        begin: is told before anything is fetched.
-        on_progress: is told how many bytes of how many are here.
         running: services that run already, which need nothing more.
 
     Raises:

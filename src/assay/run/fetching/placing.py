@@ -28,9 +28,7 @@ def placed(definition: Definition, had: Mapping[str, Iterable[Had]], folder: Pat
     """The definition whose programs find what was fetched for them.
 
     Args:
-        definition: what a job measures.
         had: for whom it was fetched, as `spec.paths.fetches` names them → what is here.
-        folder: for the files of plain processes.
 
     Raises:
         MeasureError: if two files want the same place.
@@ -47,11 +45,6 @@ def placed(definition: Definition, had: Mapping[str, Iterable[Had]], folder: Pat
 
 def service_placed(service: Service, had: Iterable[Had], folder: Path) -> Service:
     """A service that finds what was fetched for it.
-
-    Args:
-        service: as the file has it.
-        had: what is here.
-        folder: for its files, where it is a plain process.
 
     Raises:
         MeasureError: if two files want the same place.
@@ -94,12 +87,7 @@ def _moved(part: CommandTarget | Service, move: Callable[[str], str]) -> str | t
 
 
 def mover(paths: Iterable[str], folder: Path) -> Callable[[str], str]:
-    """What puts a folder in front of these paths in a text, of those below them and of the folders that they lie in.
-
-    Args:
-        paths: from the root.
-        folder: where they really lie, in the same order.
-    """
+    """What puts a folder in front of these paths in a text, of those below them and of the folders that they lie in."""
     known = frozenset(paths)
     above = {posixpath.dirname(path) for path in known}
     while further := {posixpath.dirname(path) for path in above} - above:

@@ -41,7 +41,6 @@ class Meeting:
     lead_s: float = LEAD_S
 
     def of_run(self, run_id: int) -> Path:
-        """The folder of one run."""
         return Path(self.folder) / f"run-{run_id}"
 
     def of_jobs(self) -> Path:
@@ -76,22 +75,18 @@ class Met:
 def meet(folder: Path, who: int, of: int, within_s: float, *, lead_s: float = LEAD_S, sleep: Sleep = time.sleep) -> Met:
     """Arrive, wait for all others, and learn when to begin.
 
-    Args:
-        folder: of this meeting alone; seen by all.
-        who: number of this machine, from 0.
-        of: how many there are.
-        within_s: how long to wait for them.
-        lead_s: how far ahead the start is set.
-        sleep: waits between two looks.
-
     Raises:
         MeasureError: if not all came in time, one of them cannot come, or they have begun without this one.
     """
     try:
         return _Visit(folder, who, of, lead_s).meet(within_s, sleep)
     except OSError as problem:
-        raise MeasureError(f"the folder where clients meet cannot be used: {problem.strerror or problem}",
-                           code="barrier", at=str(folder), try_="is it shared by all nodes?") from None  # fmt: skip
+        raise MeasureError(
+            f"the folder where clients meet cannot be used: {problem.strerror or problem}",
+            code="barrier",
+            at=str(folder),
+            try_="is it shared by all nodes?",
+        ) from None
 
 
 def give_up(folder: Path, who: int, why: str) -> None:
@@ -160,8 +155,11 @@ class _Visit:
         if len(seen_ns) < self.of:
             return None
         now = time.time_ns()
-        start = {"start_at_ns": now + int(self.lead_s * 1e9), "written_at_ns": now,
-                 "seen_ns": {str(host): at for host, at in seen_ns.items()}}  # fmt: skip
+        start = {
+            "start_at_ns": now + int(self.lead_s * 1e9),
+            "written_at_ns": now,
+            "seen_ns": {str(host): at for host, at in seen_ns.items()},
+        }
         write_whole(self.folder / _START, _line(start), mode=_MODE)
         return start
 
@@ -181,17 +179,22 @@ class _Visit:
         for path in sorted(self.folder.glob("absent-*.json")):
             told = _read(path)
             if told is not None and not _arrival(self.folder, told["who"]).exists():
-                raise MeasureError(f"client {told['who']} cannot take part in this run: {told['why']}",
-                                   code="barrier-absent", at=str(self.folder))  # fmt: skip
+                raise MeasureError(
+                    f"client {told['who']} cannot take part in this run: {told['why']}",
+                    code="barrier-absent",
+                    at=str(self.folder),
+                )
 
     def _incomplete(self, seen_ns: Mapping[int, int], within_s: float) -> MeasureError:
         missing = [str(host) for host in range(self.of) if host not in seen_ns]
         who = f"client {missing[0]}" if len(missing) == 1 else f"clients {', '.join(missing)}"
         what = f"{who} of {self.of} did not come" if missing else "client 0 did not say when to begin"
         return MeasureError(
-            f"{what} within {within_s:g} s, so the load was not begun", code="barrier-incomplete", at=str(self.folder),
+            f"{what} within {within_s:g} s, so the load was not begun",
+            code="barrier-incomplete",
+            at=str(self.folder),
             try_="look at the logs of these clients; raise measure.timeout where they only wait in the queue",
-        )  # fmt: skip
+        )
 
 
 def _arrival(folder: Path, who: int) -> Path:

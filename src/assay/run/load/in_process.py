@@ -36,7 +36,6 @@ class _Findings:
 
 
 def drive(model: InProcessModel, order: Order, stage: Stage, rules: Rules) -> Measured:
-    """Measure one run of a model."""
     definition = order.job.definition
     found = _Findings()
     try:

@@ -54,12 +54,7 @@ def requests_of(
     """The columns of a load.
 
     Args:
-        recording: what the clients saw.
-        outcome: how each request ended, by what its answer says.
-        input_tokens: tokens of each prompt, -1 where not known.
-        output_tokens: tokens of each answer, -1 where not known.
         good: which requests met the objective; None where that could not be told.
-        piece_tokens: tokens in each piece; None where they could not be counted.
     """
     begin, end = recording.window
     none = np.zeros(0, dtype=np.int64)

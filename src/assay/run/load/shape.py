@@ -43,8 +43,9 @@ class Open:
 
     def part_of(self, hosts: int) -> Open:
         """The same process at the share of one of several machines."""
-        return replace(self, levels=tuple(Level(one.duration_s, one.begin / hosts, one.end / hosts)
-                                          for one in self.levels))  # fmt: skip
+        return replace(
+            self, levels=tuple(Level(one.duration_s, one.begin / hosts, one.end / hosts) for one in self.levels)
+        )
 
     def due(self, seed: int) -> Iterator[Due]:
         """When requests fall due, block by block."""
@@ -58,13 +59,6 @@ Shape = Closed | Open
 
 
 def shape_of(load: Load, *, rate: float | None = None, trace_s: Sequence[float] | None = None) -> Shape:
-    """The shape of a load.
-
-    Args:
-        load: the section of the file.
-        rate: the rate to try, in a search.
-        trace_s: due times in seconds, for a trace.
-    """
     if trace_s is not None:
         return Open(times=(np.asarray(trace_s, dtype=np.float64) * 1e9).astype(np.int64))
     asked = rate if rate is not None else load.rate

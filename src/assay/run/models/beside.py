@@ -32,12 +32,6 @@ def external_files(model: Path) -> tuple[str, ...]:
 def refuse_outside(model: str, name: str, folder: Path, *, also: Path | None = None) -> None:
     """Refuse a file that does not lie in the folder of its model; only links are followed, no file is opened.
 
-    Args:
-        model: what names the file, for people.
-        name: the file, from the folder.
-        folder: of the model.
-        also: another folder in which it may really lie, such as the one that a link to the model leads to.
-
     Raises:
         MeasureError: for a name that leaves the folder, and for a link that leads out of it.
     """

@@ -51,7 +51,6 @@ class Entry:
 
     @property
     def file(self) -> Path:
-        """The finished file."""
         return self.folder / self.name
 
     @property

@@ -16,11 +16,7 @@ def file_digest(path: Path) -> str:
 
 
 def whole_digest(parts: Sequence[tuple[str, str]]) -> str:
-    """One digest of a model in several files: SHA-256 of their `sha256sum` lines, the model file first.
-
-    Args:
-        parts: (digest, file name) of the model file, then of each external file by name.
-    """
+    """One digest of a model in several files: SHA-256 of their `sha256sum` lines, the model file first."""
     return hashlib.sha256("".join(f"{digest}  {name}\n" for digest, name in parts).encode()).hexdigest()
 
 

@@ -52,10 +52,6 @@ class Fetcher:
     def fetch(self, url: str, expected: str | None = None) -> Fetched:
         """Have the file of a URL in the cache, current and verified.
 
-        Args:
-            url: http or https.
-            expected: SHA-256 that the file must have.
-
         Raises:
             MeasureError: when it cannot be had, is too large, or is another file than expected.
         """

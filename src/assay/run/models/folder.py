@@ -27,8 +27,6 @@ def resolve_folder(target: ModelTarget, base: Path, on_progress: Progress | None
 
     Args:
         target: names a folder, the `config.json` in one, or a model of the Hugging Face hub.
-        base: folder that a relative path starts from.
-        on_progress: told how many bytes have arrived.
 
     Raises:
         MeasureError: when the folder holds no model that may be loaded, or differs from its digest.
@@ -63,7 +61,6 @@ def parts_of(folder: Path, *, code: bool = False) -> tuple[str, ...]:
     """Names of the files that make the model, `config.json` first.
 
     Args:
-        folder: where they lie.
         code: whether Python files beside the weights count, because they may run.
 
     Raises:

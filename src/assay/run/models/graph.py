@@ -95,7 +95,6 @@ def _carries_on(node: Node, tensor: str) -> set[str]:
 
 
 def _rows(outline: Outline, node: Node, tensor: str) -> int | None:
-    """Rows of the table that a node looks up with `tensor`, if it does."""
     if node.op_type == "Gather" and len(node.inputs) > 1 and node.inputs[1] == tensor:
         table, axis = node.inputs[0], node.axis
     elif node.op_type == "EmbedLayerNormalization" and len(node.inputs) > 2 and node.inputs[0] == tensor:

@@ -41,8 +41,9 @@ def is_here(target: ModelTarget, base: Path) -> bool:
     repo, _, revision = target.model.partition("@")
     try:
         wanted = [*_WANTED, *(["*.py"] if target.remote_code else [])]
-        _library(target.model, base).snapshot_download(repo_id=repo, revision=revision or None, allow_patterns=wanted,
-                                                       local_files_only=True)  # fmt: skip
+        _library(target.model, base).snapshot_download(
+            repo_id=repo, revision=revision or None, allow_patterns=wanted, local_files_only=True
+        )
     except Exception:  # the library has many errors for "not here", and may itself not be here
         return False
     return True

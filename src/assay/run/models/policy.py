@@ -39,9 +39,23 @@ _LINK_LOCAL = tuple(map(ip_network, ("169.254.0.0/16", "fe80::/10", "fec0::/10")
 _LOOPBACK = tuple(map(ip_network, ("127.0.0.0/8", "::1/128")))
 _UNSPECIFIED = tuple(map(ip_network, ("0.0.0.0/8", "::/128")))
 _RESERVED = tuple(
-    map(ip_network, ("192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
-                     "240.0.0.0/4", "64:ff9b:1::/48", "100::/64", "2001:db8::/32", "3fff::/20", "5f00::/16"))
-)  # fmt: skip
+    map(
+        ip_network,
+        (
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "240.0.0.0/4",
+            "64:ff9b:1::/48",
+            "100::/64",
+            "2001:db8::/32",
+            "3fff::/20",
+            "5f00::/16",
+        ),
+    )
+)
 # IPv6 networks that carry an IPv4 address, and how many bits lie to the right of it.
 _CARRIERS = (
     (ip_network("::ffff:0:0/96"), 0),  # mapped
@@ -124,12 +138,6 @@ class UrlPolicy:
 def check(policy: UrlPolicy, host: str, addresses: Sequence[str], at: str = "target.model") -> None:
     """Refuse a host of which one address may not be connected to.
 
-    Args:
-        policy: what may be connected to.
-        host: as the benchmark file names it.
-        addresses: all that its name was resolved to.
-        at: where the benchmark file names it.
-
     Raises:
         MeasureError: with the address and the rule that it breaks.
     """
@@ -144,11 +152,6 @@ def check(policy: UrlPolicy, host: str, addresses: Sequence[str], at: str = "tar
 def pinned(url: str, at: str, policy: UrlPolicy | None = None) -> str | None:
     """The address to connect to for a URL, resolved now and checked; None where anything may be connected to.
 
-    Args:
-        url: with a scheme and a host.
-        at: where the benchmark file names it.
-        policy: what may be connected to; as the environment says when left out.
-
     Raises:
         MeasureError: if the host is not known, or may not be connected to.
     """
@@ -161,8 +164,12 @@ def pinned(url: str, at: str, policy: UrlPolicy | None = None) -> str | None:
         host = parts.hostname or ""
         addresses = resolved(host, parts.port or (443 if parts.scheme == "https" else 80))
     except (OSError, ValueError) as problem:  # UnicodeError is a ValueError
-        raise MeasureError(f"the host {host!r} is not known: {problem}", code="unresolved", at=at,
-                           try_="check the name, or give its address") from None  # fmt: skip
+        raise MeasureError(
+            f"the host {host!r} is not known: {problem}",
+            code="unresolved",
+            at=at,
+            try_="check the name, or give its address",
+        ) from None
     check(policy, host, addresses, at)
     return addresses[0]
 
@@ -190,10 +197,7 @@ def checked_transport(
     Give the client `trust_env=False` as well: a proxy would connect for us, unchecked.
 
     Args:
-        policy: what may be connected to.
         resolve: turns a host name into addresses; the system's resolver by default.
-        inner: does the connecting; plain HTTP by default.
-        at: where the benchmark file names the URL.
     """
     from assay.run.models.transport import Checked, plain
 

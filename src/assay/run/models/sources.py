@@ -39,12 +39,6 @@ class LocalModel:
 def resolve(target: ModelTarget, base: Path, *, cache: Path, on_progress: Progress | None = None) -> LocalModel:
     """Make a model available as a local file.
 
-    Args:
-        target: says where the model is and, perhaps, what its digest must be.
-        base: folder that a relative path starts from.
-        cache: folder where downloads and built-in models are kept.
-        on_progress: told how many bytes have arrived.
-
     Raises:
         MeasureError: when the model cannot be had, or differs from its digest.
         UsageError: when the source makes no sense.

@@ -26,13 +26,6 @@ def client_options(
 ) -> dict[str, Any]:
     """How an `httpx.Client` for one server connects where the environment's policy allows.
 
-    Args:
-        url: of the server.
-        verify: how its certificate is checked.
-        proxy: URL of an HTTP proxy.
-        own: whether the server is a service of this job, which may be anywhere.
-        at: where the benchmark file names the URL.
-
     Raises:
         MeasureError: if the proxy, or the server behind it, may not be connected to.
     """
@@ -84,7 +77,6 @@ class Checked(httpx.BaseTransport):
         return self._inner.handle_request(_to(addresses[-1], request))
 
     def close(self) -> None:
-        """Close the connections."""
         self._inner.close()
 
     def _addresses(self, url: httpx.URL) -> Sequence[str]:

@@ -34,7 +34,6 @@ class Columns:
         self._columns: dict[tuple[str, str], Column] = {}
 
     def gauge(self, source: str, name: str, at_ns: int, value: float) -> None:
-        """Take a state."""
         self._add(source, name, "gauge", at_ns, value)
 
     def counter(self, source: str, name: str, at_ns: int, value: float) -> None:
@@ -46,7 +45,6 @@ class Columns:
         self._add(source, name, "rate", at_ns, value).since_ns.append(since_ns)
 
     def get(self, source: str, name: str) -> Column | None:
-        """One column; None where nothing was read."""
         return self._columns.get((source, name))
 
     def named(self, name: str) -> Iterator[tuple[str, Column]]:

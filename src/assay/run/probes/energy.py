@@ -28,10 +28,6 @@ class Used:
 def counted(column: Column, window: Window) -> Used:
     """Energy from a counter, with its value at both ends of the window read off the line between neighbours.
 
-    Args:
-        column: joules that only grow.
-        window: from when to when.
-
     Raises:
         NoEnergyError: if the readings do not tell.
     """
@@ -50,18 +46,17 @@ def counted(column: Column, window: Window) -> Used:
 def sampled(column: Column, window: Window) -> Used:
     """Energy from samples of the power: the area under the line through them.
 
-    Args:
-        column: watts at moments.
-        window: from when to when.
-
     Raises:
         NoEnergyError: if the readings do not cover the window.
     """
     begin, end = _covered(column.at_ns, window)
     low, high = bisect_right(column.at_ns, begin), bisect_left(column.at_ns, end)
     at = [begin, *column.at_ns[low:high], end]
-    watts = [value_at(column.at_ns, column.value, begin), *column.value[low:high],
-             value_at(column.at_ns, column.value, end)]  # fmt: skip
+    watts = [
+        value_at(column.at_ns, column.value, begin),
+        *column.value[low:high],
+        value_at(column.at_ns, column.value, end),
+    ]
     joules = sum((w0 + w1) / 2 * (t1 - t0) / 1e9 for (t0, w0), (t1, w1) in pairwise(zip(at, watts, strict=True)))
     return Used(joules, (end - begin) / 1e9)
 
@@ -103,7 +98,6 @@ def value_at(at_ns: Sequence[int], value: Sequence[float], when_ns: int) -> floa
 
 
 def _covered(at_ns: Sequence[int], window: Window) -> Window:
-    """The part of a window that readings cover."""
     if len(at_ns) < 2:
         raise NoEnergyError("there are not two readings of it")
     begin, end = max(window[0], at_ns[0]), min(window[1], at_ns[-1])

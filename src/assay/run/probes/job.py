@@ -40,9 +40,14 @@ class JobProbe:
         self._process: subprocess.Popen[bytes] | None = None
         try:
             with self._log.open("wb") as log:
-                self._process = subprocess.Popen([sys.executable, "-m", "assay.run.probes.looking"], bufsize=0,
-                                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                                                 start_new_session=sys.platform != "win32")  # fmt: skip
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "assay.run.probes.looking"],
+                    bufsize=0,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    start_new_session=sys.platform != "win32",
+                )
         except OSError as problem:
             self._why = f"the watching process could not be started: {problem.strerror or problem}"
 
@@ -58,7 +63,6 @@ class JobProbe:
         """A run begins.
 
         Args:
-            pid: its first process.
             beside: processes that belong to it and are no children of the first one, such as shared services.
         """
         self.ready()
@@ -72,7 +76,6 @@ class JobProbe:
             marks: its phases with begin and end; the measured window is the mark `window`, else that of `measure`, else
                 the whole run.
             spans: parts of the run to be told by themselves, such as tests of a device.
-            file: where all readings are written.
         """
         ask: dict[str, Any] = {"finish": str(file), "marks": marks, "spans": spans}
         if len(json.dumps(ask)) > _MOST_BYTES:
@@ -163,8 +166,6 @@ def watching_job(scratch: Path, every_s: float, own: Collection[int] = ()) -> It
     """Have all runs of a job watched from another process.
 
     Args:
-        scratch: folder for what it writes about itself.
-        every_s: time between two looks.
         own: processes of ours, which are neither the job nor others.
     """
     probe = JobProbe(scratch, every_s, own)

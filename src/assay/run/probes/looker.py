@@ -83,10 +83,7 @@ class Looker:
         """Open all files.
 
         Args:
-            every_s: time between two looks.
             own: processes of ours, which are neither the job nor others.
-            root: where /proc, /sys and /dev lie.
-            make_gpus: gives what reads GPUs; asked where there is a driver alone.
         """
         self._every_s, self._close_ns = every_s, _CLOSE * every_s * 1e9
         self._machine, self._new_family = _of_this_system(root)
@@ -116,12 +113,6 @@ class Looker:
                 return
 
     def begin(self, pid: int, beside: Sequence[int] = ()) -> None:
-        """A run begins.
-
-        Args:
-            pid: its first process.
-            beside: processes that belong to it and are no children of the first one.
-        """
         self.look()  # up to here nothing of the run was there
         if self._idle is None:
             self._idle = self._idle_power()
@@ -147,12 +138,6 @@ class Looker:
 
     def finish(self, marks: Marks, spans: Mapping[str, Window], path: Path) -> dict[str, Any]:
         """The run has ended: sum up its measured window, write everything down, and be ready for the next one.
-
-        Args:
-            marks: the phases of the run, and the window that its target counted in; without a measured one, the window
-                is the whole run.
-            spans: parts of the run to be summed up by themselves.
-            path: file for all readings.
 
         Returns:
             The fields of `records.Seen`.
@@ -281,7 +266,6 @@ class Looker:
         return told
 
     def _cost(self, end_ns: int) -> dict[str, float]:
-        """What looking at this run has cost, up to its end."""
         run = self._run
         cpu_s, wall_s = time.process_time() - run.begin_cpu_s, (end_ns - run.begin_ns) / 1e9
         of_gpus = self._gpus.looks_s[:] if self._gpus is not None else []

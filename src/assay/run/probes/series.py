@@ -29,7 +29,6 @@ class Series:
     """The last time that its source was read without it; None if it was there from the beginning."""
 
     def add(self, at_ns: int, value: float) -> None:
-        """Take one reading."""
         self.at_ns.append(at_ns)
         self.value.append(value)
 
@@ -66,7 +65,6 @@ class Histogram:
 
     @property
     def mean(self) -> float | None:
-        """Mean of the observations."""
         return self.total / self.count if self.count > 0 else None
 
     def quantile(self, share: float) -> Quantile | None:
@@ -135,13 +133,7 @@ def readings(series: Series, window: Window) -> list[float]:
 
 
 def histogram_of(buckets: Mapping[float, Sequence[Series]], sums: Sequence[Series], window: Window) -> Histogram | None:
-    """How much a histogram grew in a window, several label sets added up.
-
-    Args:
-        buckets: upper edge → its series, one per label set.
-        sums: the series of the sum of all observations.
-        window: from when to when.
-    """
+    """How much a histogram grew in a window, several label sets added up."""
     edges = sorted(buckets)
     counts = [sum(grown(one, window) for one in buckets[edge]) for edge in edges]
     if not edges or not math.isinf(edges[-1]):

@@ -125,7 +125,6 @@ def _known(known: Known, families: Mapping[str, Sequence[Series]], window: Windo
 
 
 def _named(families: Mapping[str, Sequence[Series]], name: str) -> list[Series]:
-    """The series of a name, which may be that of a family or of the sum of one."""
     return [one for one in families.get(name, families.get(name.removesuffix("_sum"), ())) if one.name == name]
 
 

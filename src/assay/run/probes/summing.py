@@ -71,9 +71,6 @@ def energies(
     """The energy of everything that tells it, as the fields of `records.Energy`; and reasons for what does not.
 
     Args:
-        columns: all readings.
-        window: from when to when.
-        idle: source → power before the run.
         unsure: why a source's counter does not tell the window's energy; empty where it does.
     """
     found: list[dict[str, Any]] = []
@@ -85,8 +82,16 @@ def energies(
             one = used(of, window)
         except NoEnergyError as reason:
             return str(reason)
-        found.append({"source": text, "scope": scope, "joules": one.joules, "seconds": one.seconds, "grade": grade,
-                      "idle_w": idle.get(source)})  # fmt: skip
+        found.append(
+            {
+                "source": text,
+                "scope": scope,
+                "joules": one.joules,
+                "seconds": one.seconds,
+                "grade": grade,
+                "idle_w": idle.get(source),
+            }
+        )
         return ""
 
     for source, column in columns.named("energy_j"):

@@ -108,25 +108,32 @@ def watching(
     """Watch services from another process.
 
     Args:
-        scratch: folder for the file of readings.
         scrapes: name → URL of a Prometheus text endpoint.
-        pids: name → first process of a local service.
         headers: sent with every scrape; secrets by `${env:NAME}`.
-        every_s: time between two scrapes.
         process_every_s: time between two looks at processes and GPUs.
-        gpus: whether GPUs are looked at.
-        verify: whether certificates are checked.
         ca: file with the certificates to trust in place of the system's.
         addresses: name → where to connect for a scrape, in place of whatever the host's name says then.
     """
     order = {
-        "path": str(scratch / FILE), "scrapes": dict(scrapes or {}), "pids": dict(pids or {}), "gpus": gpus,
-        "headers": dict(headers or {}), "every_s": every_s, "process_every_s": process_every_s, "verify": verify,
-        "ca": ca, "addresses": dict(addresses or {}),
-    }  # fmt: skip
+        "path": str(scratch / FILE),
+        "scrapes": dict(scrapes or {}),
+        "pids": dict(pids or {}),
+        "gpus": gpus,
+        "headers": dict(headers or {}),
+        "every_s": every_s,
+        "process_every_s": process_every_s,
+        "verify": verify,
+        "ca": ca,
+        "addresses": dict(addresses or {}),
+    }
     with (scratch / _LOG).open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-m", "assay.run.probes"], stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=log, env=os.environ)  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, "-m", "assay.run.probes"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=os.environ,
+        )
     probe = Probe(process, scratch / FILE, scratch / _LOG)
     try:
         probe.begin(json.dumps(order))
@@ -138,13 +145,14 @@ def watching(
 def _telemetry(told: Mapping[str, Any], path: Path) -> Telemetry:
     server = told["server"]
     facts = {
-        "server": {source: {key: value for key, value in one.items() if key != "server_view"}
-                   for source, one in server.items()},
+        "server": {
+            source: {key: value for key, value in one.items() if key != "server_view"} for source, one in server.items()
+        },
         "processes": told["processes"],
         "gpus": told["gpus"],
         "scrapes": told["scrapes"],
         "probe_cpu_s": told["cpu_s"],
-    }  # fmt: skip
+    }
     return Telemetry(
         file=path if told["rows"] else None,
         rows=told["rows"],

@@ -77,13 +77,7 @@ def score(outputs: Sequence[Output], scorers: Sequence[str]) -> dict[str, NDArra
 
 
 def scored(outputs: Sequence[Output], scorers: Sequence[str], *, within_s: float | None = None) -> Scored:
-    """Judge answers and never fail: a load that was measured is not lost because its answers cannot be judged.
-
-    Args:
-        outputs: what came back.
-        scorers: names of scorers.
-        within_s: how long all of them may take; whoever is not ready then has no say.
-    """
+    """Judge answers and never fail: a load that was measured is not lost because its answers cannot be judged."""
     deadline_s = math.inf if within_s is None else monotonic() + within_s
     values: dict[str, NDArray[np.float64]] = {}
     absent: dict[str, str] = {}
@@ -186,8 +180,12 @@ def _ask(name: str, outputs: Sequence[Output]) -> dict[str, NDArray[np.float64]]
 
 
 def _failed(name: str, what: str) -> MeasureError:
-    return MeasureError(f"the scorer {name!r} {what}", code="scorer", at="workload.scorers",
-                        try_="`assay score` asks it again, on the kept answers")  # fmt: skip
+    return MeasureError(
+        f"the scorer {name!r} {what}",
+        code="scorer",
+        at="workload.scorers",
+        try_="`assay score` asks it again, on the kept answers",
+    )
 
 
 def _facts(name: str, outputs: Sequence[Output], found: Mapping[str, NDArray[np.float64]]) -> dict[str, JsonValue]:

@@ -39,8 +39,9 @@ class Announcing:
 
     def text(self) -> str:
         """As the environment variable holds it."""
-        return json.dumps({"relay": str(self.relay), "lives": str(self.lives), "labels": dict(self.labels),
-                           "paths": dict(self.paths)})  # fmt: skip
+        return json.dumps(
+            {"relay": str(self.relay), "lives": str(self.lives), "labels": dict(self.labels), "paths": dict(self.paths)}
+        )
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Announcing | None:
@@ -78,7 +79,6 @@ def living(where: Announcing, urls: Mapping[str, str]) -> Iterator[None]:
 
 
 def metrics_url(given: str | None, base_url: str) -> str:
-    """Where the metrics of a service are."""
     from urllib.parse import urljoin, urlsplit
 
     if given is not None and "://" in given:
@@ -96,7 +96,6 @@ class _Life:
         self._file = where.lives / f"{name}-{uuid.uuid4().hex[:12]}.json"
 
     def begin(self) -> None:
-        """Say that it is there."""
         self._begin_s = time.time()
         self._write(None)
         with suppress(OSError):

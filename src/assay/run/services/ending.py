@@ -33,12 +33,7 @@ def adopt_orphans() -> None:
 
 
 def end(process: subprocess.Popen[bytes], until_s: float) -> bool:
-    """End a service and what it started; return whether it went when asked.
-
-    Args:
-        process: the service's first process, the leader of its group.
-        until_s: on the monotonic clock, when asking is over.
-    """
+    """End a service and what it started; return whether it went when asked."""
     tree = _tree(process)
     _tell(process, tree, signal.SIGTERM)
     asked = _gone(process, until_s)
@@ -63,7 +58,6 @@ def end_children() -> int:
 
 
 def members(pid: int) -> list[psutil.Process]:
-    """A process and all its descendants."""
     try:
         top = psutil.Process(pid)
         return [top, *top.children(recursive=True)]

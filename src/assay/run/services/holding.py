@@ -45,12 +45,7 @@ def started(
     """Start services in the order of the file, give them when all are ready, and end them afterwards.
 
     Args:
-        services: what to start.
-        base: the benchmark file's folder.
-        scratch: folder for their log files.
-        known: services that already run, which these may name by `{port:NAME}`.
         tell: is told about once a second what is waited for.
-        host: the address that they listen on.
 
     Raises:
         MeasureError: if one cannot be started or does not get ready; those before it are ended.
@@ -82,12 +77,8 @@ def held(
     They have a tag of their own, so that the sweep after a run does not take them; it is swept here at the end.
 
     Args:
-        services: what to start.
-        base: the benchmark file's folder.
         folder: for what is kept about them on this machine, and for their log files.
-        known: services that already run, which these may name by `{port:NAME}` and `{host:NAME}`.
         tell: is told about once a second what is waited for.
-        host: the address that they listen on.
         logs: another folder for their log files, which may lie on a shared file system.
     """
     if not services:
@@ -168,8 +159,12 @@ def _ready(keeper: subprocess.Popen[bytes], scratch: Path, tell: Tell | None) ->
         elif event == "all":
             return ready
     lines = "\n".join(tail_of(scratch / KEEPER_LOG, 10))
-    raise MeasureError(f"the process that keeps the services ended: {lines or 'it wrote nothing'}", code="service",
-                       at="services", try_="was it killed for memory?")  # fmt: skip
+    raise MeasureError(
+        f"the process that keeps the services ended: {lines or 'it wrote nothing'}",
+        code="service",
+        at="services",
+        try_="was it killed for memory?",
+    )
 
 
 def _running(said: Mapping[str, Any]) -> Running:

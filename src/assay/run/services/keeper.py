@@ -46,8 +46,16 @@ def main() -> int:
 def _run(order: Mapping[str, Any], gate: Gate) -> None:
     """Start every service in its turn and tell."""
     logs = None if order["logs"] is None else Path(order["logs"])
-    setting = Setting(Path(order["base"]), Path(order["scratch"]), order["tag"], gate, _tell_waiting, order["host"],
-                      Path(order["images"]), logs)  # fmt: skip
+    setting = Setting(
+        Path(order["base"]),
+        Path(order["scratch"]),
+        order["tag"],
+        gate,
+        _tell_waiting,
+        order["host"],
+        Path(order["images"]),
+        logs,
+    )
     known: dict[str, Address] = {name: Address(*one) for name, one in order["known"].items()}
     try:
         for plain in order["services"]:

@@ -63,8 +63,12 @@ def words(command: str | tuple[str, ...] | None, at: str) -> tuple[str, ...] | N
     try:
         split = split_words(command) if isinstance(command, str) else tuple(command)
     except ValueError as broken:
-        raise MeasureError(f"the command {command!r} cannot be split into words: {broken}", code="service-command",
-                           at=at, try_="close its quotes, or write it as a list") from None  # fmt: skip
+        raise MeasureError(
+            f"the command {command!r} cannot be split into words: {broken}",
+            code="service-command",
+            at=at,
+            try_="close its quotes, or write it as a list",
+        ) from None
     if not split or not split[0].strip():
         raise MeasureError("the command is empty", code="service-command", at=at, try_="say what starts the service")
     if any(REFERENCE.search(word) for word in split):
@@ -88,8 +92,10 @@ def refuse_meaningless(wanted: Wanted) -> None:
         raise MeasureError(message, code="service-command", at=wanted.at, try_=try_)
 
     if not _NAME.fullmatch(wanted.name):
-        refuse(f"{wanted.name!r} cannot be the name of a service: its log files are named after it",
-               "use letters, digits, _ - and .")  # fmt: skip
+        refuse(
+            f"{wanted.name!r} cannot be the name of a service: its log files are named after it",
+            "use letters, digits, _ - and .",
+        )
     if wanted.image is None and wanted.command is None:
         refuse(f"the service {wanted.name} has neither a command nor an image", "say what starts it")
     if wanted.image is None and wanted.mounts:
@@ -97,8 +103,10 @@ def refuse_meaningless(wanted: Wanted) -> None:
     if wanted.image is None and wanted.container != "auto":
         refuse(f"container: {wanted.container} would do nothing without an image", "remove it, or give an image")
     if wanted.image is not None and wanted.cwd is not None and not wanted.cwd.startswith("/"):
-        refuse(f"cwd is {wanted.cwd!r}, but a container has its own folders",
-               "write the whole path of a folder in the container, and mount it if it lies here")  # fmt: skip
+        refuse(
+            f"cwd is {wanted.cwd!r}, but a container has its own folders",
+            "write the whole path of a folder in the container, and mount it if it lies here",
+        )
 
 
 def named(wanted: Wanted) -> frozenset[str]:

@@ -84,8 +84,15 @@ def ask_tcp(port: int, wait_s: float, host: str = HOST) -> str | None:
 def ask_command(words: tuple[str, ...], env: Mapping[str, str] | None, cwd: Path | None, wait_s: float) -> str | None:
     """None when a command exits with 0. What it prints is left: an endless one must not fill anything."""
     try:
-        process = subprocess.Popen(words, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+        process = subprocess.Popen(
+            words,
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
     except OSError as failure:
         return f"{words[0]}: {failure.strerror or failure}"
     try:

@@ -125,11 +125,6 @@ class Setting:
 def start(wanted: Wanted, others: Mapping[str, Address], setting: Setting) -> Running:
     """Start a service and wait until it is ready; a chosen port that was taken meanwhile is replaced.
 
-    Args:
-        wanted: the service.
-        others: where the services before it are.
-        setting: what all of them share.
-
     Raises:
         MeasureError: why it did not get ready.
     """
@@ -153,8 +148,13 @@ def start(wanted: Wanted, others: Mapping[str, Address], setting: Setting) -> Ru
 
 
 def _ports(port: int, others: Mapping[str, Address], at: str, setting: Setting) -> Ports:
-    return Ports(port, {name: one.port for name, one in others.items()}, at, setting.host,
-                 {name: one.host for name, one in others.items()})  # fmt: skip
+    return Ports(
+        port,
+        {name: one.port for name, one in others.items()},
+        at,
+        setting.host,
+        {name: one.host for name, one in others.items()},
+    )
 
 
 def _launch(wanted: Wanted, ports: Ports, setting: Setting) -> Child:
@@ -203,8 +203,15 @@ def _image(box: containers.Box, wanted: Wanted, setting: Setting) -> tuple[conta
 
 def _made(wanted: Wanted, command: list[str], cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
+        return subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
     except (OSError, ValueError) as failure:
         reason = getattr(failure, "strerror", None) or failure
         raise MeasureError(

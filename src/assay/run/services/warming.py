@@ -42,9 +42,6 @@ def warm(target: Served, base_url: str, within_s: float, *, unless: Callable[[],
     A refusal is told and no more: the first request of a run meets the same one, and says it better.
 
     Args:
-        target: which protocol, model and headers.
-        base_url: where the service is.
-        within_s: give up after this long.
         unless: asked before every try; raises to end it.
 
     Raises:

@@ -14,7 +14,6 @@ GROUP = "assay.targets"
 
 
 def target_name(definition: Definition) -> str:
-    """Which target measures a definition."""
     target = definition.target
     if isinstance(target, CommandTarget):
         return "program"

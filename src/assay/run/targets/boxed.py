@@ -35,13 +35,6 @@ def make_box(
 ) -> containers.Box:
     """The container of a command.
 
-    Args:
-        order: what is measured.
-        target: the command, with an image.
-        around: what is around it.
-        added: its variables, secrets put in.
-        emit: folder with the pipe for its numbers.
-
     Raises:
         MeasureError: if no program runs containers here, or a mount is not there.
     """
@@ -99,8 +92,12 @@ def _mounts(target: CommandTarget, base: Path) -> dict[str, str]:
     for here, there in target.mounts.items():
         path = (base / Path(here).expanduser()).absolute()
         if not path.exists():
-            raise MeasureError(f"mounts names {str(path)!r}, which is not there", code="command", at="target.mounts",
-                               try_="it is relative to the benchmark file's folder")  # fmt: skip
+            raise MeasureError(
+                f"mounts names {str(path)!r}, which is not there",
+                code="command",
+                at="target.mounts",
+                try_="it is relative to the benchmark file's folder",
+            )
         found[str(path)] = there
     return found
 
@@ -160,13 +157,7 @@ class Account(threading.Thread):
 
 
 def control_group(pid: int, processes: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> Path | None:
-    """The control group of a process, where it has one of its own; None where the system does not tell.
-
-    Args:
-        pid: the process.
-        processes: where the system describes processes.
-        groups: where it describes control groups.
-    """
+    """The control group of a process, where it has one of its own; None where the system does not tell."""
     try:
         own, its = ((processes / name / "cgroup").read_text() for name in ("self", str(pid)))
     except OSError:

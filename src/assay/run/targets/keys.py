@@ -12,10 +12,6 @@ from assay.spec.target import ModelTarget
 def refuse_idle(target: ModelTarget, idle: Iterable[str]) -> None:
     """Refuse keys that do nothing.
 
-    Args:
-        target: what is measured.
-        idle: keys that its runtime ignores.
-
     Raises:
         UsageError: when one of them has another value than its default.
     """

@@ -37,13 +37,7 @@ class Unreadable:
 def find_values(
     output: str, metrics: Sequence[MetricPattern], at_most: int = MAX_VALUES
 ) -> tuple[list[Found], list[Unreadable]]:
-    """All values of all patterns, in the order of the output, and the first matches that are no numbers.
-
-    Args:
-        output: what was written.
-        metrics: the patterns.
-        at_most: how many values are of use; of more, one more is returned.
-    """
+    """All values of all patterns, in the order of the output, and the first matches that are no numbers."""
     found: list[Found] = []
     unreadable: list[Unreadable] = []
     for metric in metrics:

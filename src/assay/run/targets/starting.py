@@ -86,12 +86,6 @@ class Launch:
 def launch_of(order: Order, stage: Stage, around: Around, pipe: Path) -> Launch:
     """How the command of an order is started.
 
-    Args:
-        order: what is measured.
-        stage: is told what is waited for.
-        around: what is around the command.
-        pipe: where it reports numbers, on this machine.
-
     Raises:
         MeasureError: if a secret is not set, a service not known, or a container cannot be had.
     """
@@ -128,6 +122,10 @@ def _boxed(order: Order, target: CommandTarget, stage: Stage, around: Around, pi
         facts["cpu_is"] = f"of the container's control group, as last read before its end; read every {EVERY_S:g} s"
         facts["duration_is"] = "from the start of the container to its end"
     return Launch(
-        way.words(box), Path(order.job.base), way.environment(box, os.environ), tuple(words_of(target)), box=box,
+        way.words(box),
+        Path(order.job.base),
+        way.environment(box, os.environ),
+        tuple(words_of(target)),
+        box=box,
         facts=facts,
-    )  # fmt: skip
+    )

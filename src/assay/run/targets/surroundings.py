@@ -87,11 +87,6 @@ def has_surroundings(definition: Definition) -> bool:
 def filled(text: str, services: Mapping[str, Running], code: str | None) -> str:
     """A text with the addresses of services and the folder of the code put in; other braces stay as they are.
 
-    Args:
-        text: a word of a command, or the value of a variable.
-        services: those that run.
-        code: the folder, as the command sees it.
-
     Raises:
         MeasureError: for a service that does not run.
     """
@@ -117,11 +112,7 @@ def added_variables(
     """What is added to the environment of a command, secrets put in; what the file says wins over all but our own.
 
     Args:
-        target: the command.
-        around: what is around it.
-        run_id: number of the run.
         pipe: where it reports numbers, as it sees it; None where it cannot reach a pipe.
-        code: folder with its code, as it sees it.
     """
     own = {name: filled(resolve_secrets(value), around.services, code) for name, value in target.env.items()}
     ours = {"ASSAY_RUN_ID": str(run_id)}

@@ -21,9 +21,7 @@ class Tokenizer(Protocol):
         """How many tokens each text has."""
         ...
 
-    def encode(self, text: str) -> list[int]:
-        """The tokens of a text."""
-        ...
+    def encode(self, text: str) -> list[int]: ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of tokens."""

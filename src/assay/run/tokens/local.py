@@ -61,7 +61,6 @@ class _Local:
         return [len(self.encode(text)) for text in texts]
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text."""
         ids: list[int] = self.library.encode(text, add_special_tokens=False).ids
         return ids
 

@@ -32,12 +32,7 @@ def server_tokenizer(
     """The tokenizer of a server, found by trying.
 
     Args:
-        base_url: the endpoint, with or without `/v1` at its end.
-        headers: sent with every request, such as a key.
         model: the model's name inside the server, where it serves several.
-        verify: how the certificate is checked.
-        proxy: URL of an HTTP proxy.
-        own: whether the server is a service of this job.
 
     Returns:
         The tokenizer, or None where the server offers none that is known here.
@@ -118,7 +113,6 @@ class _Server:
             return [len(ids) for ids in pool.map(self.encode, texts)]
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text."""
         answer = self._ask("tokenize", self._dialect.tokenize(text))
         ids = answer.get("tokens")
         if not isinstance(ids, list) or not all(type(one) is int for one in ids):

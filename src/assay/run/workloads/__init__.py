@@ -44,11 +44,6 @@ def is_built_in(workload: Workload) -> bool:
 def make_workset(definition: Definition, base: Path, tokenizer: Tokenizer | None) -> Workset:
     """Make what a definition asks for.
 
-    Args:
-        definition: what the job measures.
-        base: folder that relative paths start from.
-        tokenizer: the model's own, where there is one.
-
     Raises:
         MeasureError: when the task is unknown or cannot make what is asked for.
     """

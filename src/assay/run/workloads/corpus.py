@@ -60,7 +60,6 @@ class VectorSet:
 
     @property
     def rows(self) -> int:
-        """Vectors in a whole block."""
         return max(1, BLOCK_VALUES // self.corpus.dims)
 
     @property
@@ -69,7 +68,6 @@ class VectorSet:
         return self.corpus.vectors if self.share is None else max(1, round(self.share * self.corpus.vectors))
 
     def blocks(self) -> Iterator[Block]:
-        """All vectors, in order."""
         for number in range(-(-self.corpus.vectors // self.rows)):
             yield self._block(number)
 
@@ -83,7 +81,6 @@ class VectorSet:
         return kept
 
     def take(self, numbers: Integers) -> Floats:
-        """Some vectors by number."""
         found = np.empty((len(numbers), self.corpus.dims), dtype=np.float32)
         for number in np.unique(numbers // self.rows):
             here = np.flatnonzero(numbers // self.rows == number)
@@ -92,7 +89,6 @@ class VectorSet:
 
     @cached_property
     def queries(self) -> Floats:
-        """The queries."""
         parts = [
             self._make(_QUERIES, number, min(self.rows, self.asked - first))
             for number, first in enumerate(range(0, self.asked, self.rows))

@@ -40,14 +40,7 @@ def workset(
     """Put items together with what is to be said about them.
 
     Args:
-        task: name of the task.
-        items: what it made.
-        workload: what was asked for.
-        tokenizer: counts the prompts, where there is one.
-        source: where the texts come from, in words.
-        licence: what they may be used under, where that is known.
         scorers: what judges the answers unless the workload names others.
-        more: further facts.
         made: whether the words of the prompts come from the seed, so that each run may have its own.
     """
     facts: dict[str, JsonValue] = {

@@ -62,7 +62,6 @@ def repeated_requests(recording: Recording, items: Sequence[Item]) -> int:
 
     Args:
         recording: what was sent; session s asked items[s % len(items)].
-        items: the workload; its last item was asked before the load.
     """
     seen = {_words(items[-1])}
     repeats: dict[int, bool] = {}  # session → whether another one asked the same before

@@ -46,11 +46,5 @@ class Task(Protocol):
     """Makes the items of a definition. Registered by name under the entry-point group `assay.tasks`."""
 
     def __call__(self, definition: Definition, base: Path, tokenizer: Tokenizer | None, /) -> Workset:
-        """Make them; raise MeasureError when they cannot be made as asked.
-
-        Args:
-            definition: what the job measures; `workload` says what is wanted.
-            base: folder that relative paths start from.
-            tokenizer: the model's own, where there is one.
-        """
+        """Make them; raise MeasureError when they cannot be made as asked."""
         ...

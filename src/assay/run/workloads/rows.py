@@ -43,10 +43,6 @@ class Row:
 def read_rows(name: str, base: Path) -> tuple[Row, ...]:
     """Read a JSONL file.
 
-    Args:
-        name: path as written under `workload.file`.
-        base: folder that a relative path starts from.
-
     Raises:
         MeasureError: when it cannot be read, is empty, or a line is wrong.
     """

@@ -61,11 +61,6 @@ class Trace:
 def read_trace(path: Path, *, within_s: float | None = None, at_most: int | None = None) -> Trace:
     """Read a trace from JSONL or CSV, plain or gzipped.
 
-    Args:
-        path: the file.
-        within_s: leave out what came later than this.
-        at_most: leave out what came after so many.
-
     Raises:
         MeasureError: when it cannot be read, is empty, is not in order of time, or a line is wrong.
     """
@@ -94,12 +89,6 @@ def trace_workset(definition: Definition, base: Path, tokenizer: Tokenizer | Non
 
     Where the trace gives no prompt lengths, the items of the workload's own task are used in turn.
 
-    Args:
-        definition: what the job measures.
-        base: folder that relative paths start from.
-        tokenizer: the model's own; needed where the trace gives prompt lengths.
-        trace: what was recorded.
-
     Raises:
         MeasureError: when the prompts cannot be made.
     """
@@ -125,8 +114,9 @@ def trace_workset(definition: Definition, base: Path, tokenizer: Tokenizer | Non
     )
     asked = [replace(item, output_tokens=answer) for item, answer in zip(items, answers, strict=True)]
     source = f"{SOURCE}, in the lengths of {trace.name}"
-    return workset("synthetic", asked, workload, tokenizer, source=source, licence=LICENCE, more={**facts, **more},
-                   made=True)  # fmt: skip
+    return workset(
+        "synthetic", asked, workload, tokenizer, source=source, licence=LICENCE, more={**facts, **more}, made=True
+    )
 
 
 def _with_outputs(made: Workset, trace: Trace, more: Mapping[str, JsonValue]) -> Workset:

@@ -62,12 +62,7 @@ class BuiltFiles:
             return self._read[name]
 
     def page(self, base: str, nonce: str) -> str | None:
-        """The one page that shows all others, for the path at which people see the server; None if nothing was built.
-
-        Args:
-            base: that path, with a slash at its end.
-            nonce: what the page's own style elements bear.
-        """
+        """The single page of the dashboard, for the path it is served under; None if nothing was built."""
         try:
             text = (self.folder / INDEX).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -89,7 +84,6 @@ def is_built(folder: Path | None) -> bool:
 
 
 def content_headers(file: BuiltFile, *, packed: bool) -> Mapping[str, str]:
-    """How a file is to be kept and read."""
     kept = "public, max-age=31536000, immutable" if file.hashed else "public, max-age=3600"
     headers = {"Cache-Control": kept}
     if file.packed is not None:

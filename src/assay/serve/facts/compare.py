@@ -33,8 +33,6 @@ def compare_sides(sides: Sequence[ReadSide], metrics: Sequence[str], *, anyway: 
     """Compare sides with the first of them.
 
     Args:
-        sides: two or more; the first is the measure.
-        metrics: those to compare; the headline ones of each job when empty.
         anyway: compare although machine or settings differ. Left out, this is so between agents: their machines are
             what is asked about.
     """
@@ -147,8 +145,9 @@ def _cell(job: _Row, metric: str, side: str) -> ComparedCell:
         why = _why_not(job, one, metric, judged=found is not None)
         view = MetricView.of(stats) if stats else None
         return ComparedCell(side, one.summary.id, one.summary.verdict, view, None, None, (why,))
-    return ComparedCell(side, one.summary.id, one.summary.verdict, MetricView.of(stats), line.change, line.answer,
-                        line.because)  # fmt: skip
+    return ComparedCell(
+        side, one.summary.id, one.summary.verdict, MetricView.of(stats), line.change, line.answer, line.because
+    )
 
 
 def _lines(found: JobComparison | None) -> Mapping[str, Line]:
@@ -166,7 +165,6 @@ def _why_not(job: _Row, one: ReadResult, metric: str, *, judged: bool) -> str:
 
 
 def _unmeasured(result: MultiRunJobResult, metric: str) -> str:
-    """Why a result has no such metric."""
     if result.state != "done":
         return f"it was not measured: its job is {result.state}"
     told = next((run.absent[metric] for run in result.runs if metric in run.absent), "")

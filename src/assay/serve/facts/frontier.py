@@ -56,8 +56,11 @@ def frontier_of(kept: Kept, sides: Sequence[ReadSide], x: str, y: str, per: Per)
     metrics = _directed(sides)
     axes = _axis(x, metrics), _axis(y, metrics)
     if per and axes[1][1] != "higher":
-        raise UsageError(f"{y} is better when it is lower: per {per} only tells something of what should be high",
-                         code="axis", try_="take throughput_per_s or output_tokens_per_s as y")  # fmt: skip
+        raise UsageError(
+            f"{y} is better when it is lower: per {per} only tells something of what should be high",
+            code="axis",
+            try_="take throughput_per_s or output_tokens_per_s as y",
+        )
     prices = Prices(kept.store.engine, SYSTEM_CLOCK).all() if per == "dollar" else ()
     absent: dict[str, str] = {}
     found = list(_candidates(sides, x, y, per, prices, absent))
@@ -66,9 +69,13 @@ def frontier_of(kept: Kept, sides: Sequence[ReadSide], x: str, y: str, per: Per)
     points = [_point(one, stand.on_front, stand.surely) for one, stand in zip(drawn, standing, strict=True)]
     units = [(one.x.unit, one.y.unit) for one in drawn][:1] or [(axes[0][0], axes[1][0])]
     return Frontier(
-        FrontierAxis(x, units[0][0], axes[0][1]), FrontierAxis(y, units[0][1], axes[1][1]), tuple(points), absent,
-        tuple(metrics), tuple(one.side for one in sides),
-    )  # fmt: skip
+        FrontierAxis(x, units[0][0], axes[0][1]),
+        FrontierAxis(y, units[0][1], axes[1][1]),
+        tuple(points),
+        absent,
+        tuple(metrics),
+        tuple(one.side for one in sides),
+    )
 
 
 def _directed(sides: Sequence[ReadSide]) -> dict[str, tuple[str, Better]]:
@@ -85,8 +92,11 @@ def _axis(metric: str, known: Mapping[str, tuple[str, Better]]) -> tuple[str, Be
         return known[metric]
     told = describe(metric)
     if told.better is None:
-        raise UsageError(f"{metric} is no metric that is better one way or the other", code="axis",
-                         try_=f"use one of {', '.join(list(known)[:8])}" if known else "choose another")  # fmt: skip
+        raise UsageError(
+            f"{metric} is no metric that is better one way or the other",
+            code="axis",
+            try_=f"use one of {', '.join(list(known)[:8])}" if known else "choose another",
+        )
     return told.unit, told.better
 
 
@@ -194,8 +204,18 @@ def _ends(interval: Interval | None) -> tuple[float, float] | None:
 def _point(one: _Candidate, on_front: bool, surely: bool) -> FrontierPoint:
     job = one.one.summary
     return FrontierPoint(
-        job=job.id, campaign=job.campaign, benchmark=job.benchmark, label=job.label,
-        machine=machine_name(one.one.result) or (job.agent_name or ""), side=one.side, x=one.x.value,
-        x_interval=one.x.interval, y=one.y.value, y_interval=one.y.interval, verdict=job.verdict, on_front=on_front,
-        surely=surely, grade=one.y.grade,
-    )  # fmt: skip
+        job=job.id,
+        campaign=job.campaign,
+        benchmark=job.benchmark,
+        label=job.label,
+        machine=machine_name(one.one.result) or (job.agent_name or ""),
+        side=one.side,
+        x=one.x.value,
+        x_interval=one.x.interval,
+        y=one.y.value,
+        y_interval=one.y.interval,
+        verdict=job.verdict,
+        on_front=on_front,
+        surely=surely,
+        grade=one.y.grade,
+    )

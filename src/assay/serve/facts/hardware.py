@@ -63,7 +63,6 @@ def hardware_of(kept: Kept, agent: AgentRecord) -> AgentHardware:
 
 
 def _newest(kept: Kept, agent: str, most: int) -> list[MultiRunJobResult]:
-    """The newest measured results of an agent."""
     with reading(kept.store.engine) as session:
         ids = _ids(session, agent, _SEEN_FOR_ONE * most)
         query = select(JobRow.id, JobRow.result).where(JobRow.id.in_(ids[:most]))

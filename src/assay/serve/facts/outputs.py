@@ -114,13 +114,17 @@ class _Scores:
     def of(cls, samples: tuple[SampleSet, ...], run: SingleRunResult, total: int, answered: int) -> _Scores:
         """Scores whose number fits; where some answers have none, nobody kept which."""
         names = _scored(run)
-        found = {one.metric: one.value.tolist() for one in samples
-                 if one.phase == "measure" and (one.metric in names or is_quality(one.metric))}  # fmt: skip
-        return cls({name: values for name, values in found.items() if len(values) == total},
-                   {name: values for name, values in found.items() if len(values) == answered != total})  # fmt: skip
+        found = {
+            one.metric: one.value.tolist()
+            for one in samples
+            if one.phase == "measure" and (one.metric in names or is_quality(one.metric))
+        }
+        return cls(
+            {name: values for name, values in found.items() if len(values) == total},
+            {name: values for name, values in found.items() if len(values) == answered != total},
+        )
 
     def at(self, line: _Line, *, answered: bool) -> dict[str, float]:
-        """The scores of one line."""
         told = {name: values[line.place] for name, values in self.by_line.items()}
         if answered:
             told |= {name: values[line.answered] for name, values in self.by_answer.items()}
@@ -143,13 +147,24 @@ def _output(run: int, line: _Line, row: Mapping[str, JsonValue], scores: _Scores
     outcome = str(row.get("outcome") or "ok")
     texts = [_text(value) for value in (prompt, row.get("text"), row.get("reference"))]
     return Output(
-        run=run, sample=line.place, item=str(row.get("item") or ""), session=_whole(row.get("session")) or 0,
-        turn=_whole(row.get("turn")) or 0, prompt=_cut(texts[0]), output=_cut(texts[1]) or "", expected=_cut(texts[2]),
-        scores=scores.at(line, answered=outcome == "ok"), outcome=outcome, error=_cut(_text(row.get("error"))),
-        ttft_ms=_number(row.get("ttft_ms")), e2e_ms=_number(row.get("e2e_ms")),
-        input_tokens=_whole(row.get("input_tokens")), output_tokens=_whole(row.get("output_tokens")),
-        more=_more(row, data), cut=any(len(text or "") > _LONGEST for text in texts),
-    )  # fmt: skip
+        run=run,
+        sample=line.place,
+        item=str(row.get("item") or ""),
+        session=_whole(row.get("session")) or 0,
+        turn=_whole(row.get("turn")) or 0,
+        prompt=_cut(texts[0]),
+        output=_cut(texts[1]) or "",
+        expected=_cut(texts[2]),
+        scores=scores.at(line, answered=outcome == "ok"),
+        outcome=outcome,
+        error=_cut(_text(row.get("error"))),
+        ttft_ms=_number(row.get("ttft_ms")),
+        e2e_ms=_number(row.get("e2e_ms")),
+        input_tokens=_whole(row.get("input_tokens")),
+        output_tokens=_whole(row.get("output_tokens")),
+        more=_more(row, data),
+        cut=any(len(text or "") > _LONGEST for text in texts),
+    )
 
 
 def _more(row: Mapping[str, JsonValue], data: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

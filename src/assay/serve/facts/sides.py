@@ -57,14 +57,12 @@ class ReadSide:
 
     @property
     def benchmarks(self) -> tuple[str, ...]:
-        """The benchmarks of its results."""
         return tuple(dict.fromkeys(one.summary.benchmark for one in self.results))
 
     def record(self, benchmark: str | None, *, of_agents: bool = False) -> CampaignRecord:
         """Its results of one benchmark, or all of them, as one campaign.
 
         Args:
-            benchmark: which one; all when None.
             of_agents: machines are compared, so that which machine a job asked for does not tell jobs apart.
         """
         jobs = [one.result for one in self.results if benchmark is None or one.summary.benchmark == benchmark]
@@ -76,17 +74,15 @@ class ReadSide:
 def read_sides(kept: Kept, keys: Sequence[str], benchmark: str) -> tuple[ReadSide, ...]:
     """Read every side.
 
-    Args:
-        kept: the store.
-        keys: what somebody asks about.
-        benchmark: only results of this benchmark count; of any when empty.
-
     Raises:
         UsageError: if a side is badly written, named twice, or names what is not there.
     """
     if len(set(keys)) < len(keys):
-        raise UsageError("the same side is named twice: a result tells nothing against itself", code="same-result",
-                         try_="name another side")  # fmt: skip
+        raise UsageError(
+            "the same side is named twice: a result tells nothing against itself",
+            code="same-result",
+            try_="name another side",
+        )
     return tuple(_read(kept, key, benchmark) for key in keys)
 
 
@@ -94,8 +90,11 @@ def _read(kept: Kept, key: str, benchmark: str) -> ReadSide:
     kind, colon, name = key.partition(":")
     read = _KINDS.get(kind)
     if read is None or not colon or not name:
-        raise UsageError(f"{key!r} is no side of a comparison", code="side",
-                         try_="write campaign:ID, job:ID, agent:NAME or label:KEY=VALUE")  # fmt: skip
+        raise UsageError(
+            f"{key!r} is no side of a comparison",
+            code="side",
+            try_="write campaign:ID, job:ID, agent:NAME or label:KEY=VALUE",
+        )
     return read(kept, key, name, benchmark)
 
 
@@ -164,8 +163,11 @@ def _labelled(kept: Kept, label: str, value: str, benchmark: str) -> list[str]:
     for campaign, of in rows:
         found.setdefault(of, campaign)
     if not found:
-        raise UsageError(f"no campaign{f' of {benchmark!r}' if benchmark else ''} has the label {label}={value}",
-                         code="unknown-label", try_="give campaigns labels with `labels:` in their file")  # fmt: skip
+        raise UsageError(
+            f"no campaign{f' of {benchmark!r}' if benchmark else ''} has the label {label}={value}",
+            code="unknown-label",
+            try_="give campaigns labels with `labels:` in their file",
+        )
     return list(found.values())
 
 
@@ -175,7 +177,6 @@ def _stored(kept: Kept, which: JobFilter, most: int = MOST_RESULTS) -> tuple[lis
 
 
 def _newest(jobs: Iterable[JobSummary]) -> list[JobSummary]:
-    """Of each job the newest one; they come newest first."""
     found: dict[tuple[str, str], JobSummary] = {}
     for one in jobs:
         found.setdefault((one.benchmark, one.label), one)
@@ -183,7 +184,6 @@ def _newest(jobs: Iterable[JobSummary]) -> list[JobSummary]:
 
 
 def _documents(kept: Kept, jobs: Sequence[JobSummary]) -> list[StoredResult]:
-    """Jobs with their results, for those that left one."""
     query = select(JobRow.id, JobRow.result).where(JobRow.id.in_([one.id for one in jobs]))
     with reading(kept.store.engine) as session:
         found = {row.id: row.result for row in session.execute(query)}

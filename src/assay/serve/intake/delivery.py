@@ -124,10 +124,6 @@ def _refuse_missing(kept: Kept, digests: Iterable[str], what: str) -> None:
 def parsed(body: bytes, states: Collection[str] = _ENDED) -> MultiRunJobResult:
     """Read a result document that has ended.
 
-    Args:
-        body: the document.
-        states: in which it may be.
-
     Raises:
         RequestProblem: if it is none.
     """
@@ -140,8 +136,9 @@ def parsed(body: bytes, states: Collection[str] = _ENDED) -> MultiRunJobResult:
         ]
         raise RequestProblem(422, "this is not a result document", code="result", errors=errors) from None
     if result.state not in states:
-        raise RequestProblem(422, f"a result is {' or '.join(states)}, this one is {result.state}", code="result",
-                             at="state")  # fmt: skip
+        raise RequestProblem(
+            422, f"a result is {' or '.join(states)}, this one is {result.state}", code="result", at="state"
+        )
     numbers = [run.run_id for run in result.runs]
     if len(set(numbers)) < len(numbers) or any(not 0 <= number < 2**31 for number in numbers):
         raise RequestProblem(422, "runs are numbered from 0, each once", code="result", at="runs.run_id")
@@ -155,13 +152,15 @@ def restored(result: MultiRunJobResult, job: Job) -> MultiRunJobResult:
 
 
 def missing_artefacts(lacking: dict[str, str]) -> RequestProblem:
-    """The error for files that have to be uploaded first.
-
-    Args:
-        lacking: SHA-256 of each → what it is for.
-    """
-    errors = [{"message": f"{what} is not here", "code": "missing-artefact", "sha256": digest, "at": what}
-              for digest, what in lacking.items()]  # fmt: skip
-    return RequestProblem(409, f"{len(lacking)} file{'' if len(lacking) == 1 else 's'} must be uploaded first",
-                          code="missing-artefact", try_="PUT /api/v1/artefacts/{sha256}, then ask again",
-                          errors=errors)  # fmt: skip
+    """The error for files that have to be uploaded first."""
+    errors = [
+        {"message": f"{what} is not here", "code": "missing-artefact", "sha256": digest, "at": what}
+        for digest, what in lacking.items()
+    ]
+    return RequestProblem(
+        409,
+        f"{len(lacking)} file{'' if len(lacking) == 1 else 's'} must be uploaded first",
+        code="missing-artefact",
+        try_="PUT /api/v1/artefacts/{sha256}, then ask again",
+        errors=errors,
+    )

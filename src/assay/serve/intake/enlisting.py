@@ -35,12 +35,6 @@ def ask_agent(settings: ServerSettings, address: AgentAddress) -> Enrolment:
 def call_agent(settings: ServerSettings, address: AgentAddress, here: str, token: str | None) -> Enrolled:
     """Have the device at a URL work for this server: POST {url}/enrol. It enrols itself, as every agent does.
 
-    Args:
-        settings: say which addresses may be asked.
-        address: where the device is.
-        here: where it finds this server, unless the address says otherwise.
-        token: what it may use here.
-
     Raises:
         RequestProblem: if it refuses, or cannot reach this server.
     """

@@ -51,11 +51,6 @@ def missing(store: Store, digests: Iterable[str]) -> tuple[str, ...]:
 def take_as_samples(store: Store, digests: Iterable[str], most: int) -> None:
     """Move uploads to where the samples of runs lie; those that lie there already stay.
 
-    Args:
-        store: where they are.
-        digests: their content hashes.
-        most: how many samples each may hold.
-
     Raises:
         UsageError: `sample-file` if one holds no samples, or too many; then none is moved.
     """

@@ -21,26 +21,30 @@ def keep_schedule(
 ) -> tuple[ScheduleView, bool]:
     """Make the schedule of a benchmark or change the one of its name; the second part says whether it is new.
 
-    Args:
-        state: the server.
-        planned: the submission, checked.
-        submission: how its campaigns are to be placed.
-        by: who asks for it.
-
     Raises:
         SpecError: if the benchmark has no schedule, or a name that no path can hold.
     """
     name = planned.plan.benchmark
     if planned.document.get("schedule") is None:
-        raise SpecError("the benchmark has no schedule", code="no-schedule", at="schedule",
-                        try_='add one to the file: schedule: "0 3 * * *"')  # fmt: skip
+        raise SpecError(
+            "the benchmark has no schedule",
+            code="no-schedule",
+            at="schedule",
+            try_='add one to the file: schedule: "0 3 * * *"',
+        )
     if "/" in name or "\\" in name:
         raise SpecError(f"a schedule's name has no slash; this one is {name!r}", code="name", at="benchmark")
     schedule = Schedule.model_validate(planned.document["schedule"])
     kept = Schedules(state.kept.store.engine, state.clock)
     record, new = kept.keep(name, schedule, _whole(planned, submission), by)
-    tell("schedule made" if new else "schedule changed", schedule=record.id, benchmark=name, cron=schedule.cron,
-         timezone=schedule.timezone, by=by)  # fmt: skip
+    tell(
+        "schedule made" if new else "schedule changed",
+        schedule=record.id,
+        benchmark=name,
+        cron=schedule.cron,
+        timezone=schedule.timezone,
+        by=by,
+    )
     state.changed(jobs=False)
     return seen(state, record), new
 

@@ -61,9 +61,14 @@ def keep(state: ServerState, planned: Planned, also: Also | None = None) -> Plan
     """Keep what was planned as a campaign, and what belongs to it; its jobs are on offer at once."""
     kept = state.kept
     plan = kept.store.submit_to_fleet(
-        planned.plan, planned.document, planned.labels, state.clock, settings=planned.settings, label_of=label_of,
+        planned.plan,
+        planned.document,
+        planned.labels,
+        state.clock,
+        settings=planned.settings,
+        label_of=label_of,
         also=also,
-    )  # fmt: skip
+    )
     if planned.settings.unplaceable == "fail":
         kept.control.fail_unplaceable(plan.jobs[0].campaign)
     state.metrics.submitted.inc()
@@ -115,8 +120,11 @@ def label_of(job: Job) -> str:
 def _named(kept: Kept, submission: Submission) -> tuple[Mapping[str, JsonValue], Files, int | None]:
     """The document, the files that belong to it, and its version if it is a stored one."""
     if (submission.document is None) == (not submission.benchmark):
-        raise UsageError("give either a document or the name of a stored benchmark", code="submission",
-                         try_='{"document": {…}} or {"benchmark": "name"}')  # fmt: skip
+        raise UsageError(
+            "give either a document or the name of a stored benchmark",
+            code="submission",
+            try_='{"document": {…}} or {"benchmark": "name"}',
+        )
     if submission.document is not None:
         return submission.document, submission.files, None
     stored = kept.catalogue.get(submission.benchmark, submission.version)
@@ -126,12 +134,12 @@ def _named(kept: Kept, submission: Submission) -> tuple[Mapping[str, JsonValue],
 def _check_files(files: Files) -> None:
     for text, found in files.items():
         if not found or any(not _SHA256.fullmatch(file.sha256) or file.size_bytes < 0 for file in found):
-            raise UsageError(f"files[{text[:80]!r}] needs a name, a SHA-256 in lower case and a size for each file",
-                             code="file")  # fmt: skip
+            raise UsageError(
+                f"files[{text[:80]!r}] needs a name, a SHA-256 in lower case and a size for each file", code="file"
+            )
 
 
 def _pinned(document: Mapping[str, JsonValue], agent: str) -> Mapping[str, JsonValue]:
-    """The document, for one agent only if one is named."""
     if not agent:
         return document
     needs = document.get("needs")
@@ -151,10 +159,14 @@ def _check_paths(plan: Plan, files: Files) -> None:
     here = [name for name in named if name not in files and name not in hub]
     if here:
         raise SpecError.of(
-            Problem("local-path", f"{name!r} is neither an uploaded file, a URL nor a built-in model", "benchmark",
-                    "upload it and name it under files; `assay run FILE --server URL` does both")
+            Problem(
+                "local-path",
+                f"{name!r} is neither an uploaded file, a URL nor a built-in model",
+                "benchmark",
+                "upload it and name it under files; `assay run FILE --server URL` does both",
+            )
             for name in here
-        )  # fmt: skip
+        )
 
 
 def _used(definition: Definition, files: Files) -> list[str]:

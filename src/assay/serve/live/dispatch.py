@@ -48,9 +48,7 @@ class JobQueue(Protocol):
         """The keys of the needs that an agent meets."""
         ...
 
-    def take(self, agent: str, device: str) -> Lease | None:
-        """Give the agent its next job."""
-        ...
+    def take(self, agent: str, device: str) -> Lease | None: ...
 
 
 @dataclass(slots=True, eq=False)

@@ -190,6 +190,5 @@ class Feed:
 
 
 def written(event: LiveEvent) -> bytes:
-    """An event as it is sent."""
     number = "" if event.id is None else f"id: {event.id}\n"
     return f"{number}event: {event.name}\ndata: {to_json(event)}\n\n".encode()

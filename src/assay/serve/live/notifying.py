@@ -163,9 +163,16 @@ class Notifying:
         done = write_told(told, done=failed.done) if told is not None and failed.done else None
         became = notices.failed(taken, problem.message, retry=failed.retry, after_s=failed.after_s, document=done)
         level = logging.ERROR if became == "given-up" else logging.WARNING
-        tell("notice given up" if became == "given-up" else "notice not sent", level=level, channel=name,
-             alert=taken.alert, key=taken.key, tries=taken.attempts, because=problem.message,
-             **({"try": problem.try_} if problem.try_ else {}))  # fmt: skip
+        tell(
+            "notice given up" if became == "given-up" else "notice not sent",
+            level=level,
+            channel=name,
+            alert=taken.alert,
+            key=taken.key,
+            tries=taken.attempts,
+            because=problem.message,
+            **({"try": problem.try_} if problem.try_ else {}),
+        )
         if not failed.retry:  # it is this message that is not wanted; the channel may well take the next one
             return True
         self._hold(name, failed.after_s)
@@ -219,11 +226,21 @@ class Notifying:
         for name in notices.unclaimed(self.channels):
             if f"unknown {name}" not in self._told:
                 self._told.add(f"unknown {name}")
-                tell("no such channel here", level=logging.WARNING, channel=name,
-                     has=", ".join(sorted(self.channels)) or "none")  # fmt: skip
+                tell(
+                    "no such channel here",
+                    level=logging.WARNING,
+                    channel=name,
+                    has=", ".join(sorted(self.channels)) or "none",
+                )
         for one in notices.give_up_unclaimed(self.channels):
-            tell("notice given up", level=logging.ERROR, channel=one.channel, alert=one.alert, key=one.key,
-                 because=one.error)  # fmt: skip
+            tell(
+                "notice given up",
+                level=logging.ERROR,
+                channel=one.channel,
+                alert=one.alert,
+                key=one.key,
+                because=one.error,
+            )
 
     # What the server has
 

@@ -84,8 +84,14 @@ class Scheduler:
                 raise
             firings.end(firing, "failed", _reason(problem, firing))
         ended = firings.get(firing.id) or firing
-        tell("schedule fired", schedule=ended.schedule, due=_shown(ended), outcome=ended.outcome,
-             campaign=ended.campaign or "", reason=ended.reason)  # fmt: skip
+        tell(
+            "schedule fired",
+            schedule=ended.schedule,
+            due=_shown(ended),
+            outcome=ended.outcome,
+            campaign=ended.campaign or "",
+            reason=ended.reason,
+        )
         return ended
 
     def _fire_due(self) -> None:

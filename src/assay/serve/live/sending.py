@@ -37,7 +37,6 @@ class Sending:
     _trimmed_s: float = 0.0
 
     async def run(self) -> None:
-        """Send for ever."""
         # A thread that nobody waits for: a bucket that takes a connection and says nothing must not keep a server from
         # ending, and what is half sent is sent again by the next one.
         thread = threading.Thread(target=self._loop, name="assay-sending", daemon=True)

@@ -118,8 +118,12 @@ async def send_heartbeat(agent: AgentId, beat: Heartbeat, state: State, key: Age
     return _written(await state.beats.beat(agent, beat))
 
 
-@router.post("/{agent}/lease", dependencies=[agents_alone], response_model=LeaseGiven,
-             responses={204: {"description": "There was no job in the time given."}})  # fmt: skip
+@router.post(
+    "/{agent}/lease",
+    dependencies=[agents_alone],
+    response_model=LeaseGiven,
+    responses={204: {"description": "There was no job in the time given."}},
+)
 async def take_lease(
     agent: AgentId, wish: LeaseRequest, state: State, request: Request, key: AgentKey = ""
 ) -> Response:
@@ -166,8 +170,12 @@ def agent_queues(
     return Queues(tuple(state.kept.queue.suitable(agent, device)))
 
 
-@router.post("/{agent}/claim", dependencies=[agents_alone], response_model=LeaseGiven,
-             responses={409: {"description": "It is not this agent's."}})  # fmt: skip
+@router.post(
+    "/{agent}/claim",
+    dependencies=[agents_alone],
+    response_model=LeaseGiven,
+    responses={409: {"description": "It is not this agent's."}},
+)
 def claim_job(agent: AgentId, claim: Claim, state: State, key: AgentKey = "") -> Response:
     """Confirm a job that an agent took from the queue directly."""
     state.check_key_now(agent, key)
@@ -177,8 +185,9 @@ def claim_job(agent: AgentId, claim: Claim, state: State, key: AgentKey = "") ->
     state.kept.queue.claimed(claim.job)
     if lease is None:
         state.changed()  # if it is still to be done, it is offered anew
-        raise RequestProblem(409, f"{claim.job} is not yours under the number {claim.fence}", code="not-yours",
-                             try_="take another one")  # fmt: skip
+        raise RequestProblem(
+            409, f"{claim.job} is not yours under the number {claim.fence}", code="not-yours", try_="take another one"
+        )
     state.lease_given(lease)
     return _written(_given(lease))
 

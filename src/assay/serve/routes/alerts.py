@@ -172,9 +172,15 @@ def get_alert_rule(name: RuleName, state: State) -> desk.RuleView:
     return desk.RuleView.of(AlertRules(state.kept.store.engine).get(name))
 
 
-@rules_router.put("/{name}", dependencies=[users],
-                  responses={**_shown(_RULE), 201: {"model": desk.RuleView, "description": "It is new."},
-                             409: {"description": "The name belongs to a rule of a benchmark file."}})  # fmt: skip
+@rules_router.put(
+    "/{name}",
+    dependencies=[users],
+    responses={
+        **_shown(_RULE),
+        201: {"model": desk.RuleView, "description": "It is new."},
+        409: {"description": "The name belongs to a rule of a benchmark file."},
+    },
+)
 def set_alert_rule(
     name: RuleName, given: Annotated[RuleInput, _GIVEN], state: State, response: Response, by: User
 ) -> desk.RuleView:
@@ -186,8 +192,9 @@ def set_alert_rule(
     return kept
 
 
-@rules_router.delete("/{name}", dependencies=[users], status_code=204,
-                     responses={409: {"description": "It stands in a benchmark file."}})  # fmt: skip
+@rules_router.delete(
+    "/{name}", dependencies=[users], status_code=204, responses={409: {"description": "It stands in a benchmark file."}}
+)
 def delete_alert_rule(name: RuleName, state: State, by: User) -> None:
     """Take a rule away; alerts that stand by it alone are resolved."""
     desk.remove_rule(state.kept.store, name, state.clock)

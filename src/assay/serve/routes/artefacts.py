@@ -43,17 +43,22 @@ def get_artefact(sha256: Digest, state: State, request: Request) -> Response:
     same = unchanged(request, f'"{sha256}"')
     known = state.kept.artefacts.get(sha256)
     name = known.name if known is not None else sha256
-    return same or FileResponse(path, media_type="application/octet-stream", filename=name,
-                                headers={"ETag": f'"{sha256}"', **_FOR_EVER})  # fmt: skip
+    return same or FileResponse(
+        path, media_type="application/octet-stream", filename=name, headers={"ETag": f'"{sha256}"', **_FOR_EVER}
+    )
 
 
 @router.put(
     "/{sha256}",
     dependencies=[agents],
     responses={201: {"model": ArtefactRecord}},
-    openapi_extra={"requestBody": {"required": True, "content": {"application/octet-stream": {
-        "schema": {"type": "string", "format": "binary"}}}}},
-)  # fmt: skip
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        }
+    },
+)
 async def put_artefact(
     sha256: Digest,
     request: Request,

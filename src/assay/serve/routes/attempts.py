@@ -30,9 +30,14 @@ def report_progress(job: JobId, fence: Fence, progress: Progress, state: State, 
     if not state.kept.control.progress(job, fence, progress):
         raise RequestProblem(409, f"the lease {fence} of {job} is lost", code="lost", try_="stop the attempt")
     detail: dict[str, JsonValue] = {
-        "run": progress.run, "runs": progress.runs, "phase": progress.phase, "share": progress.share,
-        "note": progress.note, "agent": progress.agent, "fence": fence,
-    }  # fmt: skip
+        "run": progress.run,
+        "runs": progress.runs,
+        "phase": progress.phase,
+        "share": progress.share,
+        "note": progress.note,
+        "agent": progress.agent,
+        "fence": fence,
+    }
     campaign = job.rpartition("-job-")[0]
     state.feed.push(LiveEvent(campaign, job, "progress", state.clock.utc().timestamp(), detail))
 
@@ -50,9 +55,13 @@ def release_lease(job: JobId, fence: Fence, release: Release, state: State, key:
     "/result",
     dependencies=[agents_alone],
     responses={409: {"description": "Samples that the result names must be uploaded first."}},
-    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {
-        "schema": {"$ref": "#/components/schemas/MultiRunJobResult"}}}}},
-)  # fmt: skip
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/MultiRunJobResult"}}},
+        }
+    },
+)
 async def deliver_result(
     job: JobId, fence: Fence, agent: ByAgent, state: State, request: Request, key: AgentKey = ""
 ) -> Delivered:
@@ -62,8 +71,12 @@ async def deliver_result(
     return await anyio.to_thread.run_sync(lambda: deliver(state, job, fence, agent, body))
 
 
-@router.put("/artefacts/{name}", dependencies=[agents_alone], status_code=204,
-            responses={409: {"description": "The file must be uploaded first."}})  # fmt: skip
+@router.put(
+    "/artefacts/{name}",
+    dependencies=[agents_alone],
+    status_code=204,
+    responses={409: {"description": "The file must be uploaded first."}},
+)
 def attach_artefact(
     job: JobId,
     fence: Fence,

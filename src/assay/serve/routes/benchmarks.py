@@ -64,8 +64,12 @@ def list_headlines(state: State, names: Names) -> Listed[Headline]:
     return Listed(headlines(state, names))
 
 
-@router.get("/{name}", dependencies=[readers], response_model=StoredBenchmark,
-            responses={304: {"description": "It has not changed."}})  # fmt: skip
+@router.get(
+    "/{name}",
+    dependencies=[readers],
+    response_model=StoredBenchmark,
+    responses={304: {"description": "It has not changed."}},
+)
 def get_benchmark(
     name: Name, state: State, request: Request, response: Response, version: Version = None
 ) -> StoredBenchmark | Response:
@@ -86,8 +90,12 @@ def change_benchmark(
 ) -> StoredBenchmark:
     """Keep a new version; with `If-Match`, only if nobody else changed it meanwhile."""
     if _checked(state, given) != name:
-        raise RequestProblem(422, f"the document names itself {str(given.document.get('benchmark'))[:80]!r}, "
-                             f"not {name!r}", code="name", at="document.benchmark")  # fmt: skip
+        raise RequestProblem(
+            422,
+            f"the document names itself {str(given.document.get('benchmark'))[:80]!r}, not {name!r}",
+            code="name",
+            at="document.benchmark",
+        )
     stored = state.kept.catalogue.change(name, Draft(given.document, given.files, by.name), _expected(if_match))
     tell("benchmark changed", benchmark=name, version=stored.version, by=by.name)
     response.headers["ETag"] = _tag(stored)
@@ -128,6 +136,10 @@ def _expected(if_match: str | None) -> int | None:
         return None
     number = if_match.strip().removeprefix("W/").strip('"').partition("-")[0]
     if not number.isascii() or not number.isdigit() or len(number) > 9:
-        raise RequestProblem(412, "If-Match is not an ETag of this benchmark", code="precondition",
-                             try_="read the benchmark and send the ETag that came with it")  # fmt: skip
+        raise RequestProblem(
+            412,
+            "If-Match is not an ETag of this benchmark",
+            code="precondition",
+            try_="read the benchmark and send the ETag that came with it",
+        )
     return int(number)

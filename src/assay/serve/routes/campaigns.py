@@ -75,8 +75,7 @@ def get_campaign(campaign: CampaignId, state: State) -> CampaignFull:
     return CampaignFull.of(summary, _runs(state, campaign), jobs)
 
 
-@router.delete("/{campaign}", dependencies=[users], status_code=204,
-               responses={409: {"description": "It is running."}})  # fmt: skip
+@router.delete("/{campaign}", dependencies=[users], status_code=204, responses={409: {"description": "It is running."}})
 def remove_campaign(campaign: CampaignId, state: State, by: User) -> None:
     """Remove a campaign with its results; one that runs must be cancelled first."""
     state.kept.store.remove(campaign)
@@ -122,8 +121,12 @@ def get_placement(campaign: CampaignId, state: State) -> PlacementView:
     return PlacementView.of(state.kept.control.placement(campaign))
 
 
-@router.get("/{campaign}/result", dependencies=[readers], response_model=CampaignRecord,
-            responses={304: {"description": "It has not changed."}})  # fmt: skip
+@router.get(
+    "/{campaign}/result",
+    dependencies=[readers],
+    response_model=CampaignRecord,
+    responses={304: {"description": "It has not changed."}},
+)
 def get_campaign_result(campaign: CampaignId, state: State, request: Request) -> Response:
     """Read the result document as it is now, finished or not."""
     tag = result_tag(state.kept, campaign)

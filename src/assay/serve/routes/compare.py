@@ -28,8 +28,13 @@ Anyway = Annotated[
 
 
 @router.get("/compare", dependencies=[readers])
-def compare(side: Sides, state: State, metric: Metrics = [], benchmark: Text = "",  # noqa: B006  (never changed)
-            anyway: Anyway = None) -> Comparison:  # fmt: skip
+def compare(
+    side: Sides,
+    state: State,
+    metric: Metrics = [],  # noqa: B006 - FastAPI copies it
+    benchmark: Text = "",
+    anyway: Anyway = None,
+) -> Comparison:
     """Compare sides with the first of them: better, worse, or cannot tell and why."""
     return compare_sides(read_sides(state.kept, side, benchmark), metric, anyway=anyway)
 

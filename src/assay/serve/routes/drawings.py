@@ -15,8 +15,12 @@ from assay.serve.web.records import Listed
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
 
 
-@router.get("/{job}/panels", dependencies=[readers], response_model=Panels,
-            responses={304: {"description": "They have not changed."}})  # fmt: skip
+@router.get(
+    "/{job}/panels",
+    dependencies=[readers],
+    response_model=Panels,
+    responses={304: {"description": "They have not changed."}},
+)
 def get_job_panels(job: JobId, state: State, request: Request) -> Response:
     """Read the pictures of a job, drawn as the HTML report draws them, each with its numbers."""
     detail = state.kept.listing.job(job)

@@ -35,13 +35,28 @@ _LONGEST_NAME, _LONGEST_TIME, _LONGEST_NOTE, _MOST = 200, 40, 1000, 2**31 - 1
 @router.put(
     "",
     responses={201: {"model": Known}, 409: {"description": "Another campaign has this id."}},
-    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": {
-        "type": "object", "required": ["engine", "benchmark", "created_at", "document", "jobs"],
-        "properties": {"engine": {"type": "string"}, "benchmark": {"type": "string"},
-                       "created_at": {"type": "string", "format": "date-time"}, "document": {"type": "object"},
-                       "labels": {"type": "object"},
-                       "jobs": {"type": "array", "items": {"$ref": "#/components/schemas/Job"}}}}}}}},
-)  # fmt: skip
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "type": "object",
+                        "required": ["engine", "benchmark", "created_at", "document", "jobs"],
+                        "properties": {
+                            "engine": {"type": "string"},
+                            "benchmark": {"type": "string"},
+                            "created_at": {"type": "string", "format": "date-time"},
+                            "document": {"type": "object"},
+                            "labels": {"type": "object"},
+                            "jobs": {"type": "array", "items": {"$ref": "#/components/schemas/Job"}},
+                        },
+                    }
+                }
+            },
+        }
+    },
+)
 async def know_campaign(campaign: CampaignThere, state: State, by: User, request: Request, response: Response) -> Known:
     """Make a campaign known under the id that it has there; one that is known stays as it is."""
     body = await request.body()
@@ -64,9 +79,13 @@ def tell_standings(campaign: CampaignThere, standings: Standings, state: State) 
     "/jobs/{index}/result",
     dependencies=[users],
     responses={409: {"description": "Samples and files that the result names must be uploaded first."}},
-    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {
-        "schema": {"$ref": "#/components/schemas/MultiRunJobResult"}}}}},
-)  # fmt: skip
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/MultiRunJobResult"}}},
+        }
+    },
+)
 async def tell_result(campaign: CampaignThere, index: JobIndex, state: State, request: Request) -> Delivered:
     """Hand over a result, once; the same again changes nothing, one that has more in it takes its place."""
     body = await request.body()

@@ -31,8 +31,7 @@ async def stream_events(state: State, last_event_id: LastEvent = None, after: Af
     return stream(state, _position(last_event_id, after), None)
 
 
-@router.get("/campaigns/{campaign}/events", dependencies=[readers], response_class=StreamingResponse,
-            responses=_STREAM)  # fmt: skip
+@router.get("/campaigns/{campaign}/events", dependencies=[readers], response_class=StreamingResponse, responses=_STREAM)
 def stream_campaign_events(
     campaign: CampaignId, state: State, last_event_id: LastEvent = None, after: After = None
 ) -> StreamingResponse:

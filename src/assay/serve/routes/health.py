@@ -37,9 +37,12 @@ def get_readiness(state: State, response: Response) -> Readiness:
     return Readiness(ready, database, queue)
 
 
-@metrics_router.get("/metrics", dependencies=[Depends(MetricsAccess("reader", "user", "admin"))],
-                    response_class=Response,
-                    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}})  # fmt: skip
+@metrics_router.get(
+    "/metrics",
+    dependencies=[Depends(MetricsAccess("reader", "user", "admin"))],
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
 def get_metrics(state: State) -> Response:
     """Numbers about the server, for Prometheus."""
     return Response(state.metrics.render(), media_type=CONTENT_TYPE_LATEST)

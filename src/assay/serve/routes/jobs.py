@@ -134,5 +134,9 @@ def get_samples(job: JobId, run: RunId, state: State) -> FileResponse:
     path = kept.store.samples.find(digest) if digest else None
     if path is None:
         raise RequestProblem(404, f"run {run} of {job} has no samples", code="unknown-samples")
-    return FileResponse(path, media_type="application/vnd.apache.parquet",
-                        filename=f"{job}-run-{run}.parquet", headers={"ETag": f'"{digest}"'})  # fmt: skip
+    return FileResponse(
+        path,
+        media_type="application/vnd.apache.parquet",
+        filename=f"{job}-run-{run}.parquet",
+        headers={"ETag": f'"{digest}"'},
+    )

@@ -40,9 +40,11 @@ def list_notices(
     return Listed(desk.notices(state.kept.store, state.clock, alert=alert, only=only or None, limit=limit))
 
 
-@router.post("/{notice}/again", dependencies=[users],
-             responses={**_shown({**_NOTICE, "tries": 0, "error": ""}),
-                        409: {"description": "It was not given up."}})  # fmt: skip
+@router.post(
+    "/{notice}/again",
+    dependencies=[users],
+    responses={**_shown({**_NOTICE, "tries": 0, "error": ""}), 409: {"description": "It was not given up."}},
+)
 def send_notice_again(notice: NoticeId, state: State, by: User) -> desk.NoticeView:
     """Send a message after all that was given up."""
     sent = desk.send_again(state.kept.store, state.clock, notice)

@@ -36,8 +36,7 @@ _VIEW = {
     "last": _FIRING, "created_at": 1795000000.0, "changed_at": 1795000000.0, "submitted_by": "ci",
 }  # fmt: skip
 _DOCUMENT = {"benchmark": "nightly squeezenet", "target": {"model": "squeezenet"}, "schedule": _SECTION}
-_GIVEN = Body(openapi_examples={"nightly": {"summary": "Every night of the week",
-                                            "value": {"document": _DOCUMENT}}})  # fmt: skip
+_GIVEN = Body(openapi_examples={"nightly": {"summary": "Every night of the week", "value": {"document": _DOCUMENT}}})
 
 
 def _shows(example: dict[str, Any], status: int = 200, said: str = "Successful Response") -> Answers:
@@ -72,8 +71,9 @@ def list_schedules(
     return Listed(tuple(ScheduleView.of(one, newest.get(one.id), now) for one in page.items), page.next)
 
 
-@router.get("/{schedule}", dependencies=[readers],
-            responses=_shows({"summary": _VIEW, "submission": {"document": _DOCUMENT}}))  # fmt: skip
+@router.get(
+    "/{schedule}", dependencies=[readers], responses=_shows({"summary": _VIEW, "submission": {"document": _DOCUMENT}})
+)
 def get_schedule(schedule: ScheduleId, state: State) -> ScheduleFull:
     """Read a schedule with what it submits."""
     record = _schedules(state).get(schedule)

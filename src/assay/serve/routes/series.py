@@ -112,21 +112,24 @@ def list_series(
     return Listed(page.items, page.next)
 
 
-@router.post("/import", dependencies=[users], responses=_example(
-    {"series": ["9c1f2ab34d5e6f70"], "added": 365, "known": 0, "findings": ["0b7d3e5a91c2f468"]}))  # fmt: skip
+@router.post(
+    "/import",
+    dependencies=[users],
+    responses=_example({"series": ["9c1f2ab34d5e6f70"], "added": 365, "known": 0, "findings": ["0b7d3e5a91c2f468"]}),
+)
 async def import_points(given: Points, state: State, by: User) -> Imported:
     """Take points of history that people already have; those that are there already stay as they are."""
     if len(given.points) > _LARGEST_IMPORT:
-        raise RequestProblem(422, f"at most {_LARGEST_IMPORT} points can be imported at once", code="request",
-                             at="points")  # fmt: skip
+        raise RequestProblem(
+            422, f"at most {_LARGEST_IMPORT} points can be imported at once", code="request", at="points"
+        )
     answer = await anyio.to_thread.run_sync(lambda: _import(state, given), limiter=_one_at_a_time())
     tell("points imported", added=answer.added, known=answer.known, series=len(answer.series), by=by.name)
     state.changed(jobs=False)
     return answer
 
 
-@router.get("/{series}", dependencies=[readers],
-            responses=_example({"series": _SERIES, "findings": [_FINDING]}))  # fmt: skip
+@router.get("/{series}", dependencies=[readers], responses=_example({"series": _SERIES, "findings": [_FINDING]}))
 def get_series(series: SeriesId, state: State) -> SeriesFull:
     """Read a series and what changed in it."""
     known = _known(state)
@@ -165,8 +168,11 @@ def get_finding(finding: FindingId, state: State) -> KnownFinding:
     return _known(state).finding(finding)
 
 
-@findings_router.post("/{finding}/expect", dependencies=[users], responses={
-    **_example({**_FINDING, "state": "expected"}), 409: {"description": "The finding is gone."}})  # fmt: skip
+@findings_router.post(
+    "/{finding}/expect",
+    dependencies=[users],
+    responses={**_example({**_FINDING, "state": "expected"}), 409: {"description": "The finding is gone."}},
+)
 def expect_finding(finding: FindingId, state: State, by: User) -> KnownFinding:
     """Take a change as meant: its series is judged anew from there."""
     found = expect(state.kept.store, finding, state.clock)

@@ -37,8 +37,12 @@ async def get_session(state: State, by: Reader) -> Session:
     return Session(by.name, by.role, bool(state.is_open), __version__)
 
 
-@router.get("/schema", dependencies=[readers], response_model=dict[str, JsonValue],
-            responses={304: {"description": "It has not changed."}})  # fmt: skip
+@router.get(
+    "/schema",
+    dependencies=[readers],
+    response_model=dict[str, JsonValue],
+    responses={304: {"description": "It has not changed."}},
+)
 def get_schema(request: Request) -> Response:
     """Read the JSON Schema of the benchmark file: every key with its type and meaning."""
     text, tag = _schema()

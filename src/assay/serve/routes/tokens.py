@@ -31,8 +31,9 @@ class TokenMade:
 def create_token(wish: TokenInput, state: State, by: Admin) -> TokenMade:
     """Make a token; its secret is in this answer and nowhere else."""
     if wish.expires_in_s is not None and not 0 < wish.expires_in_s <= _LONGEST_S:
-        raise RequestProblem(422, "expires_in_s must be positive and at most a hundred years", code="request",
-                             at="expires_in_s")  # fmt: skip
+        raise RequestProblem(
+            422, "expires_in_s must be positive and at most a hundred years", code="request", at="expires_in_s"
+        )
     if len(wish.name) > 200:
         raise RequestProblem(422, "name has at most 200 characters", code="request", at="name")
     token, secret = state.kept.tokens.create(wish.name, wish.role, wish.expires_in_s)

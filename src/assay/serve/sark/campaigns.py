@@ -65,8 +65,14 @@ def campaign(state: State, campaign: str) -> dict[str, Any]:
     return {**_record(state, summary), "job_breakdown": breakdown(summary)}
 
 
-@router.get("/campaigns/{campaign}/results", dependencies=[readers], operation_id="sark_results", summary="CSV",
-            response_class=Response, responses=_CSV)  # fmt: skip
+@router.get(
+    "/campaigns/{campaign}/results",
+    dependencies=[readers],
+    operation_id="sark_results",
+    summary="CSV",
+    response_class=Response,
+    responses=_CSV,
+)
 def results(state: State, campaign: str) -> Response:
     """The results of a campaign as CSV; of an unfinished one, those that are there."""
     record = _ended(read_campaign(state.kept.store, _summary(state, campaign).id))
@@ -75,8 +81,14 @@ def results(state: State, campaign: str) -> Response:
     return _csv(render_sark_csv(record), f"{record.campaign}_results.csv")
 
 
-@router.get("/results/all", dependencies=[readers], operation_id="sark_all_results", summary="All results as CSV",
-            response_class=Response, responses=_CSV)  # fmt: skip
+@router.get(
+    "/results/all",
+    dependencies=[readers],
+    operation_id="sark_all_results",
+    summary="All results as CSV",
+    response_class=Response,
+    responses=_CSV,
+)
 def all_results(state: State) -> Response:
     """Every result that came in by this surface, in one CSV file."""
     records = [_ended(read_campaign(state.kept.store, one.id)) for one in _ours(state)]
@@ -97,8 +109,14 @@ def files(state: State) -> dict[str, Any]:
     return {"count": len(found), "files": found}
 
 
-@router.get("/results/download/{filename:path}", dependencies=[readers], operation_id="sark_download",
-            summary="Download a result file", response_class=Response, responses=_CSV)  # fmt: skip
+@router.get(
+    "/results/download/{filename:path}",
+    dependencies=[readers],
+    operation_id="sark_download",
+    summary="Download a result file",
+    response_class=Response,
+    responses=_CSV,
+)
 def download(state: State, filename: str) -> Response:
     """One CSV file by its name; a name is compared with those that are there and never becomes a path."""
     if ".." in filename or filename.startswith(("/", "\\")):

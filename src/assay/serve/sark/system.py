@@ -118,8 +118,12 @@ def _redis(state: ServerState) -> dict[str, Any]:
         return {"connected": False, "host": None, "port": None, "db": None}
     parts = urlsplit(state.settings.redis_url.get_secret_value())
     database = parts.path.strip("/")
-    return {"connected": _answers(state), "host": parts.hostname, "port": parts.port or 6379,
-            "db": int(database) if database.isdigit() else 0}  # fmt: skip
+    return {
+        "connected": _answers(state),
+        "host": parts.hostname,
+        "port": parts.port or 6379,
+        "db": int(database) if database.isdigit() else 0,
+    }
 
 
 def _answers(state: ServerState) -> bool:

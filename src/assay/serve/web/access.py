@@ -41,16 +41,18 @@ class Allow:
     async def __call__(
         self, request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
     ) -> Principal:
-        """The principal of a request that may go on."""
         state = server_of(request)
         if state.is_open is None:
             raise Unavailable
         principal = _open(request, state) if state.is_open else await _by_token(state, given)
         request.scope["principal"] = principal.name
         if principal.role not in self.roles:
-            raise RequestProblem(403, f"the role {principal.role!r} may not do this; "
-                                 f"it takes {' or '.join(sorted(self.roles))}", code="forbidden",
-                                 try_="use a token of another role")  # fmt: skip
+            raise RequestProblem(
+                403,
+                f"the role {principal.role!r} may not do this; it takes {' or '.join(sorted(self.roles))}",
+                code="forbidden",
+                try_="use a token of another role",
+            )
         return principal
 
 
@@ -67,7 +69,6 @@ class MetricsAccess(Allow):
     async def __call__(
         self, request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
     ) -> Principal:
-        """The principal of a request that may go on."""
         if server_of(request).settings.open_metrics:
             return Principal("metrics", "reader")
         return await super().__call__(request, given)
@@ -92,10 +93,13 @@ def _refuse_forwarded(request: Request) -> None:
     """Refuse a request that a proxy passed on: it connects from this machine, whatever machine sent it."""
     for name in request.headers:
         if name in _FORWARDED or name.startswith(_FORWARDED_PREFIXES):
-            raise RequestProblem(403, f"this server is open: everybody on this machine is admin. The header {name!r} "
-                                 "says that a proxy forwarded this request, perhaps from another machine",
-                                 code="forwarded", try_="start the server with `assay serve --closed` and make "
-                                 "tokens with `assay tokens create`")  # fmt: skip
+            raise RequestProblem(
+                403,
+                f"this server is open: everybody on this machine is admin. The header {name!r} "
+                "says that a proxy forwarded this request, perhaps from another machine",
+                code="forwarded",
+                try_="start the server with `assay serve --closed` and make tokens with `assay tokens create`",
+            )
 
 
 def _foreign(what: str) -> RequestProblem:

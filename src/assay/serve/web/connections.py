@@ -51,7 +51,6 @@ class BoundedProtocol(HttpToolsProtocol):
     # What the parser finds
 
     def on_message_begin(self) -> None:
-        """A head begins."""
         self._head_bytes = 0
         self._wait(self.head_s)
         super().on_message_begin()
@@ -62,7 +61,6 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
         self._count(len(name) + len(value))
         super().on_header(name, value)
 

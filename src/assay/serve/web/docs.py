@@ -56,7 +56,6 @@ def openapi(request: Request) -> JSONResponse:
 
 @router.get("/docs")
 def page(request: Request) -> HTMLResponse:
-    """The documentation page."""
     base = escape(request.scope.get("root_path", "").rstrip("/") + API)
     html = _PAGE.format(title=f"assay {escape(__version__)}: HTTP API", base=base)
     return HTMLResponse(html, headers={"Content-Security-Policy": _POLICY})
@@ -70,7 +69,6 @@ def document_for_page(request: Request) -> JSONResponse:
 
 @router.get("/docs/start.js")
 def start() -> HTMLResponse:
-    """What starts the page."""
     return HTMLResponse(_START, media_type="text/javascript", headers=_CACHED)
 
 

@@ -20,7 +20,6 @@ class Durable:
         self.state = state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["type"] != "http" or scope["method"] in _READING:
             await self.app(scope, receive, send)
             return

@@ -118,17 +118,20 @@ def _headline(series: SeriesRecord, points: Sequence[Newest], results: Mapping[s
     last = next((one for one in reversed(points) if one.value is not None), None)
     job = last.job if last else None
     return Headline(
-        benchmark=series.benchmark, metric=series.metric, unit=series.unit, better=series.better, series=series.id,
+        benchmark=series.benchmark,
+        metric=series.metric,
+        unit=series.unit,
+        better=series.better,
+        series=series.id,
         label=job_label(series.point, {}),
         points=tuple(HeadlinePoint(one.at, one.value, one.standard_error) for one in points),
         median=last.value if last else None,
         interval=_interval(results.get(job, ""), series.metric) if job else None,
         verdict=(last.verdict or None) if last else None,
-    )  # fmt: skip
+    )
 
 
 def _interval(metrics: str, name: str) -> Interval | None:
-    """The interval of a metric in the metrics of a result document."""
     found = json.loads(metrics).get(name) if metrics else None
     told = found.get("interval") if isinstance(found, dict) else None
     return adapter(Interval).validate_python(told) if told else None

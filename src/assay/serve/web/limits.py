@@ -27,12 +27,10 @@ class SizeLimits:
 
     @classmethod
     def of(cls, settings: ServerSettings) -> SizeLimits:
-        """The limits that the settings name."""
         sizes = (settings.max_body_mb, settings.max_result_mb, settings.max_artefact_mb)
         return cls(*(int(size * MB) for size in sizes))
 
     def for_request(self, method: str, path: str) -> int:
-        """The limit of one request."""
         if method == "PUT" and "/attempts/" not in path and _ARTEFACT.search(path):
             return self.artefact
         if method == "PUT" and _RESULT.search(path):
@@ -48,7 +46,6 @@ class Limit:
         self.limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -81,5 +78,9 @@ def _counting(receive: Receive, limit: int) -> Receive:
 
 def _too_large(limit: int) -> RequestProblem:
     shown = f"{limit / MB:g} MB"
-    return RequestProblem(413, f"the body is larger than the {shown} that are allowed", code="too-large",
-                          try_="send less, or have the server's limit raised")  # fmt: skip
+    return RequestProblem(
+        413,
+        f"the body is larger than the {shown} that are allowed",
+        code="too-large",
+        try_="send less, or have the server's limit raised",
+    )

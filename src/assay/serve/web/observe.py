@@ -40,7 +40,6 @@ class Observe:
         self.root_path = root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -65,8 +64,16 @@ class Observe:
         self.metrics.request(scope["method"], template, status, seconds)
         quiet = _QUIET.search(scope["path"]) and status < 400
         level = logging.DEBUG if quiet else logging.INFO
-        tell("request", level=level, method=scope["method"], path=scope["path"], status=status,
-             ms=round(seconds * 1000, 1), request=scope["request_id"], who=scope.get("principal", ""))  # fmt: skip
+        tell(
+            "request",
+            level=level,
+            method=scope["method"],
+            path=scope["path"],
+            status=status,
+            ms=round(seconds * 1000, 1),
+            request=scope["request_id"],
+            who=scope.get("principal", ""),
+        )
 
 
 def route_template(scope: MutableMapping[str, Any]) -> str:

@@ -98,8 +98,13 @@ class Unavailable(RequestProblem):
     """Something that the server stands on is away for a while; whoever asks should ask again."""
 
     def __init__(self, what: str = "the database") -> None:
-        super().__init__(503, f"{what} is away", code="unavailable", try_=f"ask again in {RETRY_AFTER_S} s",
-                         headers={"Retry-After": str(RETRY_AFTER_S)})  # fmt: skip
+        super().__init__(
+            503,
+            f"{what} is away",
+            code="unavailable",
+            try_=f"ask again in {RETRY_AFTER_S} s",
+            headers={"Retry-After": str(RETRY_AFTER_S)},
+        )
 
 
 def document(
@@ -113,8 +118,13 @@ def document(
 ) -> dict[str, Any]:
     """The body of an error answer."""
     title = HTTPStatus(status).phrase
-    body: dict[str, Any] = {"type": f"urn:assay:problem:{code}", "title": title, "status": status, "detail": detail,
-                            "code": code}  # fmt: skip
+    body: dict[str, Any] = {
+        "type": f"urn:assay:problem:{code}",
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "code": code,
+    }
     body |= {"at": at} if at else {}
     body |= {"try": try_} if try_ else {}
     body |= {"errors": [dict(one) for one in errors]} if errors else {}
@@ -122,7 +132,6 @@ def document(
 
 
 def answer(body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """An error answer."""
     return JSONResponse(body, status_code=body["status"], headers=dict(headers or {}), media_type=MEDIA_TYPE)
 
 
@@ -199,8 +208,14 @@ def _database(request: Request, problem: Exception) -> JSONResponse:
     if isinstance(problem, DataError):
         return answer(document(422, "a value of the request cannot be kept", code="request"))
     if isinstance(problem, IntegrityError):
-        return answer(document(409, "this was changed by somebody else at the same time", code="conflict",
-                               try_="read it again and repeat the request"))  # fmt: skip
+        return answer(
+            document(
+                409,
+                "this was changed by somebody else at the same time",
+                code="conflict",
+                try_="read it again and repeat the request",
+            )
+        )
     return unexpected(request.scope, problem)
 
 

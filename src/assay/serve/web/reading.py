@@ -125,7 +125,6 @@ def result_tag(kept: Kept, campaign: str) -> str:
 
 
 def result_view(stored: StoredResult) -> ResultView:
-    """A stored result in one line."""
     result = from_json(MultiRunJobResult, stored.result, source=stored.job.id)
     return _view(stored.job, result)
 
@@ -133,11 +132,20 @@ def result_view(stored: StoredResult) -> ResultView:
 def _view(job: JobSummary, result: MultiRunJobResult) -> ResultView:
     names = headline_of(result) if result.state == "done" else ()
     return ResultView(
-        job=job.id, campaign=job.campaign, benchmark=job.benchmark, index=job.position, label=job.label,
-        state=job.state, verdict=job.verdict, machine=machine_name(result), agent=job.agent, ended_at=job.ended_at,
-        point=result.point, metrics={name: MetricView.of(result.metrics[name]) for name in names},
+        job=job.id,
+        campaign=job.campaign,
+        benchmark=job.benchmark,
+        index=job.position,
+        label=job.label,
+        state=job.state,
+        verdict=job.verdict,
+        machine=machine_name(result),
+        agent=job.agent,
+        ended_at=job.ended_at,
+        point=result.point,
+        metrics={name: MetricView.of(result.metrics[name]) for name in names},
         doubts=tuple(check.detail for check in (*result.checks, *result.gates) if check.passed is False),
-    )  # fmt: skip
+    )
 
 
 def comparison(kept: Kept, campaigns: Iterable[str], metric: str, rows: str, columns: str) -> ComparisonMatrix:
@@ -158,10 +166,16 @@ def comparison(kept: Kept, campaigns: Iterable[str], metric: str, rows: str, col
     base = next((one for one in found if one[1].state == "done" and chosen in one[1].metrics), None)
     cells = tuple(_cell(job, result, chosen, (row, column), base) for job, result in found)
     return ComparisonMatrix(
-        metric=chosen, rows=row, columns=column, row_values=tuple(dict.fromkeys(cell.row for cell in cells)),
-        column_values=tuple(dict.fromkeys(cell.column for cell in cells)), base=base[0].id if base else None,
-        axes=axes, metrics=names, cells=cells,
-    )  # fmt: skip
+        metric=chosen,
+        rows=row,
+        columns=column,
+        row_values=tuple(dict.fromkeys(cell.row for cell in cells)),
+        column_values=tuple(dict.fromkeys(cell.column for cell in cells)),
+        base=base[0].id if base else None,
+        axes=axes,
+        metrics=names,
+        cells=cells,
+    )
 
 
 Pair = tuple[JobSummary, MultiRunJobResult]
@@ -176,8 +190,11 @@ def _results(kept: Kept, campaigns: Iterable[str]) -> list[Pair]:
             page = kept.listing.results(JobFilter(campaign=campaign), cursor=cursor, limit=_PAGE)
             found += [(one.job, from_json(MultiRunJobResult, one.result, source=one.job.id)) for one in page.items]
             if len(found) > LARGEST_MATRIX:
-                raise UsageError(f"more than {LARGEST_MATRIX} jobs are too many to compare at once", code="too-many",
-                                 try_="compare fewer campaigns")  # fmt: skip
+                raise UsageError(
+                    f"more than {LARGEST_MATRIX} jobs are too many to compare at once",
+                    code="too-many",
+                    try_="compare fewer campaigns",
+                )
             cursor = page.next
             if cursor is None:
                 break
@@ -190,8 +207,12 @@ def _axes(found: list[Pair]) -> tuple[str, ...]:
 
 
 def _value(job: JobSummary, result: MultiRunJobResult, axis: str) -> str:
-    fixed = {"job": job.label or job.id, "machine": machine_name(result) or (job.agent_name or "unknown"),
-             "campaign": job.campaign, "benchmark": job.benchmark}  # fmt: skip
+    fixed = {
+        "job": job.label or job.id,
+        "machine": machine_name(result) or (job.agent_name or "unknown"),
+        "campaign": job.campaign,
+        "benchmark": job.benchmark,
+    }
     if axis in fixed:
         return fixed[axis]
     value = result.point.get(axis)
@@ -202,10 +223,17 @@ def _cell(job: JobSummary, result: MultiRunJobResult, metric: str, axes: tuple[s
     stats = result.metrics.get(metric) if result.state == "done" else None
     change, answer, because = _judged(result, stats, metric, base)
     return Cell(
-        row=_value(job, result, axes[0]), column=_value(job, result, axes[1]), job=job.id, campaign=job.campaign,
-        state=job.state, verdict=job.verdict, metric=MetricView.of(stats) if stats else None, change=change,
-        answer=answer, because=because,
-    )  # fmt: skip
+        row=_value(job, result, axes[0]),
+        column=_value(job, result, axes[1]),
+        job=job.id,
+        campaign=job.campaign,
+        state=job.state,
+        verdict=job.verdict,
+        metric=MetricView.of(stats) if stats else None,
+        change=change,
+        answer=answer,
+        because=because,
+    )
 
 
 def _judged(

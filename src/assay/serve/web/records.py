@@ -60,11 +60,23 @@ class AgentView:
     def of(cls, record: AgentRecord, now: float) -> AgentView:
         """An agent as the store knows it, seen now."""
         return cls(
-            id=record.id, name=record.name, state=record.state, healthy=record.healthy, draining=record.draining,
-            profile=record.profile, labels=record.labels, device=record.device, jobs=record.jobs, slots=record.slots,
-            address=record.address, version=record.version, note=record.note, enrolled_at=record.enrolled_at,
-            last_seen=record.last_seen, seconds_since_heartbeat=max(0.0, now - record.last_seen),
-        )  # fmt: skip
+            id=record.id,
+            name=record.name,
+            state=record.state,
+            healthy=record.healthy,
+            draining=record.draining,
+            profile=record.profile,
+            labels=record.labels,
+            device=record.device,
+            jobs=record.jobs,
+            slots=record.slots,
+            address=record.address,
+            version=record.version,
+            note=record.note,
+            enrolled_at=record.enrolled_at,
+            last_seen=record.last_seen,
+            seconds_since_heartbeat=max(0.0, now - record.last_seen),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +142,25 @@ class JobView:
     def of(cls, one: JobSummary) -> JobView:
         """A job as the store lists it."""
         return cls(
-            id=one.id, campaign=one.campaign, benchmark=one.benchmark, index=one.position, label=one.label,
-            state=one.state, verdict=one.verdict, agent=one.agent, agent_name=one.agent_name, fence=one.fence,
-            lost=one.lost, reason=one.reason, progress=one.progress, submitted_at=one.submitted_at,
-            started_at=one.started_at, ended_at=one.ended_at, not_before=one.not_before, point=one.point,
-        )  # fmt: skip
+            id=one.id,
+            campaign=one.campaign,
+            benchmark=one.benchmark,
+            index=one.position,
+            label=one.label,
+            state=one.state,
+            verdict=one.verdict,
+            agent=one.agent,
+            agent_name=one.agent_name,
+            fence=one.fence,
+            lost=one.lost,
+            reason=one.reason,
+            progress=one.progress,
+            submitted_at=one.submitted_at,
+            started_at=one.started_at,
+            ended_at=one.ended_at,
+            not_before=one.not_before,
+            point=one.point,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +234,9 @@ class PlacementView:
 
 
 def _group(one: Placement) -> PlacementGroup:
-    lacks = {fit.name: fit.missing or ("it is faulty or draining",) for fit in one.agents
-             if fit.missing or not fit.available}  # fmt: skip
+    lacks = {
+        fit.name: fit.missing or ("it is faulty or draining",) for fit in one.agents if fit.missing or not fit.available
+    }
     can = tuple(fit.name for fit in one.agents if not fit.missing and fit.available)
     return PlacementGroup(one.in_words, one.needs, one.jobs, one.waiting, can, lacks, one.machines)
 
@@ -245,12 +272,25 @@ class CampaignFull:
     def of(cls, one: CampaignSummary, runs: int, jobs: Iterable[JobSummary]) -> CampaignFull:
         """A campaign as the store knows it."""
         return cls(
-            id=one.id, benchmark=one.benchmark, state=one.state, created_at=one.created_at,
-            completed_at=one.completed_at, jobs=one.jobs, jobs_ended=one.jobs_ended, counts=one.counts, runs=runs,
-            labels=one.labels, engine=one.engine, priority=one.priority, submitted_by=one.submitted_by,
-            deadline=one.deadline, unplaceable=one.unplaceable, spread=one.spread, version=one.version,
+            id=one.id,
+            benchmark=one.benchmark,
+            state=one.state,
+            created_at=one.created_at,
+            completed_at=one.completed_at,
+            jobs=one.jobs,
+            jobs_ended=one.jobs_ended,
+            counts=one.counts,
+            runs=runs,
+            labels=one.labels,
+            engine=one.engine,
+            priority=one.priority,
+            submitted_by=one.submitted_by,
+            deadline=one.deadline,
+            unplaceable=one.unplaceable,
+            spread=one.spread,
+            version=one.version,
             job_list=tuple(map(JobView.of, jobs)),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, slots=True)

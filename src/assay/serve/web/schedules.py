@@ -53,9 +53,16 @@ class FiringView:
     def of(cls, one: FiringRecord, schedule: Schedule) -> FiringView:
         """A firing as the store knows it."""
         return cls(
-            id=one.id, due=one.due, local=local_time(schedule, one.due), outcome=one.outcome, fired_at=one.fired_at,
-            campaign=one.campaign, campaign_state=one.campaign_state, reason=one.reason, server=one.server,
-        )  # fmt: skip
+            id=one.id,
+            due=one.due,
+            local=local_time(schedule, one.due),
+            outcome=one.outcome,
+            fired_at=one.fired_at,
+            campaign=one.campaign,
+            campaign_state=one.campaign_state,
+            reason=one.reason,
+            server=one.server,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +88,16 @@ class ScheduleView:
         """A schedule as the store knows it, seen now."""
         coming = upcoming(one.schedule, one.name, now, _SHOWN) if one.state == "active" else ()
         return cls(
-            id=one.id, name=one.name, state=one.state, schedule=one.schedule.model_dump(mode="json"), next=coming,
-            last=None if last is None else FiringView.of(last, one.schedule), created_at=one.created_at,
-            changed_at=one.changed_at, submitted_by=one.submitted_by,
-        )  # fmt: skip
+            id=one.id,
+            name=one.name,
+            state=one.state,
+            schedule=one.schedule.model_dump(mode="json"),
+            next=coming,
+            last=None if last is None else FiringView.of(last, one.schedule),
+            created_at=one.created_at,
+            changed_at=one.changed_at,
+            submitted_by=one.submitted_by,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +110,6 @@ class ScheduleFull:
 
 
 def upcoming(schedule: Schedule, name: str, after: datetime, count: int) -> tuple[NextTime, ...]:
-    """The next times of a schedule."""
     return tuple(
         NextTime(due.timestamp(), local_time(schedule, due.timestamp()), start_of(schedule, name, due).timestamp())
         for due in next_times(schedule, after, count)

@@ -36,7 +36,6 @@ class ZeroBytes:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["type"] != "http" or scope["method"] not in _BODIES or _is_upload(scope):
             await self.app(scope, receive, send)
             return
@@ -66,7 +65,6 @@ async def _whole(receive: Receive) -> list[Message]:
 
 
 def _again(messages: list[Message], receive: Receive) -> Receive:
-    """What was received, and then what comes."""
     waiting = list(reversed(messages))
 
     async def received() -> Message:
@@ -76,5 +74,6 @@ def _again(messages: list[Message], receive: Receive) -> Receive:
 
 
 def _refused() -> RequestProblem:
-    return RequestProblem(422, "the request holds a zero byte (\\u0000), which no database can keep", code="zero-byte",
-                          try_="remove it")  # fmt: skip
+    return RequestProblem(
+        422, "the request holds a zero byte (\\u0000), which no database can keep", code="zero-byte", try_="remove it"
+    )

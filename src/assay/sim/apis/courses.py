@@ -98,15 +98,19 @@ class Courses:
 
         if head.old:
             first = fitted(stream_head(dialect.kind, chunked=False), head).replace(b"keep-alive", b"close", 1)
-            return Course((first + shape.events[0], *shape.events[1:]), shape.carried, offsets,
-                          lambda answer: b"".join(dialect.ending(plan, times_of(answer))), "close",
-                          reason=plan.reason, prompt_tokens=plan.prompt_tokens)  # fmt: skip
+            return Course(
+                (first + shape.events[0], *shape.events[1:]),
+                shape.carried,
+                offsets,
+                lambda answer: b"".join(dialect.ending(plan, times_of(answer))),
+                "close",
+                reason=plan.reason,
+                prompt_tokens=plan.prompt_tokens,
+            )
         pieces: Sequence[bytes] = shape.pieces
         if not head.keep_alive:
             pieces = (fitted(shape.pieces[0], head), *shape.pieces[1:])
-        return Course(
-            pieces, shape.carried, offsets, tail, reason=plan.reason, prompt_tokens=plan.prompt_tokens
-        )  # fmt: skip
+        return Course(pieces, shape.carried, offsets, tail, reason=plan.reason, prompt_tokens=plan.prompt_tokens)
 
     def whole(self, dialect: Dialect, plan: Plan, head: Head, offsets: Sequence[int]) -> Course:
         """An answer in one piece, due when its last token is."""
@@ -116,8 +120,9 @@ class Courses:
         def tail(answer: Answer) -> bytes:
             return fitted(reply(dialect.whole(plan, reasoning, text, times_of(answer)), kind=JSON), head)
 
-        return Course((b"",), (plan.tokens,), (offsets[-1],), tail, reason=plan.reason,
-                      prompt_tokens=plan.prompt_tokens)  # fmt: skip
+        return Course(
+            (b"",), (plan.tokens,), (offsets[-1],), tail, reason=plan.reason, prompt_tokens=plan.prompt_tokens
+        )
 
 
 def tail_of(dialect: Dialect, plan: Plan, times: Times) -> bytes:

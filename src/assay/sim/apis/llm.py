@@ -37,16 +37,25 @@ class Llm:
         self._created = int(time.time())
         created = datetime.fromtimestamp(self._created, UTC).isoformat().replace("+00:00", "Z")
         self._chat = openai.Chat(
-            self._model, self._created, done=script.done,
-            reasoning_field=script.reasoning_field, reasoning_tokens=script.reasoning_tokens,
-        )  # fmt: skip
+            self._model,
+            self._created,
+            done=script.done,
+            reasoning_field=script.reasoning_field,
+            reasoning_tokens=script.reasoning_tokens,
+        )
         self._completions = openai.Completions(self._model, self._created, done=script.done)
         self._ollama_chat = ollama.Ollama(self._model, created, chat=True)
         self._ollama = ollama.Ollama(self._model, created, chat=False)
         self._at_once = (
-            script.ttft == script.itl and script.ttft.is_constant and script.ttft.first == 0 and not script.capacity
-            and not script.rate_limit and not script.pause and script.flush == "once" and not script.ready_after
-        )  # fmt: skip
+            script.ttft == script.itl
+            and script.ttft.is_constant
+            and script.ttft.first == 0
+            and not script.capacity
+            and not script.rate_limit
+            and not script.pause
+            and script.flush == "once"
+            and not script.ready_after
+        )
         self.site = self._site(created)
 
     def _site(self, created: str) -> Site:
@@ -115,9 +124,18 @@ class Llm:
             events = (dialect.whole(plan, "", courses.text(0, plan.tokens), never),)
             carried, when, tail = (plan.tokens,), (offsets[-1],), b""
         sound = Sound(
-            head, dialect.kind if plan.stream else JSON, events, carried, when, plan.stream, dialect.error(failed),
-            dialect.error_event(failed), dialect.broken_event(), plan.prompt_tokens, tail,
-        )  # fmt: skip
+            head,
+            dialect.kind if plan.stream else JSON,
+            events,
+            carried,
+            when,
+            plan.stream,
+            dialect.error(failed),
+            dialect.error_event(failed),
+            dialect.broken_event(),
+            plan.prompt_tokens,
+            tail,
+        )
         return spoiled(fault, sound)
 
     def _chat_tokens(self, ask: dict[str, Any]) -> int:
@@ -145,9 +163,11 @@ class Llm:
         script = self._script
         if script.context_limit is not None and prompt > script.context_limit:
             raise HttpError(
-                400, f"This model's maximum context length is {script.context_limit} tokens. However, your request has "
-                f"{prompt} input tokens. Please reduce the length of the input messages.", "context_length_exceeded",
-            )  # fmt: skip
+                400,
+                f"This model's maximum context length is {script.context_limit} tokens. However, your request has "
+                f"{prompt} input tokens. Please reduce the length of the input messages.",
+                "context_length_exceeded",
+            )
         own = script.tokens
         tokens = max(1, round(own.first if own.is_constant else own.value(self._world.chance(number))))
         tokens = max(tokens, limit(ask, "min_tokens") or 0)
@@ -170,9 +190,14 @@ class Llm:
     # Embeddings
 
     def _embed(
-        self, dialect: Dialect, telling: Callable[[dict[str, Any]], tuple[bytes, int]],
-        connection: Connection, head: Head, body: bytes, arrival_ns: int,
-    ) -> None:  # fmt: skip
+        self,
+        dialect: Dialect,
+        telling: Callable[[dict[str, Any]], tuple[bytes, int]],
+        connection: Connection,
+        head: Head,
+        body: bytes,
+        arrival_ns: int,
+    ) -> None:
         world = self._world
         number = world.take_number()
         try:
@@ -208,7 +233,7 @@ class Llm:
         counted = None if self._script.usage == "never" else tokens
         return openai.embeddings(
             self._model, vectors, counted, as_base64=ask.get("encoding_format") == "base64"
-        ), tokens  # fmt: skip
+        ), tokens
 
     def _ollama_vectors(self, ask: dict[str, Any]) -> tuple[bytes, int]:
         vectors, tokens = self._vectors(ask)
@@ -286,8 +311,6 @@ def _bound(serving: Callable[..., None], *first: object) -> Callable[[Connection
 
 
 def _always(body: bytes) -> Callable[[Head, bytes], bytes]:
-    """Tells the same to everyone."""
-
     def telling(*_: object) -> bytes:
         return reply(body)
 

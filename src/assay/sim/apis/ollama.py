@@ -31,7 +31,6 @@ class Ollama:
         return [self._line("", "", _sums(plan, times))]
 
     def whole(self, plan: Plan, reasoning: str, answer: str, times: Times) -> bytes:
-        """The answer in one piece."""
         return self._line(answer, reasoning, _sums(plan, times)).rstrip()
 
     def error(self, problem: HttpError) -> bytes:

@@ -45,7 +45,6 @@ class _OpenAI:
         return _event(_error(problem))
 
     def broken_event(self) -> bytes:
-        """An event that is not JSON."""
         return b'data: {"choices":[{"delta":\n\n'
 
     def _keep_ending(self, plan: Plan, last: dict[str, Any], reasoning: int) -> list[bytes]:
@@ -87,7 +86,6 @@ class Chat(_OpenAI):
         return self._endings.get(plan) or self._keep_ending(plan, self._chunk({}, plan.reason), self._reasoning)
 
     def whole(self, plan: Plan, reasoning: str, answer: str, times: Times) -> bytes:  # noqa: ARG002
-        """The answer in one piece."""
         message = {"role": "assistant", "content": answer, **({self._field: reasoning} if reasoning else {})}
         told = self._object("chatcmpl", "chat.completion", {"message": message, "finish_reason": plan.reason})
         return packed({**told, **({"usage": usage(plan, self._reasoning)} if plan.usage else {})})
@@ -102,7 +100,6 @@ class Completions(_OpenAI):
         return self._object("cmpl", "text_completion", {"text": text, "logprobs": None, "finish_reason": reason})
 
     def opening(self) -> None:
-        """A completion has no role."""
         return
 
     def event(self, text: str, *, reasoning: bool, first: bool) -> bytes:  # noqa: ARG002  (Dialect's signature)
@@ -114,7 +111,6 @@ class Completions(_OpenAI):
         return self._endings.get(plan) or self._keep_ending(plan, self._text("", plan.reason), 0)
 
     def whole(self, plan: Plan, reasoning: str, answer: str, times: Times) -> bytes:  # noqa: ARG002
-        """The answer in one piece."""
         told = self._text(" ".join(part for part in (reasoning, answer) if part), plan.reason)
         return packed({**told, **({"usage": usage(plan, 0)} if plan.usage else {})})
 

@@ -22,9 +22,12 @@ class Plain:
         self._body = body.ljust(script.size) if script.size else body
         self._reply = reply(self._body)
         self._at_once = (
-            script.latency.is_constant and script.latency.first == 0 and not script.capacity
-            and not script.rate_limit and not script.ready_after
-        )  # fmt: skip
+            script.latency.is_constant
+            and script.latency.first == 0
+            and not script.capacity
+            and not script.rate_limit
+            and not script.ready_after
+        )
         self.site = Site(world, other=self._serve)
         self.site.tell("GET", "/metrics", self._metrics)
 

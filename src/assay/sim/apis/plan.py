@@ -48,9 +48,7 @@ class Dialect(Protocol):
         """The events after the last token."""
         ...
 
-    def whole(self, plan: Plan, reasoning: str, answer: str, times: Times) -> bytes:
-        """The answer in one piece."""
-        ...
+    def whole(self, plan: Plan, reasoning: str, answer: str, times: Times) -> bytes: ...
 
     def error(self, problem: HttpError) -> bytes:
         """What is said when there is no answer."""

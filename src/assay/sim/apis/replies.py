@@ -30,7 +30,6 @@ def stream_head(kind: bytes, *, chunked: bool = True) -> bytes:
 
 
 def chunk(data: bytes) -> bytes:
-    """One chunk of an answer."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 

@@ -45,7 +45,6 @@ class Site:
         self._telling[method, path] = telling
 
     def __call__(self, connection: Connection, head: Head, body: bytes, arrival_ns: int) -> None:
-        """Serve one request."""
         serving = self._serving.get((head.method, head.path))
         if serving is not None:
             serving(connection, head, body, arrival_ns)
@@ -97,11 +96,14 @@ class Site:
             "waiting": len(world.waiting),
             "stops_ns": world.stops,
             "backed_up": counters.backed_up,
-            "outcomes": dict(zip(
-                OUTCOMES, (sum(counters.ended.values()), counters.faults, counters.refused, counters.aborted),
-                strict=True,
-            )),
-        }  # fmt: skip
+            "outcomes": dict(
+                zip(
+                    OUTCOMES,
+                    (sum(counters.ended.values()), counters.faults, counters.refused, counters.aborted),
+                    strict=True,
+                )
+            ),
+        }
         return reply(packed(state))
 
     def _stall(self, head: Head, body: bytes) -> bytes:  # noqa: ARG002

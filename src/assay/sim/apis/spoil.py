@@ -39,9 +39,7 @@ def spoiled(fault: str, sound: Sound) -> Course:
         more = b"retry-after: 1\r\n" if fault in ("429", "503") else b""
         return _single(sound, fitted(reply(sound.error, int(fault), JSON, more), sound.head), status=int(fault))
     if fault == "redirect":
-        return _single(
-            sound, fitted(reply(b"", 307, JSON, b"location: /elsewhere\r\n"), sound.head), status=307
-        )  # fmt: skip
+        return _single(sound, fitted(reply(b"", 307, JSON, b"location: /elsewhere\r\n"), sound.head), status=307)
     if fault == "reset":
         return _single(sound, b"", "reset")
     if fault == "silence":
@@ -63,9 +61,17 @@ def _halved(sound: Sound) -> Sound:
     """A body in two parts, so that it has a middle."""
     body, at, half = sound.events[0], sound.offsets_ns[0], len(sound.events[0]) // 2
     return Sound(
-        sound.head, sound.kind, (body[:half], body[half:]), (0, *sound.carried), (at, at), False, sound.error,
-        sound.error_event, sound.broken_event, sound.prompt_tokens,
-    )  # fmt: skip
+        sound.head,
+        sound.kind,
+        (body[:half], body[half:]),
+        (0, *sound.carried),
+        (at, at),
+        False,
+        sound.error,
+        sound.error_event,
+        sound.broken_event,
+        sound.prompt_tokens,
+    )
 
 
 def _wrong_length(sound: Sound) -> Course:

@@ -68,12 +68,7 @@ def first_night(history: History, today: datetime | None = None) -> datetime:
 
 
 def nights(history: History, today: datetime | None = None) -> Iterator[tuple[Result, ...]]:
-    """Draw each night's results, the first one first; the same settings give the same results.
-
-    Args:
-        history: The settings.
-        today: The last night, where the settings do not say when the first one is.
-    """
+    """Draw each night's results, the first one first; the same settings give the same results."""
     first = first_night(history, today)
     code = _commits(history)
     drawn = [[_Job(history, bench, place) for place in range(len(bench.jobs))] for bench in history.benchmarks]
@@ -88,8 +83,12 @@ def nights(history: History, today: datetime | None = None) -> Iterator[tuple[Re
             if any(one.what == "outage" and one.host == host and one.lasts(night) for one in history.events):
                 continue
             around = _around(history, bench, host, machines[host], code[night - 1], night)
-            file = {key: value for one in _since(history, night) if bench.name in one.moves
-                    for key, value in one.file.items()}  # fmt: skip
+            file = {
+                key: value
+                for one in _since(history, night)
+                if bench.name in one.moves
+                for key, value in one.file.items()
+            }
             for place, measured in enumerate(values):
                 why = _failure(history, bench, place, night)
                 when = at + timedelta(minutes=7 * place)
@@ -134,7 +133,6 @@ class _Job:
         return out
 
     def _log(self, name: str, night: int) -> float:
-        """The logarithm of the noise of a night."""
         one = self._metrics[name]
         fresh = math.sqrt(1 - one.memory**2)
         self._state[name] = one.memory * self._state[name] + fresh * _unit(one, self._draws[name])
@@ -160,7 +158,6 @@ def _unit(one: Noise, source: Random) -> float:
 
 
 def _share(event: Event, night: int) -> float:
-    """How much of an event is there in a night."""
     if night < event.night:
         return 0.0
     if event.what == "drift" and event.until is not None:
@@ -210,7 +207,6 @@ def _around(
 
 
 def _commits(history: History) -> list[str]:
-    """The commit of each night."""
     source = Random(f"{history.seed}/commits")  # noqa: S311
     events = {}
     for event in history.events:

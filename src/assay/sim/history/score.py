@@ -69,7 +69,6 @@ class Line:
 
     @property
     def right_cause(self) -> bool | None:
-        """Whether the cause is the true one."""
         return self.found.cause == self.truth.cause if self.found and self.truth else None
 
     @property

@@ -83,7 +83,6 @@ class Bench(Section):
 
     @property
     def name(self) -> str:
-        """Name of the benchmark."""
         return str(self.file.get("benchmark", ""))
 
     @model_validator(mode="after")
@@ -162,7 +161,6 @@ class Event(Section):
         return self.to or self.host
 
     def lasts(self, night: int) -> bool:
-        """Whether it goes on in a night."""
         return self.night <= night and (self.until is None or night <= self.until)
 
 
@@ -219,7 +217,6 @@ def read_history(path: Path) -> History:
 
 
 def year() -> History:
-    """The year that the documentation shows."""
     return read_history(_YEAR)
 
 

@@ -101,7 +101,6 @@ class Connection:
             self.lost()
 
     def lost(self) -> None:
-        """The connection is over."""
         if self._gone:
             return
         self._gone = True

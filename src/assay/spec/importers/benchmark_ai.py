@@ -66,8 +66,16 @@ def imported(document: Mapping[str, Any]) -> Imported:
         SpecError: with every value that is wrong, at its path.
     """
     if not isinstance(document, Mapping) or not ({"hardware", "env"} & set(document)):
-        raise SpecError.of([Problem("import", "a descriptor has the sections hardware and env", "",
-                                    "write [hardware] and [env], as their samples do")])  # fmt: skip
+        raise SpecError.of(
+            [
+                Problem(
+                    "import",
+                    "a descriptor has the sections hardware and env",
+                    "",
+                    "write [hardware] and [env], as their samples do",
+                )
+            ]
+        )
     descriptor = Descriptor(Fields(_with_probe(document), SECTIONS))
     made = _document(descriptor)
     descriptor.remark_unknown()
@@ -126,8 +134,12 @@ def _labels(it: Descriptor) -> dict[str, str]:
     if (task := it.read("info.task_name", line())) is not None:
         labels = {"task_name": task, **labels}
     # Theirs were labels of every metric too.
-    for path, name in (("custom_params.dashboard", "dashboard-name"), ("custom_params.region", "region"),
-                       ("ml.framework", "framework"), ("ml.framework_version", "framework_version")):  # fmt: skip
+    for path, name in (
+        ("custom_params.dashboard", "dashboard-name"),
+        ("custom_params.region", "region"),
+        ("ml.framework", "framework"),
+        ("ml.framework_version", "framework_version"),
+    ):
         if (value := it.read(path, text)) and name not in labels:
             labels[name] = value
             it.say(path, f"only a label here: labels.{name}")
@@ -152,8 +164,10 @@ def _target(it: Descriptor, image: str | None, strategy: str) -> dict[str, JsonV
     if (script := it.read("ml.script.script", _script)) is not None:
         made["code"] = script
     elif any(_SCRIPTS in value for value in (*_texts(it), *env.values())):
-        it.remarks.append(f"{_SCRIPTS} is used, and the descriptor names no code: set target.code to what `--script` "
-                          "named, such as --set target.code=src")  # fmt: skip
+        it.remarks.append(
+            f"{_SCRIPTS} is used, and the descriptor names no code: set target.code to what `--script` "
+            "named, such as --set target.code=src"
+        )
     if sources := it.sources("data.sources"):
         made["fetch"] = sources
     own, theirs = it.metrics("output.metrics"), it.metrics("server.output.metrics", SERVER, strategy)
@@ -246,8 +260,11 @@ def _ready(it: Descriptor) -> dict[str, JsonValue]:
         it.remarks.append("the server has no readiness probe: it counts as ready when its port takes a connection")
         return {"tcp": True, **found}
     if scheme == "https":
-        it.say(f"{at}.scheme", "only that its port takes a connection is looked at; a command can ask over https: "
-               "services.server.ready.command")  # fmt: skip
+        it.say(
+            f"{at}.scheme",
+            "only that its port takes a connection is looked at; a command can ask over https: "
+            "services.server.ready.command",
+        )
         return {"tcp": True, **found}
     return {"http": path, **found}
 

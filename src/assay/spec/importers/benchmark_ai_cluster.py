@@ -67,8 +67,11 @@ def _zone(it: Descriptor) -> dict[str, JsonValue]:
         return {ZONE_LABEL: zone}
     if by_id is None:
         return {}
-    it.say("hardware.aws_zone_id", f"its nodes must carry the label {ZONE_ID_LABEL}; where they do not, take it out of "
-           "place.kubernetes.node_selector")  # fmt: skip
+    it.say(
+        "hardware.aws_zone_id",
+        f"its nodes must carry the label {ZONE_ID_LABEL}; where they do not, take it out of "
+        "place.kubernetes.node_selector",
+    )
     return {ZONE_ID_LABEL: by_id}
 
 

@@ -54,8 +54,10 @@ class Descriptor:
 
     def remark_unknown(self) -> None:
         """Say which fields are none of a descriptor."""
-        self.remarks += [f"{path} is {self.fields.raw(path)}: no field of a descriptor that is known; left out"
-                         for path in self.fields.left()]  # fmt: skip
+        self.remarks += [
+            f"{path} is {self.fields.raw(path)}: no field of a descriptor that is known; left out"
+            for path in self.fields.left()
+        ]
 
     def words(self, path: str, command: str, known: Mapping[str, str]) -> list[str]:
         """The words of a command, with the values of variables that it names by `$(NAME)`."""
@@ -83,8 +85,11 @@ class Descriptor:
         if name is None or found is not None:
             return found
         if _GPU_FAMILY.match(name):
-            self.fields.wrong(path, f"{shown(name)} is in no table, so that its GPUs are not known; add it to a table "
-                              f"of yours, which {VARIABLE} names")  # fmt: skip
+            self.fields.wrong(
+                path,
+                f"{shown(name)} is in no table, so that its GPUs are not known; add it to a table "
+                f"of yours, which {VARIABLE} names",
+            )
         else:
             self.say(path, f"no table has it, so that needs asks for nothing; {VARIABLE} names a table of yours")
         return None
@@ -168,8 +173,11 @@ class Descriptor:
             if not isinstance(table, Mapping):
                 self.fields.wrong(at, f"a table with keys is needed here, not {shown(table)}")
                 continue
-            self.remarks += [f"{at}.{key} is {shown(value)}: no field of a descriptor that is known; left out"
-                             for key, value in table.items() if key not in known]  # fmt: skip
+            self.remarks += [
+                f"{at}.{key} is {shown(value)}: no field of a descriptor that is known; left out"
+                for key, value in table.items()
+                if key not in known
+            ]
             tables.append((at, table))
         return tables
 

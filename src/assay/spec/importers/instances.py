@@ -63,8 +63,12 @@ def find_instance(name: str, environ: Mapping[str, str] | None = None) -> Instan
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as problem:
-            raise UsageError(f"{path} cannot be read: {getattr(problem, 'strerror', None) or problem}",
-                             code="instances", at=VARIABLE, try_="name a CSV file, or unset it") from None  # fmt: skip
+            raise UsageError(
+                f"{path} cannot be read: {getattr(problem, 'strerror', None) or problem}",
+                code="instances",
+                at=VARIABLE,
+                try_="name a CSV file, or unset it",
+            ) from None
         if (own := _found(name, lines, str(path))) is not None:
             return own
     table = (files("assay.spec.importers") / "instances.csv").read_text(encoding="utf-8")
@@ -74,8 +78,12 @@ def find_instance(name: str, environ: Mapping[str, str] | None = None) -> Instan
 def _found(name: str, lines: Iterable[str], source: str) -> Instance | None:
     rows = csv.DictReader(lines)
     if tuple(rows.fieldnames or ()) != COLUMNS:
-        raise UsageError(f"{source} has other columns than {','.join(COLUMNS)}", code="instances", at=source,
-                         try_="write them as its first line")  # fmt: skip
+        raise UsageError(
+            f"{source} has other columns than {','.join(COLUMNS)}",
+            code="instances",
+            at=source,
+            try_="write them as its first line",
+        )
     for row in rows:
         if (row["instance_type"] or "").strip() == name:
             return _instance(row, f"{source}:{rows.line_num}")
@@ -85,8 +93,14 @@ def _found(name: str, lines: Iterable[str], source: str) -> Instance | None:
 def _instance(row: Mapping[str, str | None], at: str) -> Instance:
     told = {key: (value or "").strip() for key, value in row.items() if key is not None}
     try:
-        made = Instance(told["instance_type"], int(told["cpus"]), float(told["memory_gib"]), int(told["gpus"] or 0),
-                        told["gpu_model"], float(told["gpu_memory_gib"] or 0))  # fmt: skip
+        made = Instance(
+            told["instance_type"],
+            int(told["cpus"]),
+            float(told["memory_gib"]),
+            int(told["gpus"] or 0),
+            told["gpu_model"],
+            float(told["gpu_memory_gib"] or 0),
+        )
     except ValueError as problem:
         raise UsageError(f"a number is wrong: {problem}", code="instances", at=at, try_="write 4 or 30.5") from None
     if made.cpus < 1 or made.gpus < 0 or not 0 < made.memory_gib < math.inf or not 0 <= made.gpu_memory_gib < math.inf:

@@ -76,8 +76,12 @@ def find_importer(name: str) -> Importer:
     if entry is None:
         known = importer_names()
         near = difflib.get_close_matches(name, known, 1)
-        raise UsageError(f"there is no importer {name!r}", code="importer", at="--from",
-                         try_=f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}")  # fmt: skip
+        raise UsageError(
+            f"there is no importer {name!r}",
+            code="importer",
+            at="--from",
+            try_=f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}",
+        )
     try:
         found = entry.load()
     except Exception as failure:  # code of others may do anything when it is imported
@@ -92,8 +96,11 @@ def find_importer(name: str) -> Importer:
 def _checked(name: str, found: Any) -> Importer:  # noqa: ANN401  (a module, or whatever a package registers)
     absent = [part for part in ("TITLE", "recognises", "imported") if not hasattr(found, part)]
     if absent:
-        raise UsageError(f"what is registered as the importer {name!r} has no {' and no '.join(absent)}",
-                         code="importer", try_="see assay.spec.importers.Importer")  # fmt: skip
+        raise UsageError(
+            f"what is registered as the importer {name!r} has no {' and no '.join(absent)}",
+            code="importer",
+            try_="see assay.spec.importers.Importer",
+        )
     importer: Importer = found
     return importer
 

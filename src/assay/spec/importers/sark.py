@@ -32,8 +32,9 @@ def imported(document: Mapping[str, Any]) -> Imported:
     made = benchmarks_of(document)
     remarks = [f"{key}: no field of a campaign that is known; left out" for key in document if key not in _KEYS[""]]
     for index, job in enumerate(document["jobs"]):
-        remarks += [f"jobs[{index}].{key}: no field of a job that is known; left out"
-                    for key in job if key not in _KEYS["job"]]  # fmt: skip
+        remarks += [
+            f"jobs[{index}].{key}: no field of a job that is known; left out" for key in job if key not in _KEYS["job"]
+        ]
     if len(made) == 1:
         return Imported(made[0], tuple(remarks))
     points = [_point(one) for one in made]

@@ -125,8 +125,10 @@ class _Recipe:
 
     def remark_unknown(self) -> None:
         """Say which fields are none of a recipe."""
-        self.remarks += [f"{path} is {self.fields.raw(path)}: no field of a recipe that is known; left out"
-                         for path in self.fields.left()]  # fmt: skip
+        self.remarks += [
+            f"{path} is {self.fields.raw(path)}: no field of a recipe that is known; left out"
+            for path in self.fields.left()
+        ]
 
     def _first(self, parse: Callable[[Any], T], *names: str) -> T | None:
         """The strongest value among several places that mean the same; says which others are not used."""
@@ -163,8 +165,9 @@ class _Recipe:
         return self._first(line(), "service.model", "workload.model") or MODEL
 
     def _clients(self) -> int:
-        found = self._first(whole(1, _MAX_CLIENTS), "service.n_clients", "client.n_clients", "workload.numClients",
-                            "numClients")  # fmt: skip
+        found = self._first(
+            whole(1, _MAX_CLIENTS), "service.n_clients", "client.n_clients", "workload.numClients", "numClients"
+        )
         return found or CLIENTS
 
     def _service(self, users: int) -> dict[str, JsonValue]:
@@ -199,26 +202,34 @@ class _Recipe:
 
     def _load(self, users: int) -> dict[str, JsonValue]:
         """A closed loop of so many clients, as theirs ran; a rate where a recipe names no clients."""
-        per_client = self._first(whole(1, _MAX_REQUESTS), "service.n_requests_per_client",
-                                 "client.n_requests_per_client")  # fmt: skip
+        per_client = self._first(
+            whole(1, _MAX_REQUESTS), "service.n_requests_per_client", "client.n_requests_per_client"
+        )
         lasting = self._first(number(0.001, 1e7), "client.test_duration")
         rate = self._first(number(1e-6, 1e9), "client.request_rate")
         counted = self._path("service.n_clients", "client.n_clients", "workload.numClients", "numClients")
         is_open = rate is not None and counted is None and per_client is None
         load: dict[str, JsonValue] = {"rate": rate} if is_open else {"concurrency": users}
         if rate is not None and not is_open:
-            self._say("client.request_rate", f"a rate and a number of clients are different loads, and theirs kept "
-                      f"{users} clients busy; for the rate set load: {{rate: {rate:g}, duration: 60s}}")  # fmt: skip
+            self._say(
+                "client.request_rate",
+                f"a rate and a number of clients are different loads, and theirs kept "
+                f"{users} clients busy; for the rate set load: {{rate: {rate:g}, duration: 60s}}",
+            )
         if lasting is not None and per_client is None:
             return {**load, "duration": f"{lasting}s"}
         if lasting is not None:
-            self._say("client.test_duration", "the requests are counted; for a time set load.duration in place of "
-                      "load.requests")  # fmt: skip
+            self._say(
+                "client.test_duration",
+                "the requests are counted; for a time set load.duration in place of load.requests",
+            )
         requests = users * (per_client or REQUESTS)
         if requests > _MAX_REQUESTS:
             path = self._path("service.n_requests_per_client", "client.n_requests_per_client") or "job"
-            self.fields.wrong(path, f"{users:,} clients with {per_client or 0:,} requests each are more than "
-                              f"{_MAX_REQUESTS:,} requests")  # fmt: skip
+            self.fields.wrong(
+                path,
+                f"{users:,} clients with {per_client or 0:,} requests each are more than {_MAX_REQUESTS:,} requests",
+            )
         return {**load, "requests": requests}
 
     def _slurm(self) -> dict[str, JsonValue]:
@@ -252,11 +263,17 @@ class _Recipe:
         """Say of each field that is known and does nothing here why it does nothing."""
         nodes = self._first(whole(1, 100_000), "infrastructure.nodes", "resources.nodes")
         if nodes is not None and nodes > 1:
-            self._say("infrastructure.nodes", "Ollama uses one node, and the others stood idle; one is asked for",
-                      "resources.nodes")  # fmt: skip
+            self._say(
+                "infrastructure.nodes",
+                "Ollama uses one node, and the others stood idle; one is asked for",
+                "resources.nodes",
+            )
         if self._first(line(), "service.precision", "workload.precision"):
-            self._say("service.precision", "it changed nothing; with Ollama the tag of a model says it, such as "
-                      "llama2:7b-chat-fp16", "workload.precision")  # fmt: skip
+            self._say(
+                "service.precision",
+                "it changed nothing; with Ollama the tag of a model says it, such as llama2:7b-chat-fp16",
+                "workload.precision",
+            )
         if self._first(fields.text, "service.prompt", "client.prompt") is not None:
             why = (
                 "their client sent a prompt of its own; for yours write a file prompts.jsonl with the line "

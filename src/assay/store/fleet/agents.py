@@ -35,10 +35,6 @@ class Agents(Transactions):
 
         Labels given on the server and a wish to drain outlive a restart of the device.
 
-        Args:
-            enrolment: what it says of itself.
-            key: by which it will prove who it is; the first one that it gives stays.
-
         Raises:
             UsageError: `agent-key` if it is known under another key.
         """
@@ -75,7 +71,6 @@ class Agents(Transactions):
             return HeartbeatAnswer(lost=tuple(lost), draining=draining)
 
     def agents(self, state: str = "") -> tuple[AgentRecord, ...]:
-        """All agents, by name; only those in a state, if one is given."""
         with self._reading() as session:
             query = select(AgentRow).order_by(AgentRow.name, AgentRow.id)
             rows = session.scalars(query.where(AgentRow.state == state) if state else query).all()
@@ -83,7 +78,6 @@ class Agents(Transactions):
             return tuple(agent_record(row, held.get(row.id, ())) for row in rows)
 
     def agent_page(self, cursor: str | None = None, limit: int = 100, state: str = "") -> Page[AgentRecord]:
-        """One page of the agents, by name."""
         query = select(AgentRow).order_by(AgentRow.name, AgentRow.id).limit(bounded(limit) + 1)
         if state:
             query = query.where(AgentRow.state == state)
@@ -192,9 +186,12 @@ def key_hash(key: str) -> str:
 
 def wrong_key(agent_id: str) -> UsageError:
     """The error for a request in the name of an agent by somebody else."""
-    return UsageError(f"this is not the key of {agent_id}: only the agent itself may act as it", code="agent-key",
-                      try_="start the agent from its own state folder; if that is lost, remove the agent here first: "
-                      "`assay agents remove`")  # fmt: skip
+    return UsageError(
+        f"this is not the key of {agent_id}: only the agent itself may act as it",
+        code="agent-key",
+        try_="start the agent from its own state folder; if that is lost, remove the agent here first: "
+        "`assay agents remove`",
+    )
 
 
 def known_agent(session: Session, agent_id: str, *, lock: bool = False) -> AgentRow:
@@ -235,14 +232,25 @@ def full_profile(row: AgentRow) -> Profile:
 def agent_record(row: AgentRow, jobs: tuple[str, ...]) -> AgentRecord:
     """An agent's row as others see it."""
     return AgentRecord(
-        id=row.id, name=row.name, state=row.state, profile=full_profile(row), device=row.device,
-        enrolled_at=row.enrolled_at, last_seen=row.last_seen, draining=row.draining, jobs=jobs, labels=row.labels,
-        address=row.address, version=row.version, slots=row.slots, note=row.note, healthy=row.state != "faulty",
-    )  # fmt: skip
+        id=row.id,
+        name=row.name,
+        state=row.state,
+        profile=full_profile(row),
+        device=row.device,
+        enrolled_at=row.enrolled_at,
+        last_seen=row.last_seen,
+        draining=row.draining,
+        jobs=jobs,
+        labels=row.labels,
+        address=row.address,
+        version=row.version,
+        slots=row.slots,
+        note=row.note,
+        healthy=row.state != "faulty",
+    )
 
 
 def _found_or_new(session: Session, enrolment: Enrolment, now: float) -> tuple[AgentRow, bool]:
-    """The row of a device, locked, and whether it was made just now."""
     this = select(AgentRow).where(AgentRow.identity == enrolment.identity).with_for_update(key_share=True)
     while True:
         fresh = _insert_new(session, enrolment, now)
@@ -255,12 +263,20 @@ def _insert_new(session: Session, enrolment: Enrolment, now: float) -> bool:
     """Keep an agent that is not there yet; two requests at the same moment make one."""
     added = session.execute(
         insert_into(session, AgentRow)
-        .values(id=f"agent-{content_hash(enrolment.identity)[:12]}", identity=enrolment.identity, name=enrolment.name,
-                state="active", profile=to_json(enrolment.profile), device={}, labels={}, enrolled_at=now,
-                last_seen=now)
+        .values(
+            id=f"agent-{content_hash(enrolment.identity)[:12]}",
+            identity=enrolment.identity,
+            name=enrolment.name,
+            state="active",
+            profile=to_json(enrolment.profile),
+            device={},
+            labels={},
+            enrolled_at=now,
+            last_seen=now,
+        )
         .on_conflict_do_nothing()
         .returning(AgentRow.id)
-    )  # fmt: skip
+    )
     return added.scalar_one_or_none() is not None
 
 

@@ -35,7 +35,6 @@ class Beats(Transactions):
             ]
 
     def _renew_all(self, session: Session, beats: Sequence[Beat]) -> set[tuple[str, Held]]:
-        """Renew the leases that are still those of who says so; return them."""
         wanted = {(agent, one) for agent, beat in beats for one in beat.held}
         if not wanted:
             return set()

@@ -43,9 +43,11 @@ class Told(Endings):
         now, digest = self._now(), content_hash([told.benchmark, *(job.digest for job in told.jobs)])
         with self._writing() as session:
             added = session.execute(
-                insert_into(session, CampaignRow).values(_campaign(campaign, told, digest, by))
-                .on_conflict_do_nothing().returning(CampaignRow.id)
-            ).scalar_one_or_none()  # fmt: skip
+                insert_into(session, CampaignRow)
+                .values(_campaign(campaign, told, digest, by))
+                .on_conflict_do_nothing()
+                .returning(CampaignRow.id)
+            ).scalar_one_or_none()
             if added is None:
                 _refuse_another(session, campaign, digest)
                 return False
@@ -65,25 +67,26 @@ class Told(Endings):
         with self._writing() as session:
             _know_told(session, campaign)
             rows = session.scalars(
-                select(JobRow).where(JobRow.campaign_id == campaign, JobRow.position.in_(wanted))
-                .where(JobRow.state.not_in(FINAL)).order_by(JobRow.id).options(*WITHOUT_DOCUMENTS)
+                select(JobRow)
+                .where(JobRow.campaign_id == campaign, JobRow.position.in_(wanted))
+                .where(JobRow.state.not_in(FINAL))
+                .order_by(JobRow.id)
+                .options(*WITHOUT_DOCUMENTS)
                 .with_for_update(key_share=True)
-            ).all()  # fmt: skip
+            ).all()
             return tuple((row.id, self._stands(session, row, wanted[row.position])) for row in rows)
 
     def keep_told(
-        self, job_id: str, *, event: Event, verdict: str | None, result: str, runs: Sequence[SingleRunResult],
+        self,
+        job_id: str,
+        *,
+        event: Event,
+        verdict: str | None,
+        result: str,
+        runs: Sequence[SingleRunResult],
         reason: str = "",
-    ) -> DeliveryWord:  # fmt: skip
+    ) -> DeliveryWord:
         """Take the result of a job that was measured elsewhere; the same once more changes nothing.
-
-        Args:
-            job_id: the job.
-            event: `finish`, `fail` or `cancel`.
-            verdict: what the result says of itself.
-            result: the result document; one that has more in it takes the place of the one before.
-            runs: its runs; their samples must be there.
-            reason: why it failed, if it did.
 
         Raises:
             UsageError: `unknown-job` if nobody told of it.
@@ -102,8 +105,13 @@ class Told(Endings):
             session.execute(delete(RunRow).where(RunRow.job_id == job_id))
             if runs:
                 session.execute(insert(RunRow), [run_values(job_id, run) for run in runs])
-            self._tell(session, row.campaign_id, row.id, f"result {'told' if word == 'accepted' else word}",
-                       {"state": row.state, "verdict": verdict, "reason": reason})  # fmt: skip
+            self._tell(
+                session,
+                row.campaign_id,
+                row.id,
+                f"result {'told' if word == 'accepted' else word}",
+                {"state": row.state, "verdict": verdict, "reason": reason},
+            )
             session.flush()
             self._settle(session, row.campaign_id)
             return word
@@ -118,34 +126,56 @@ class Told(Endings):
             self._tell(session, row.campaign_id, row.id, "waits again", {"note": one.note})
         if one.phase and one.runs and (before.get("phase") in (None, "") or before.get("run") != one.run):
             self._tell(session, row.campaign_id, row.id, "run began", {"run": one.run + 1, "of": one.runs})
-        detail: dict[str, JsonValue] = {"run": one.run, "runs": one.runs, "phase": one.phase, "share": one.share,
-                                        "note": one.note}  # fmt: skip
+        detail: dict[str, JsonValue] = {
+            "run": one.run,
+            "runs": one.runs,
+            "phase": one.phase,
+            "share": one.share,
+            "note": one.note,
+        }
         row.progress = {**detail, "at": self._now()}
         return {**detail, "state": row.state}
 
 
 def _campaign(campaign: str, told: Elsewhere, digest: str, by: str) -> dict[str, Any]:
     return {
-        "id": campaign, "benchmark": told.benchmark, "digest": digest, "state": "running", "engine": told.engine,
-        "created_at": told.created_at, "labels": dict(told.labels), "document": dict(told.document),
-        "surroundings": "", "submitted_by": by, "origin": TOLD,
-    }  # fmt: skip
+        "id": campaign,
+        "benchmark": told.benchmark,
+        "digest": digest,
+        "state": "running",
+        "engine": told.engine,
+        "created_at": told.created_at,
+        "labels": dict(told.labels),
+        "document": dict(told.document),
+        "surroundings": "",
+        "submitted_by": by,
+        "origin": TOLD,
+    }
 
 
 def _job_values(job: Job, label_of: Callable[[Job], str] | None, now: float) -> dict[str, Any]:
     # Without needs it is never on offer.
     return {
-        "id": job.id, "campaign_id": job.campaign, "position": job.index, "digest": job.digest, "state": "pending",
-        "document": to_json(job), "needs": "", "submitted_at": now,
+        "id": job.id,
+        "campaign_id": job.campaign,
+        "position": job.index,
+        "digest": job.digest,
+        "state": "pending",
+        "document": to_json(job),
+        "needs": "",
+        "submitted_at": now,
         "label": label_of(job)[:_LONGEST_LABEL] if label_of else "",
-    }  # fmt: skip
+    }
 
 
 def _refuse_another(session: Session, campaign: str, digest: str) -> None:
     row = session.get_one(CampaignRow, campaign)
     if row.origin != TOLD:
-        raise UsageError(f"campaign {campaign} is this server's own", code="conflict",
-                         try_="a server that works on this very store shows it by itself")  # fmt: skip
+        raise UsageError(
+            f"campaign {campaign} is this server's own",
+            code="conflict",
+            try_="a server that works on this very store shows it by itself",
+        )
     if row.digest != digest:
         raise UsageError(f"another campaign is called {campaign} here", code="conflict", try_="run it again")
 

@@ -84,7 +84,6 @@ class Endings(Matching):
         return {job: found.get(job, Outcome(None, changed=False, problem=f"no job {job!r}")) for job in jobs}
 
     def cancel_campaign(self, campaign: str, reason: str = "", *, by: str = "") -> tuple[str, ...]:
-        """Cancel what has not ended of a campaign; return those jobs."""
         with self._writing() as session:
             _know(session, campaign)
             rows = _standing(session, JobRow.campaign_id == campaign, JobRow.state.in_(OPEN))
@@ -115,11 +114,7 @@ class Endings(Matching):
         return tuple(ended)
 
     def fail_unplaceable(self, campaign: str | None = None) -> tuple[str, ...]:
-        """Fail waiting jobs that no enrolled agent can take, where the campaign asks for it; return those jobs.
-
-        Args:
-            campaign: only this one; all that are running when left out.
-        """
+        """Fail waiting jobs that no enrolled agent can take, where the campaign asks for it; return those jobs."""
         asked = (CampaignRow.state == "running", CampaignRow.engine == "fleet", CampaignRow.unplaceable == "fail")
         which = asked if campaign is None else (*asked, CampaignRow.id == campaign)
         ended: list[str] = []
@@ -162,9 +157,10 @@ class Endings(Matching):
             session.execute(update(AttemptRow).where(*leased).values(state="cancelled", ended_at=now))
             for state in OPEN:
                 session.execute(
-                    update(JobRow).where(JobRow.id.in_(ids), JobRow.state == state)
+                    update(JobRow)
+                    .where(JobRow.id.in_(ids), JobRow.state == state)
                     .values(state=after(state, event), reason=reason, ended_at=now, expires_at=None)
-                )  # fmt: skip
+                )
             self._tell_all(session, [(row.campaign_id, row.id) for row in some], kind, {"reason": reason, "by": by})
 
     def _again(self, session: Session, rows: Sequence[Standing], *, by: str) -> None:
@@ -176,10 +172,22 @@ class Endings(Matching):
             session.execute(delete(RunRow).where(RunRow.job_id.in_(ids)))
             for state in AGAIN:
                 session.execute(
-                    update(JobRow).where(JobRow.id.in_(ids), JobRow.state == state)
-                    .values(state=after(state, "retry"), lost=0, not_before=0.0, reason="", result=None, verdict=None,
-                            seconds=None, started_at=None, ended_at=None, expires_at=None, progress=None)
-                )  # fmt: skip
+                    update(JobRow)
+                    .where(JobRow.id.in_(ids), JobRow.state == state)
+                    .values(
+                        state=after(state, "retry"),
+                        lost=0,
+                        not_before=0.0,
+                        reason="",
+                        result=None,
+                        verdict=None,
+                        seconds=None,
+                        started_at=None,
+                        ended_at=None,
+                        expires_at=None,
+                        progress=None,
+                    )
+                )
             self._tell_all(session, [(row.campaign_id, row.id) for row in some], "retried", {"by": by})
         for campaign in sorted({row.campaign_id for row in rows}):
             row = session.get_one(CampaignRow, campaign, with_for_update=LOCK)
@@ -248,8 +256,11 @@ def _know(session: Session, campaign: str) -> None:
     if engine is None:
         raise unknown_campaign(campaign)
     if engine != "fleet":
-        raise UsageError(f"no server runs the campaign {campaign}", code="not-fleet",
-                         try_="it is measured elsewhere: use `assay campaigns` there")  # fmt: skip
+        raise UsageError(
+            f"no server runs the campaign {campaign}",
+            code="not-fleet",
+            try_="it is measured elsewhere: use `assay campaigns` there",
+        )
 
 
 def _keep_replaced(session: Session, ids: Sequence[str], now: float) -> None:

@@ -37,10 +37,6 @@ class Leases(Matching):
     def take(self, agent_id: str, device: str = "") -> Lease | None:
         """Give an agent the next job that it can do, or nothing.
 
-        Args:
-            agent_id: the agent.
-            device: only jobs for this kind of device; any when empty.
-
         Raises:
             UsageError: `unknown-agent` if it is not enrolled.
         """
@@ -108,11 +104,7 @@ class Leases(Matching):
             return tuple(Offer(job, needs, campaign, priority, fence) for job, fence, needs, campaign, priority in rows)
 
     def expire(self, until: float | None = None) -> tuple[str, ...]:
-        """Take back leases that ran out; their jobs are offered again after a wait, or set aside. Return the jobs.
-
-        Args:
-            until: those that ran out before this moment of `lease_now`; before now when left out.
-        """
+        """Take back leases that ran out; their jobs are offered again after a wait, or set aside. Return the jobs."""
         found: list[str] = []
         over = self.lease_now() if until is None else until
         while some := self._expire_some(over):
@@ -142,10 +134,6 @@ class Leases(Matching):
         """Take a lease back unfinished; return whether it was still the agent's.
 
         Args:
-            job_id: the job.
-            fence: number of the lease.
-            agent_id: who held it.
-            reason: why it was given back.
             crashed: it took its agent down: counts against the job, as a lease that ran out does.
         """
         now = self._now()
@@ -174,28 +162,31 @@ class Leases(Matching):
                 self._tell(
                     session, row.campaign_id, row.id, "run began", {**run, "agent": row.agent_id, "fence": fence}
                 )
-            row.progress = {"run": progress.run, "runs": progress.runs, "phase": progress.phase,
-                            "share": progress.share, "note": progress.note, "at": now}  # fmt: skip
+            row.progress = {
+                "run": progress.run,
+                "runs": progress.runs,
+                "phase": progress.phase,
+                "share": progress.share,
+                "note": progress.note,
+                "at": now,
+            }
             row.expires_at = self.lease_now() + self.policy.lease_s
             append(session, job_id, fence, now, progress.log)
             return True
 
     def deliver(
-        self, job_id: str, fence: int, agent_id: str, *, event: Event, verdict: str | None, result: str,
-        runs: Sequence[SingleRunResult] = (), reason: str = "",
-    ) -> Delivery:  # fmt: skip
-        """Take a result with its runs, once: a late or repeated one is kept as evidence and not counted.
-
-        Args:
-            job_id: the job.
-            fence: number of the lease it was measured under.
-            agent_id: who measured it.
-            event: `finish` or `fail`.
-            verdict: what the result says of itself.
-            result: the result document.
-            runs: its runs; their samples must be there.
-            reason: why it failed, if it did.
-        """
+        self,
+        job_id: str,
+        fence: int,
+        agent_id: str,
+        *,
+        event: Event,
+        verdict: str | None,
+        result: str,
+        runs: Sequence[SingleRunResult] = (),
+        reason: str = "",
+    ) -> Delivery:
+        """Take a result with its runs, once: a late or repeated one is kept as evidence and not counted."""
         now = self._now()
         with self._writing() as session:
             row = session.get(JobRow, job_id, with_for_update=LOCK, options=WITHOUT_DOCUMENTS)
@@ -210,8 +201,9 @@ class Leases(Matching):
                 _replace_runs(session, job_id, runs, first=fence == 1)
                 detail |= {"state": row.state, "verdict": verdict, "reason": reason}
             else:
-                session.add(EvidenceRow(job_id=job_id, fence=fence, agent_id=agent_id, at=now, reason=taken,
-                                        document=result))  # fmt: skip
+                session.add(
+                    EvidenceRow(job_id=job_id, fence=fence, agent_id=agent_id, at=now, reason=taken, document=result)
+                )
                 detail |= {"lease": attempt.state, "job": row.state}
             self._tell(session, row.campaign_id, row.id, f"result {taken}", detail)
             return taken
@@ -246,9 +238,13 @@ class Leases(Matching):
                 return []
         with self._writing() as session:
             rows = session.scalars(
-                select(JobRow).where(*over).order_by(JobRow.id).limit(CHUNK).options(*WITHOUT_DOCUMENTS)
+                select(JobRow)
+                .where(*over)
+                .order_by(JobRow.id)
+                .limit(CHUNK)
+                .options(*WITHOUT_DOCUMENTS)
                 .with_for_update(skip_locked=True, key_share=True)
-            ).all()  # fmt: skip
+            ).all()
             for row in rows:
                 self._lose(session, row, now, "expired", "")
             return [row.id for row in rows]
@@ -302,8 +298,11 @@ def _replace_runs(session: Session, job_id: str, runs: Sequence[SingleRunResult]
 
 
 def run_values(job_id: str, run: SingleRunResult) -> dict[str, object]:
-    """The columns of a run."""
     return {
-        "job_id": job_id, "run_id": run.run_id, "started_at": run.started_at, "failed": run.error is not None,
-        "samples": run.samples, "document": to_json(run),
-    }  # fmt: skip
+        "job_id": job_id,
+        "run_id": run.run_id,
+        "started_at": run.started_at,
+        "failed": run.error is not None,
+        "samples": run.samples,
+        "document": to_json(run),
+    }

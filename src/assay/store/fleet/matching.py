@@ -83,9 +83,13 @@ class Matching(Transactions):
     """Who can take what."""
 
     def __init__(
-        self, engine: Engine, clock: Clock, policy: LeasePolicy | None = None, seed: int | None = None,
+        self,
+        engine: Engine,
+        clock: Clock,
+        policy: LeasePolicy | None = None,
+        seed: int | None = None,
         steady: SteadyClock | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(engine, clock, policy, seed, steady)
         self._needs = Needs()
 

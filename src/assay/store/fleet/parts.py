@@ -68,15 +68,7 @@ def open_parts(session: Session, machines: Mapping[str, int]) -> Open:
 
 
 def turn(session: Session, who: Candidate, campaign: str, keys: Sequence[str], machines: Mapping[str, int]) -> Turn:
-    """Which of some needs an agent may be given of a campaign.
-
-    Args:
-        session: the transaction; the campaign is locked in it.
-        who: the agent.
-        campaign: the campaign.
-        keys: needs that have work for this agent.
-        machines: needs of shared loads → how many machines share them.
-    """
+    """Which of some needs an agent may be given of a campaign."""
     running = _jobs(session, campaign, JobRow.state == "running")
     busy = {job.needs for job in running}
     plain = tuple(key for key in keys if key not in machines and not busy & machines.keys())
@@ -113,8 +105,9 @@ def _others(session: Session, who: Candidate, key: str, had: set[str | None]) ->
     """How many other agents could take a part now, and how many once they have ended what they do."""
     heard = AgentRow.last_seen >= who.now - who.patience_s
     rows = session.execute(
-        select(AgentRow, _HOLDS.label("holds"))
-        .where(AgentRow.id != who.agent.id, AgentRow.draining.is_(False), AgentRow.state != "faulty", heard)
-    ).all()  # fmt: skip
+        select(AgentRow, _HOLDS.label("holds")).where(
+            AgentRow.id != who.agent.id, AgentRow.draining.is_(False), AgentRow.state != "faulty", heard
+        )
+    ).all()
     able = [(agent, holds) for agent, holds in rows if agent.id not in had and key in who.meets(session, agent)]
     return sum(agent.slots > holds for agent, holds in able), len(able)

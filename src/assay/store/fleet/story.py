@@ -39,7 +39,6 @@ class Story(Transactions):
             )
 
     def attempts(self, job_id: str) -> tuple[AttemptRecord, ...]:
-        """Every try at a job."""
         with self._reading() as session:
             rows = session.scalars(select(AttemptRow).where(AttemptRow.job_id == job_id).order_by(AttemptRow.fence))
             return tuple(

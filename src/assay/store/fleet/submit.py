@@ -25,9 +25,15 @@ Also = Callable[[Session, str], None]
 
 
 def submit(
-    engine: Engine, plan: Plan, document: Mapping[str, Any], labels: Mapping[str, str], clock: Clock,
-    settings: FleetSettings, label_of: Callable[[Job], str] | None, also: Also | None = None,
-) -> Plan:  # fmt: skip
+    engine: Engine,
+    plan: Plan,
+    document: Mapping[str, Any],
+    labels: Mapping[str, str],
+    clock: Clock,
+    settings: FleetSettings,
+    label_of: Callable[[Job], str] | None,
+    also: Also | None = None,
+) -> Plan:
     """Keep a plan as a campaign of the fleet; return it under its new name."""
     now = clock.utc()
     with writing(engine) as session:
@@ -57,23 +63,45 @@ def new_id(session: Session) -> str:
 
 
 def _campaign(
-    plan: Plan, campaign: str, document: Mapping[str, Any], labels: Mapping[str, str], created_at: str,
+    plan: Plan,
+    campaign: str,
+    document: Mapping[str, Any],
+    labels: Mapping[str, str],
+    created_at: str,
     settings: FleetSettings,
-) -> CampaignRow:  # fmt: skip
+) -> CampaignRow:
     return CampaignRow(
-        id=campaign, benchmark=plan.benchmark, digest=plan.digest, state="running", engine="fleet",
-        created_at=created_at, labels=dict(labels), document=dict(document), surroundings="",
-        priority=settings.priority, deadline=settings.deadline, unplaceable=settings.unplaceable,
-        spread=settings.spread, submitted_by=settings.submitted_by, origin=settings.origin, version=settings.version,
-    )  # fmt: skip
+        id=campaign,
+        benchmark=plan.benchmark,
+        digest=plan.digest,
+        state="running",
+        engine="fleet",
+        created_at=created_at,
+        labels=dict(labels),
+        document=dict(document),
+        surroundings="",
+        priority=settings.priority,
+        deadline=settings.deadline,
+        unplaceable=settings.unplaceable,
+        spread=settings.spread,
+        submitted_by=settings.submitted_by,
+        origin=settings.origin,
+        version=settings.version,
+    )
 
 
 def _job_values(job: Job, label_of: Callable[[Job], str] | None, now: float) -> dict[str, Any]:
     return {
-        "id": job.id, "campaign_id": job.campaign, "position": job.index, "digest": job.digest, "state": "pending",
-        "document": to_json(job), "needs": needs_key(job), "submitted_at": now,
+        "id": job.id,
+        "campaign_id": job.campaign,
+        "position": job.index,
+        "digest": job.digest,
+        "state": "pending",
+        "document": to_json(job),
+        "needs": needs_key(job),
+        "submitted_at": now,
         "label": label_of(job)[:_LONGEST_LABEL] if label_of else "",
-    }  # fmt: skip
+    }
 
 
 def _know_needs(session: Session, rows: list[dict[str, Any]]) -> None:

@@ -34,9 +34,13 @@ class Transactions:
     """One database, one clock, one set of rules."""
 
     def __init__(
-        self, engine: Engine, clock: Clock, policy: LeasePolicy | None = None, seed: int | None = None,
+        self,
+        engine: Engine,
+        clock: Clock,
+        policy: LeasePolicy | None = None,
+        seed: int | None = None,
         steady: SteadyClock | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._engine = engine
         self._clock = clock
         self.steady = steady or SteadyClock(clock)
@@ -48,7 +52,6 @@ class Transactions:
         return self.steady.now_s()
 
     def _now(self) -> float:
-        """Now, for people to read."""
         return self._clock.utc().timestamp()
 
     def _writing(self) -> AbstractContextManager[Session]:
@@ -76,14 +79,12 @@ class Transactions:
 
 
 def unknown_job(job_id: str) -> UsageError:
-    """The error for a job that is not there."""
     return UsageError(
         f"no job {job_id!r} in the store", code="unknown-job", try_="`assay jobs list` shows what is there"
     )
 
 
 def unknown_campaign(campaign: str) -> UsageError:
-    """The error for a campaign that is not there."""
     return UsageError(
         f"no campaign {campaign!r} in the store",
         code="unknown-campaign",
@@ -92,6 +93,8 @@ def unknown_campaign(campaign: str) -> UsageError:
 
 
 def unknown_agent(agent_id: str) -> UsageError:
-    """The error for an agent that is not there."""
-    return UsageError(f"no agent {agent_id!r} is enrolled", code="unknown-agent",
-                      try_="`assay agents list` shows who is; `assay agent start` enrols a device")  # fmt: skip
+    return UsageError(
+        f"no agent {agent_id!r} is enrolled",
+        code="unknown-agent",
+        try_="`assay agents list` shows who is; `assay agent start` enrols a device",
+    )

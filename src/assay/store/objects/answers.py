@@ -35,7 +35,6 @@ class Answer:
 
     @property
     def has_no_bucket(self) -> bool:
-        """Whether the bucket is not there."""
         return self.code == "NoSuchBucket"
 
     @property
@@ -58,8 +57,12 @@ def read_answer(text: str) -> Answer:
         said = ": ".join(part for part in told if part)
     else:
         said = _reason(insides) or line.rpartition(" - ")[2].removeprefix("HTTP error: ")
-    return Answer(int(status[1]) if status else None, code[1] if code else "",
-                  " ".join(said.split())[:_LONGEST], server[1] if server else "")  # fmt: skip
+    return Answer(
+        int(status[1]) if status else None,
+        code[1] if code else "",
+        " ".join(said.split())[:_LONGEST],
+        server[1] if server else "",
+    )
 
 
 def _reason(insides: str) -> str:

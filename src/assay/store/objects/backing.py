@@ -45,13 +45,7 @@ class Backing:
     def __init__(
         self, folder: Path, settings: ObjectSettings, *, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        """Name an object store.
-
-        Args:
-            folder: of the store that it stands behind.
-            settings: which one it is.
-            monotonic: tells seconds.
-        """
+        """Name an object store."""
         self.settings = settings
         self.outbox = Outbox(folder / "outbox")
         self._monotonic = monotonic
@@ -122,8 +116,12 @@ class Backing:
                 return False
             if found == digest:
                 return True
-        raise StoreError(f"an object is damaged: its content has the SHA-256 {found}", code=DAMAGED,
-                         at=f"{self.url} {key}", try_="restore it from a copy, or measure again")  # fmt: skip
+        raise StoreError(
+            f"an object is damaged: its content has the SHA-256 {found}",
+            code=DAMAGED,
+            at=f"{self.url} {key}",
+            try_="restore it from a copy, or measure again",
+        )
 
     def content_digest(self, key: str) -> str | None:
         """The SHA-256 of an object as it can be read now; None when there is none."""
@@ -177,8 +175,12 @@ def _download(parts: Iterator[bytes], digest: str, path: Path) -> str:
 
 
 def _no_room(problem: OSError, path: Path) -> StoreError:
-    return StoreError(f"cannot write: {problem.strerror}", code="disk", at=str(path),
-                      try_="free some space or set another place with --store")  # fmt: skip
+    return StoreError(
+        f"cannot write: {problem.strerror}",
+        code="disk",
+        at=str(path),
+        try_="free some space or set another place with --store",
+    )
 
 
 # What a folder remembers
@@ -199,8 +201,12 @@ def remembered(folder: Path) -> ObjectSettings | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, UsageError) as problem:
         said = problem.problem.message if isinstance(problem, UsageError) else problem
-        raise StoreError(f"cannot read where the object store is: {said}", code="objects-url", at=str(path),
-                         try_="repair the file, or delete it and run `assay objects use`") from None  # fmt: skip
+        raise StoreError(
+            f"cannot read where the object store is: {said}",
+            code="objects-url",
+            at=str(path),
+            try_="repair the file, or delete it and run `assay objects use`",
+        ) from None
 
 
 def remember(folder: Path, settings: ObjectSettings) -> None:
@@ -224,11 +230,6 @@ def forget(folder: Path) -> None:
 def chosen(folder: Path, given: str | None, cache_bytes: int | None = None) -> tuple[ObjectSettings | None, bool]:
     """The object store behind a store's folder, and whether the folder does not remember it yet.
 
-    Args:
-        folder: of the store.
-        given: where it is said to be; from ASSAY_OBJECTS, else as remembered, when None.
-        cache_bytes: how much copies in the folder may take; as remembered when None.
-
     Raises:
         UsageError: `objects-url` if that cannot be read, `objects-other` if the folder remembers another one.
     """
@@ -240,10 +241,14 @@ def chosen(folder: Path, given: str | None, cache_bytes: int | None = None) -> t
         return None, False
     if said and parse_place(said) != known.place:
         moved = known.place.is_same_content(parse_place(said))
-        raise UsageError(f"the files of this store are in {known.place.url}, not in {parse_place(said).url}",
-                         code="objects-other", at=str(folder),
-                         try_="`assay objects use` the new address, if the same bucket is there" if moved else
-                         "`assay objects fetch`, then `assay objects forget`; or use another --store")  # fmt: skip
+        raise UsageError(
+            f"the files of this store are in {known.place.url}, not in {parse_place(said).url}",
+            code="objects-other",
+            at=str(folder),
+            try_="`assay objects use` the new address, if the same bucket is there"
+            if moved
+            else "`assay objects fetch`, then `assay objects forget`; or use another --store",
+        )
     if cache_bytes is not None and cache_bytes != known.cache_bytes:
         known = replace(known, cache_bytes=cache_bytes)
         remember(folder, known)

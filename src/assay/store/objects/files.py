@@ -119,7 +119,6 @@ class FolderObjects:
             return _facts(key, path) if path.is_file() else None
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete files."""
         with self._told():
             for key in keys:
                 (self._root / key).unlink(missing_ok=True)

@@ -68,14 +68,7 @@ def named(engine: Engine) -> dict[Kind, dict[str, int | None]]:
 
 
 def wanted(session: Session, samples: ContentFiles, kind: Kind, digests: Collection[str]) -> set[str]:
-    """Those of some files that records still name, so that their objects stay.
-
-    Args:
-        session: an open transaction.
-        samples: the sample files: an upload that was moved among them is not wanted as an upload any more.
-        kind: of the files.
-        digests: the files.
-    """
+    """Those of some files that records still name, so that their objects stay."""
     found: set[str] = set()
     every = sorted(digests)
     for first in range(0, len(every), _AT_ONCE):
@@ -91,12 +84,6 @@ def wanted(session: Session, samples: ContentFiles, kind: Kind, digests: Collect
 
 def verify(engine: Engine, backing: Backing, shelves: Shelves, *, content: bool = False) -> Verified:
     """Hold an object store against the records; what lies whole on this machine alone is sent next.
-
-    Args:
-        engine: the database.
-        backing: the object store.
-        shelves: the files of each kind.
-        content: read every object, and compare its content with its name.
 
     Raises:
         StoreError: if the object store is away or refuses.
@@ -130,11 +117,6 @@ def verify(engine: Engine, backing: Backing, shelves: Shelves, *, content: bool 
 
 def fetch_all(engine: Engine, shelves: Shelves, tell: Callable[[str], None]) -> Fetched:
     """Bring every file that records name to this machine.
-
-    Args:
-        engine: the database.
-        shelves: the files of each kind.
-        tell: is told the key of each file before it is fetched.
 
     Raises:
         StoreError: if the object store is away or refuses.

@@ -56,7 +56,6 @@ class Outbox:
         self._path("send", kind, digest).unlink(missing_ok=True)
 
     def done(self, mark: Mark) -> None:
-        """Forget what was done."""
         self._path(mark.action, mark.kind, mark.digest).unlink(missing_ok=True)
 
     def waits(self, kind: Kind, digest: str) -> bool:
@@ -91,8 +90,12 @@ class Outbox:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
         except OSError as problem:
-            raise StoreError(f"cannot write: {problem.strerror}", code="disk", at=str(path),
-                             try_="free some space or set another place with --store") from None  # fmt: skip
+            raise StoreError(
+                f"cannot write: {problem.strerror}",
+                code="disk",
+                at=str(path),
+                try_="free some space or set another place with --store",
+            ) from None
 
     def _path(self, action: Action, kind: Kind, digest: str) -> Path:
         return self.folder / action / kind / digest

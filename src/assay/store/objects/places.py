@@ -76,8 +76,10 @@ def parse_place(text: str) -> Place:
 
 def _bucket(parts: SplitResult) -> Place:
     if "@" in parts.netloc:
-        raise _wrong("a name and a password in the URL of an object store would be kept with it",
-                     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")  # fmt: skip
+        raise _wrong(
+            "a name and a password in the URL of an object store would be kept with it",
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead",
+        )
     if not _BUCKET.fullmatch(parts.netloc):
         raise _wrong("this names no bucket: its name has letters, digits and - . in it, and nothing else")
     segments = [part for part in parts.path.split("/") if part]
@@ -87,8 +89,9 @@ def _bucket(parts: SplitResult) -> Place:
     named = dict(options)
     unknown = [name for name in named if name not in _OPTIONS]
     if unknown or parts.fragment:
-        raise _wrong("the URL of an object store has other options than it can have",
-                     f"options are {' and '.join(_OPTIONS)}")  # fmt: skip
+        raise _wrong(
+            "the URL of an object store has other options than it can have", f"options are {' and '.join(_OPTIONS)}"
+        )
     if len(named) < len(options):
         raise _wrong("an option of the object store is given twice")
     region = named.get("region", "")

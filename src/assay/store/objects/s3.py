@@ -95,20 +95,26 @@ class S3Objects:
         config: Any = {"endpoint": endpoint} if endpoint else {}
         config |= {"region": place.region} if place.region else {}
         client: Any = {
-            "connect_timeout": _CONNECT, "timeout": request, "allow_http": endpoint.startswith("http://"),
+            "connect_timeout": _CONNECT,
+            "timeout": request,
+            "allow_http": endpoint.startswith("http://"),
             "user_agent": f"assay/{__version__}",
-        }  # fmt: skip
+        }
         retry: Any = {
-            "max_retries": _RETRIES, "retry_timeout": retry_within,
+            "max_retries": _RETRIES,
+            "retry_timeout": retry_within,
             "backoff": {"init_backoff": _BACKOFF[0], "max_backoff": _BACKOFF[1], "base": 2},
-        }  # fmt: skip
+        }
         try:
             return S3Store(
                 place.bucket, prefix=place.prefix or None, config=config, client_options=client, retry_config=retry
             )
         except (BaseError, ValueError) as problem:
-            raise UsageError(f"{place.url} cannot be opened: {read_answer(str(problem)).said}", code="objects-url",
-                             try_="check the URL and the AWS_* variables") from None  # fmt: skip
+            raise UsageError(
+                f"{place.url} cannot be opened: {read_answer(str(problem)).said}",
+                code="objects-url",
+                try_="check the URL and the AWS_* variables",
+            ) from None
 
     @contextmanager
     def _told(self, key: str) -> Iterator[None]:
@@ -129,41 +135,71 @@ class S3Objects:
         if answer.has_no_bucket:
             return self._no_bucket()
         if answer.has_no_credentials:
-            return StoreError(f"there are no credentials for {url}", code="objects-denied", at=key,
-                              try_="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")  # fmt: skip
+            return StoreError(
+                f"there are no credentials for {url}",
+                code="objects-denied",
+                at=key,
+                try_="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            )
         if answer.status in (401, 403):
-            return StoreError(f"{url} refuses: {answer.said}", code="objects-denied", at=key,
-                              try_="check the credentials and what they allow: s3:GetObject, s3:PutObject, "
-                                   "s3:DeleteObject and s3:ListBucket are needed")  # fmt: skip
+            return StoreError(
+                f"{url} refuses: {answer.said}",
+                code="objects-denied",
+                at=key,
+                try_="check the credentials and what they allow: s3:GetObject, s3:PutObject, "
+                "s3:DeleteObject and s3:ListBucket are needed",
+            )
         if answer.is_refusal:
-            return StoreError(f"{url} refuses: {answer.said}", code="objects-refused", at=key,
-                              try_="check the name of the bucket, the endpoint and the region")  # fmt: skip
+            return StoreError(
+                f"{url} refuses: {answer.said}",
+                code="objects-refused",
+                at=key,
+                try_="check the name of the bucket, the endpoint and the region",
+            )
         where = f" at {answer.server}" if answer.server and answer.server not in url else ""
-        return ObjectsAwayError(f"{url} does not answer{where}: {answer.said}", at=key,
-                                try_="check the address and the network; nothing is lost meanwhile")  # fmt: skip
+        return ObjectsAwayError(
+            f"{url} does not answer{where}: {answer.said}",
+            at=key,
+            try_="check the address and the network; nothing is lost meanwhile",
+        )
 
     def _no_bucket(self) -> StoreError:
-        return StoreError(f"there is no bucket {self.place.bucket!r}", code="objects-bucket", at=self.place.url,
-                          try_="make it, or check its name, the endpoint and the region")  # fmt: skip
+        return StoreError(
+            f"there is no bucket {self.place.bucket!r}",
+            code="objects-bucket",
+            at=self.place.url,
+            try_="make it, or check its name, the endpoint and the region",
+        )
 
 
 def _library() -> Any:  # noqa: ANN401  (a module that may not be installed)
     try:
         import obstore
     except ImportError:
-        raise UsageError("an object store on S3 needs a package that is not installed: obstore", code="missing-s3",
-                         try_="pip install 'assay-bench[s3]'") from None  # fmt: skip
+        raise UsageError(
+            "an object store on S3 needs a package that is not installed: obstore",
+            code="missing-s3",
+            try_="pip install 'assay-bench[s3]'",
+        ) from None
     return obstore
 
 
 def _refuse_profile() -> None:
     """Refuse credentials that would not be found, rather than try others."""
-    given = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-             "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_SKIP_SIGNATURE")  # fmt: skip
+    given = (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_SKIP_SIGNATURE",
+    )
     if os.environ.get("AWS_PROFILE") and not any(os.environ.get(name) for name in given):
-        raise UsageError("AWS_PROFILE is set, but files of profiles are not read", code="objects-profile",
-                         at="AWS_PROFILE",
-                         try_='eval "$(aws configure export-credentials --format env)"')  # fmt: skip
+        raise UsageError(
+            "AWS_PROFILE is set, but files of profiles are not read",
+            code="objects-profile",
+            at="AWS_PROFILE",
+            try_='eval "$(aws configure export-credentials --format env)"',
+        )
 
 
 def _facts(told: Any) -> ObjectFacts:  # noqa: ANN401  (a mapping of the library)

@@ -91,18 +91,20 @@ def join(folder: Path, backing: Backing, shelves: Shelves) -> int:
 
 
 def work_off(
-    backing: Backing, shelves: Shelves, wanted: Wanted, *, sends: bool = True, settled_s: float = 0.0,
+    backing: Backing,
+    shelves: Shelves,
+    wanted: Wanted,
+    *,
+    sends: bool = True,
+    settled_s: float = 0.0,
     stop: threading.Event | None = None,
-) -> Sent:  # fmt: skip
+) -> Sent:
     """Do what waits for an object store. What cannot be done now is told, and waits on.
 
     Args:
-        backing: the object store.
-        shelves: the files of each kind.
         wanted: tells which of some files records still name, so that these are not deleted.
         sends: whether files are sent; otherwise objects are deleted alone.
         settled_s: leave files alone that came so lately: an upload may soon be moved.
-        stop: ends the work; what is being sent is not waited for.
     """
     folder = backing.outbox.folder
     if not backing.outbox.count("send") and not backing.outbox.count("delete"):

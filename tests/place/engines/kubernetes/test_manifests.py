@@ -88,8 +88,12 @@ def test_newer_servers_are_told_more():
     assert spec["podReplacementPolicy"] == "Failed"
     actions = {rule["action"] for rule in spec["podFailurePolicy"]["rules"]}
     assert actions == {"FailJob"}, "whatever ends a pod ends its attempt"
-    for minor, fields in ((20, set()), (21, {"ttlSecondsAfterFinished"}), (25, {"ttlSecondsAfterFinished"}),
-                          (26, {"ttlSecondsAfterFinished", "podFailurePolicy"})):  # fmt: skip
+    for minor, fields in (
+        (20, set()),
+        (21, {"ttlSecondsAfterFinished"}),
+        (25, {"ttlSecondsAfterFinished"}),
+        (26, {"ttlSecondsAfterFinished", "podFailurePolicy"}),
+    ):
         _, _, (older,) = made(version=Version(1, minor))
         assert set(older["spec"]) - {"backoffLimit", "completions", "parallelism", "template"} == fields
 
@@ -113,14 +117,27 @@ def test_no_two_measuring_pods_share_a_node_unless_the_file_lets_them():
 def test_everything_that_can_be_asked_for_stands_where_kubernetes_reads_it():
     _, _, (job,) = made(
         {
-            "pull": "never", "pull_secret": "login", "node_selector": {"zone": "a"}, "priority_class": "high",
+            "pull": "never",
+            "pull_secret": "login",
+            "node_selector": {"zone": "a"},
+            "priority_class": "high",
             "tolerations": ["gpu=a100:NoSchedule", {"key": "spot", "effect": "NoExecute", "within": "90s"}, "any"],
-            "cpus": 2, "memory": "1GiB", "gpus": 1, "shm": "2GiB", "runtime_class": "nvidia", "scheduler": "volcano",
-            "service_account": "bench", "volumes": {"data": "/data"}, "labels": {"team": "ml"}, "queue": "lane",
-            "annotations": {"a/b": "c d"}, "privileged": True, "deadline": "90.2s",
+            "cpus": 2,
+            "memory": "1GiB",
+            "gpus": 1,
+            "shm": "2GiB",
+            "runtime_class": "nvidia",
+            "scheduler": "volcano",
+            "service_account": "bench",
+            "volumes": {"data": "/data"},
+            "labels": {"team": "ml"},
+            "queue": "lane",
+            "annotations": {"a/b": "c d"},
+            "privileged": True,
+            "deadline": "90.2s",
         },
         needs={"labels": {"gpu": "h200"}},
-    )  # fmt: skip
+    )
     pod = pod_of(job)
     assert pod["nodeSelector"] == {"zone": "a", "gpu": "h200"}
     assert pod["tolerations"] == [

@@ -92,8 +92,9 @@ def test_a_command_of_several_pods_goes_alone():
 
 
 def test_a_matrix_of_sizes_makes_as_many_pods_as_each_job_says():
-    made = groups({"distributed": {"launch": "first", "others": "sshd -D"}},
-                  matrix={"place.kubernetes.distributed.pods": [2, 5]})  # fmt: skip
+    made = groups(
+        {"distributed": {"launch": "first", "others": "sshd -D"}}, matrix={"place.kubernetes.distributed.pods": [2, 5]}
+    )
     assert [(one.pods, one.launch) for one in made] == [(2, "first"), (5, "first")]
     made = groups({}, matrix={"place.kubernetes.distributed.pods": [3]})
     assert [(one.kind, one.pods, one.launch) for one in made] == [("ranks", 3, "each")]
@@ -101,8 +102,13 @@ def test_a_matrix_of_sizes_makes_as_many_pods_as_each_job_says():
 
 def test_services_beside_the_client_add_up_in_its_pod():
     services = {"llm": {"command": "serve", "needs": {"gpus": 1, "memory": "8GiB"}}, "db": {"command": "db"}}
-    jobs, benchmark = planned({"services": "pod"}, services=services, target=SERVED, needs={"memory": "1GiB"},
-                              load={"concurrency": 8, "duration": "4s"})  # fmt: skip
+    jobs, benchmark = planned(
+        {"services": "pod"},
+        services=services,
+        target=SERVED,
+        needs={"memory": "1GiB"},
+        load={"concurrency": 8, "duration": "4s"},
+    )
     (one,) = group(jobs, benchmark)
     assert (one.kind, one.services) == ("jobs", ())
     asked = asked_of(jobs[0], one)
@@ -171,8 +177,12 @@ def test_secrets_go_where_they_are_used_and_nowhere_else():
 def test_a_job_needs_the_secrets_of_its_definition_but_not_those_of_services_elsewhere():
     services = {"llm": {"command": "x", "env": {"TOKEN": "${env:HF}"}}}
     target = {**SERVED, "headers": {"a": "${env:KEY}"}}
-    (job,), benchmark = planned({"secrets": {"HF": "a/b", "KEY": "a/c"}}, services=services, target=target,
-                                load={"concurrency": 8, "duration": "4s"})  # fmt: skip
+    (job,), benchmark = planned(
+        {"secrets": {"HF": "a/b", "KEY": "a/c"}},
+        services=services,
+        target=target,
+        load={"concurrency": 8, "duration": "4s"},
+    )
     section = benchmark.place.kubernetes
     assert needed_secrets(job, section) == {"KEY"}
     assert needed_secrets(job, section.model_copy(update={"services": "pod"})) == {"KEY", "HF"}

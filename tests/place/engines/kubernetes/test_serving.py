@@ -110,8 +110,10 @@ def test_secrets_of_a_service_are_references():
     assert told["ASSAY_SECRET_A"] == {"secretKeyRef": {"name": "own", "key": "a"}}
     assert (told["A"], told["HEADER"], told["PLAIN"]) == ("$(ASSAY_SECRET_A)", "Bearer $(ASSAY_SECRET_A) $$x", "p")
     assert "B" not in told, "no pod gets a secret that it has no use for"
-    names = [one["name"] for one in container({"llm": {"command": "x", "env": env}},
-                                              kubernetes={"secrets": {"A": "own/a"}})["env"]]  # fmt: skip
+    names = [
+        one["name"]
+        for one in container({"llm": {"command": "x", "env": env}}, kubernetes={"secrets": {"A": "own/a"}})["env"]
+    ]
     assert names.index("ASSAY_SECRET_A") < names.index("A"), "Kubernetes puts in only what stands above"
     assert len(names) == len(set(names))
 

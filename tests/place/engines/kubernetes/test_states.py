@@ -62,13 +62,23 @@ def waiting(reason, message="", name="job", **more):
 
 
 def event(reason, message="", uid="u-1", ago_s=5.0, kind="Pod"):
-    return {"reason": reason, "message": message, "type": "Warning", "lastTimestamp": at(ago_s),
-            "involvedObject": {"kind": kind, "name": "x", "uid": uid}}  # fmt: skip
+    return {
+        "reason": reason,
+        "message": message,
+        "type": "Warning",
+        "lastTimestamp": at(ago_s),
+        "involvedObject": {"kind": kind, "name": "x", "uid": uid},
+    }
 
 
 def unscheduled(message, ago_s=480.0):
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
-                 "lastTransitionTime": at(ago_s)}  # fmt: skip
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": message,
+        "lastTransitionTime": at(ago_s),
+    }
     return pod(node="", phase="Pending", conditions=[condition])
 
 
@@ -522,8 +532,7 @@ def test_documents_of_any_shape_are_read(document):
 
 def fetching(status):
     """A pod of a service whose files are fetched first."""
-    return pod(phase="Pending", containers=[waiting("PodInitializing", name="service")],
-               initContainerStatuses=[status])  # fmt: skip
+    return pod(phase="Pending", containers=[waiting("PodInitializing", name="service")], initContainerStatuses=[status])
 
 
 def test_files_that_cannot_be_fetched_are_told_after_some_tries_with_the_last_words():

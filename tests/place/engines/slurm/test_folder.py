@@ -33,17 +33,39 @@ def test_the_file_goes_before_the_variable_and_that_before_the_store(tmp_path, m
 
 
 def test_every_document_has_its_place(folder):
-    where = {str(path.relative_to(folder.path)) for path in (
-        folder.campaign, folder.submitted, folder.job(7), folder.out(7), folder.script("jobs-0"),
-        folder.service("point-0000", "llm"), folder.failed_service("point-0000", "llm"),
-        folder.service_log("point-0000", "llm", "out"), folder.stop("point-0000"), folder.barrier("point-0000", 2),
-        folder.discovery, folder.metrics, folder.log("jobs-0", "17_3", "err"),
-    )}  # fmt: skip
+    where = {
+        str(path.relative_to(folder.path))
+        for path in (
+            folder.campaign,
+            folder.submitted,
+            folder.job(7),
+            folder.out(7),
+            folder.script("jobs-0"),
+            folder.service("point-0000", "llm"),
+            folder.failed_service("point-0000", "llm"),
+            folder.service_log("point-0000", "llm", "out"),
+            folder.stop("point-0000"),
+            folder.barrier("point-0000", 2),
+            folder.discovery,
+            folder.metrics,
+            folder.log("jobs-0", "17_3", "err"),
+        )
+    }
     assert where == {
-        "campaign.json", "submitted.jsonl", "jobs/0007.json", "out/0007", "scripts/jobs-0.sh",
-        "services/point-0000/llm.json", "services/point-0000/llm.failed.json", "services/point-0000/llm.out",
-        "services/point-0000/stop", "barrier/point-0000/run-2", "discovery", "metrics", "logs/jobs-0-17_3.err",
-    }  # fmt: skip
+        "campaign.json",
+        "submitted.jsonl",
+        "jobs/0007.json",
+        "out/0007",
+        "scripts/jobs-0.sh",
+        "services/point-0000/llm.json",
+        "services/point-0000/llm.failed.json",
+        "services/point-0000/llm.out",
+        "services/point-0000/stop",
+        "barrier/point-0000/run-2",
+        "discovery",
+        "metrics",
+        "logs/jobs-0-17_3.err",
+    }
 
 
 def test_a_percent_sign_in_the_path_is_no_mark_of_slurm(tmp_path):

@@ -24,8 +24,15 @@ PATIENCE_S = 90.0
 NASTY = "a b \"c\" 'd' #e $HOME `f` \\ %j ä"
 
 
-def write(folder: Path, *words: str | Variable, name: str = "job", array: str | None = None, batch: Batch | None = None,
-          needs: Needs | None = None, log: bool = False) -> Path:  # fmt: skip
+def write(
+    folder: Path,
+    *words: str | Variable,
+    name: str = "job",
+    array: str | None = None,
+    batch: Batch | None = None,
+    needs: Needs | None = None,
+    log: bool = False,
+) -> Path:
     logs = {"output": folder / "%j.out", "error": folder / "%j.err"} if log else {"output": Path("/dev/null")}
     script = Script(name, directives(batch or Batch(), needs or Needs()), [words], array=array, work_dir=folder, **logs)
     path = folder / "script.sh"
@@ -227,9 +234,16 @@ def test_cancel_reaches_waiting_and_running_jobs_and_forgives_ended_ones(slurm: 
 
 
 def test_variables_of_the_user_change_neither_the_job_nor_the_answer(slurm: SlurmCluster, tmp_path, monkeypatch):
-    for name, value in {"SBATCH_TIMELIMIT": "1", "SBATCH_PARTITION": "low", "SQUEUE_STATES": "R", "SQUEUE_FORMAT": "%i",
-                        "SLURM_JOB_ID": "1", "SLURM_MEM_PER_CPU": "1", "SLURM_TIME_FORMAT": "relative",
-                        "SBATCH_ARRAY_INX": "0-9"}.items():  # fmt: skip
+    for name, value in {
+        "SBATCH_TIMELIMIT": "1",
+        "SBATCH_PARTITION": "low",
+        "SQUEUE_STATES": "R",
+        "SQUEUE_FORMAT": "%i",
+        "SLURM_JOB_ID": "1",
+        "SLURM_MEM_PER_CPU": "1",
+        "SLURM_TIME_FORMAT": "relative",
+        "SBATCH_ARRAY_INX": "0-9",
+    }.items():
         monkeypatch.setenv(name, value)
     scheduler = CommandLine()
     later = ("--begin=now+1hour",)

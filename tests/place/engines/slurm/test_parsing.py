@@ -99,10 +99,23 @@ def test_the_plain_record_of_completed_jobs_is_read_as_far_as_it_goes():
 
 
 def queue_row(**given: str) -> str:
-    row = dict.fromkeys(parsing.QUEUE_FIELDS, "") | {
-        "ArrayJobID": "7", "ArrayTaskID": "N/A", "JobID": "7", "Name": "j", "State": "RUNNING", "Reason": "None",
-        "TimeLimit": "1:00:00", "TimeUsed": "0:05", "exit_code": "0", "RestartCnt": "0", "Comment": "(null)",
-    } | given  # fmt: skip
+    row = (
+        dict.fromkeys(parsing.QUEUE_FIELDS, "")
+        | {
+            "ArrayJobID": "7",
+            "ArrayTaskID": "N/A",
+            "JobID": "7",
+            "Name": "j",
+            "State": "RUNNING",
+            "Reason": "None",
+            "TimeLimit": "1:00:00",
+            "TimeUsed": "0:05",
+            "exit_code": "0",
+            "RestartCnt": "0",
+            "Comment": "(null)",
+        }
+        | given
+    )
     return parsing.FIELD.join(row.values()) + parsing.RECORD + "\n"
 
 

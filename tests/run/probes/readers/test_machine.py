@@ -63,10 +63,15 @@ def test_all_parts_are_read(tree):
     assert machine.absent == {}
     page = os.sysconf("SC_PAGE_SIZE")
     assert told.totals == {
-        "busy_s": pytest.approx((1000 + 20 + 30 + 6 + 7) / TICK), "steal_s": pytest.approx(40 / TICK),
-        "disk_read_bytes": 2000 * SECTOR, "disk_write_bytes": 4000 * SECTOR, "net_in_bytes": 111, "net_out_bytes": 222,
-        "swap_in_bytes": 3 * page, "swap_out_bytes": 11 * page,
-    }  # fmt: skip
+        "busy_s": pytest.approx((1000 + 20 + 30 + 6 + 7) / TICK),
+        "steal_s": pytest.approx(40 / TICK),
+        "disk_read_bytes": 2000 * SECTOR,
+        "disk_write_bytes": 4000 * SECTOR,
+        "net_in_bytes": 111,
+        "net_out_bytes": 222,
+        "swap_in_bytes": 3 * page,
+        "swap_out_bytes": 11 * page,
+    }
     assert told.states == {"memory_available_bytes": 3000 * 1024, "cpu_mhz": 2500, "temperature_c": 61}
 
 

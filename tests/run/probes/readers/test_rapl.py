@@ -31,17 +31,25 @@ def at(*moments_s: float):
 
 def test_packages_memory_and_system_are_taken_and_parts_of_packages_are_not(tmp_path):
     for name, kind in (
-        ("intel-rapl:0", "package-0"), ("intel-rapl:0:0", "core"), ("intel-rapl:0:1", "uncore"),
-        ("intel-rapl:0:2", "dram"), ("intel-rapl:1", "package-1"), ("intel-rapl:1:0", "dram"),
-        ("intel-rapl:2", "psys"), ("intel-rapl-mmio:0", "package-0"),
-    ):  # fmt: skip
+        ("intel-rapl:0", "package-0"),
+        ("intel-rapl:0:0", "core"),
+        ("intel-rapl:0:1", "uncore"),
+        ("intel-rapl:0:2", "dram"),
+        ("intel-rapl:1", "package-1"),
+        ("intel-rapl:1:0", "dram"),
+        ("intel-rapl:2", "psys"),
+        ("intel-rapl-mmio:0", "package-0"),
+    ):
         zone(tmp_path, name, kind)
     (tmp_path / "sys/class/powercap/intel-rapl").mkdir()
     rapl = Rapl(tmp_path)
     assert [(one.source, one.scope) for one in rapl.zones] == [
-        ("rapl:package-0", "package"), ("rapl:package-0-dram", "dram"), ("rapl:package-1", "package"),
-        ("rapl:package-1-dram", "dram"), ("rapl:psys", "system"),
-    ]  # fmt: skip
+        ("rapl:package-0", "package"),
+        ("rapl:package-0-dram", "dram"),
+        ("rapl:package-1", "package"),
+        ("rapl:package-1-dram", "dram"),
+        ("rapl:psys", "system"),
+    ]
     assert rapl.absent == {}
 
 

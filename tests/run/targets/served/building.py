@@ -62,9 +62,18 @@ class Book:
         sent = due if sent is None and outcome != "skipped" else sent
         end = (at[-1] if at else None) if end is None else end
         self.requests.append(
-            {"pieces": list(zip(at, [data for _, data in pieces], strict=True)), "due": due, "sent": sent, "end": end,
-             "outcome": outcome, "status": status, "head": head, "phase": phase, **more}
-        )  # fmt: skip
+            {
+                "pieces": list(zip(at, [data for _, data in pieces], strict=True)),
+                "due": due,
+                "sent": sent,
+                "end": end,
+                "outcome": outcome,
+                "status": status,
+                "head": head,
+                "phase": phase,
+                **more,
+            }
+        )
         return self
 
     def stream(self, events, *, ttft=50.0, gap=10.0, due=0.0, **more):
@@ -84,18 +93,26 @@ class Book:
 
         return Recording(
             session=np.array([row.get("session", at) for at, row in enumerate(rows)], dtype=np.int64),
-            turn=column("turn", np.int32), client=column("client", np.int16), phase=column("phase", np.int8),
-            stage=column("stage", np.int16), due_ns=times("due"), sent_ns=times("sent"),
+            turn=column("turn", np.int32),
+            client=column("client", np.int16),
+            phase=column("phase", np.int8),
+            stage=column("stage", np.int16),
+            due_ns=times("due"),
+            sent_ns=times("sent"),
             first_ns=np.array([ns(row["pieces"][0][0]) if row["pieces"] else 0 for row in rows], dtype=np.int64),
-            end_ns=times("end"), status=column("status", np.int16),
+            end_ns=times("end"),
+            status=column("status", np.int16),
             outcome=np.array([CODE[row["outcome"]] for row in rows], dtype=np.int8),
-            fresh=column("fresh", np.bool_), sent_bytes=column("sent_bytes", np.int64),
-            pieces=bounds([len(row["pieces"]) for row in rows]), body=bounds([len(body) for body in bodies]),
+            fresh=column("fresh", np.bool_),
+            sent_bytes=column("sent_bytes", np.int64),
+            pieces=bounds([len(row["pieces"]) for row in rows]),
+            body=bounds([len(body) for body in bodies]),
             head=np.array([len(row["head"]) for row in rows], dtype=np.int32),
             piece_ns=np.array([ns(at) for row in rows for at, _ in row["pieces"]], dtype=np.int64),
-            piece_end=np.concatenate([np.zeros(0, np.int64), *ends]), content=memoryview(b"".join(bodies)),
+            piece_end=np.concatenate([np.zeros(0, np.int64), *ends]),
+            content=memoryview(b"".join(bodies)),
             window=(ns(window[0]), ns(window[1])),
-        )  # fmt: skip
+        )
 
 
 def ns(ms: float) -> int:

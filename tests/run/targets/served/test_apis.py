@@ -51,9 +51,14 @@ def test_the_path_of_the_url_and_of_the_protocol_meet(endpoint, path, whole):
 
 def test_a_chat_request_is_greedy_seeded_and_streamed():
     assert sent(seed=7) == {
-        "model": "m", "messages": [{"role": "user", "content": "say hi"}], "temperature": 0, "seed": 7,
-        "stream": True, "stream_options": {"include_usage": True}, "max_tokens": 16,
-    }  # fmt: skip
+        "model": "m",
+        "messages": [{"role": "user", "content": "say hi"}],
+        "temperature": 0,
+        "seed": 7,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": 16,
+    }
 
 
 def test_no_length_is_asked_for_where_none_is_given():
@@ -91,10 +96,12 @@ def test_a_prompt_that_looks_like_a_placeholder_is_a_prompt():
 def test_a_conversation_holds_the_servers_own_answers():
     assert sent(TALK, 2, ["1", "2"])["messages"] == [
         {"role": "system", "content": "be brief"},
-        {"role": "user", "content": "one"}, {"role": "assistant", "content": "1"},
-        {"role": "user", "content": "two"}, {"role": "assistant", "content": "2"},
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "1"},
+        {"role": "user", "content": "two"},
+        {"role": "assistant", "content": "2"},
         {"role": "user", "content": "three"},
-    ]  # fmt: skip
+    ]
 
 
 def test_completions_have_one_text():
@@ -142,9 +149,12 @@ def test_headers_of_the_user_win_whatever_their_case():
 def test_ollama_gets_its_options_where_it_looks_for_them():
     body = sent(api="ollama", seed=3, options={"num_ctx": 512, "keep_alive": "5m", "options": {"top_k": 1}})
     assert body == {
-        "model": "m", "messages": [{"role": "user", "content": "say hi"}], "stream": True, "keep_alive": "5m",
+        "model": "m",
+        "messages": [{"role": "user", "content": "say hi"}],
+        "stream": True,
+        "keep_alive": "5m",
         "options": {"temperature": 0, "seed": 3, "num_predict": 16, "num_ctx": 512, "top_k": 1},
-    }  # fmt: skip
+    }
     assert "num_predict" not in sent(Item("a", ("hi",)), api="ollama")["options"]
     assert "seed" not in sent(api="ollama", options={"seed": None})["options"]
 
@@ -153,8 +163,13 @@ def test_ollama_is_read_line_by_line():
     api = find_api(target(api="ollama"), 0)
     says = [{"message": {"role": "assistant", "content": text}, "done": False} for text in ("he", "", "llo")]
     thinks = {"message": {"role": "assistant", "content": "", "thinking": "hm"}, "done": False}
-    last = {"message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop",
-            "prompt_eval_count": 9, "eval_count": 5}  # fmt: skip
+    last = {
+        "message": {"role": "assistant", "content": ""},
+        "done": True,
+        "done_reason": "stop",
+        "prompt_eval_count": 9,
+        "eval_count": 5,
+    }
     body = lines(thinks, *says, last)
     for raw in (body, body.replace(b"\n", b"\r\n"), body.rstrip(), b"\n" + body):
         cut = raw.index(b"llo")
@@ -212,9 +227,12 @@ def test_plain_http_fills_its_placeholders():
     call = find_api(target(**given), 0).call(item, 0, [])
     assert (call.method, call.path) == ("POST", "/predict")
     assert json.loads(call.body) == {
-        "text": 'say "$output_tokens"', "n": 5, "note": 'up to 5: say "$output_tokens"',
-        "nested": [{"x": 'say "$output_tokens"'}], "k": 3,
-    }  # fmt: skip
+        "text": 'say "$output_tokens"',
+        "n": 5,
+        "note": 'up to 5: say "$output_tokens"',
+        "nested": [{"x": 'say "$output_tokens"'}],
+        "k": 3,
+    }
     assert find_api(target(**given), 0).read(b"any thing").text == "any thing"
 
 

@@ -125,9 +125,15 @@ def test_errors_are_counted_by_kind_in_the_servers_words():
     }
     assert found.facts["statuses"] == {"200": 5, "404": 2, "429": 1}
     assert found.facts["requests"] | {"unfinished_are": ""} == {
-        "due": 12, "ok": 1, "unfinished": 2, "skipped": 1, "failed": 8, "warmup": 0, "new_connections": 0,
+        "due": 12,
+        "ok": 1,
+        "unfinished": 2,
+        "skipped": 1,
+        "failed": 8,
+        "warmup": 0,
+        "new_connections": 0,
         "unfinished_are": "",
-    }  # fmt: skip
+    }
     assert found.metrics["error_rate"] == pytest.approx(9 / 12)
     assert found.metrics["skipped"] == 1.0
 
@@ -189,8 +195,9 @@ def test_goodput_holds_each_request_against_every_limit():
     found = seen(book, objective={"ttft_ms.p99": 500.0, "itl_ms.p99": 50.0, "rouge_l.mean": 0.2})
     assert found.metrics["goodput_per_s"] == 0.1
     assert found.facts["goodput"] == {
-        "judged_by": ["ttft_ms.p99", "itl_ms.p99"], "ignored": {"rouge_l.mean": "not a time of one request"},
-    }  # fmt: skip
+        "judged_by": ["ttft_ms.p99", "itl_ms.p99"],
+        "ignored": {"rouge_l.mean": "not a time of one request"},
+    }
     assert found.judged.good.tolist() == [True, False, False, False, False, False, True]
 
 
@@ -364,15 +371,28 @@ def test_outputs_have_what_was_said_and_what_went_wrong():
     rows = list(outputs(recording, read_rows(recording, API, ITEMS), API, ITEMS))
     assert [row["item"] for row in rows[:3]] == ["a", "b", "a"]
     assert rows[0] == {
-        "item": "a", "session": 0, "turn": 0, "text": " a b c d", "finish_reason": "length", "request_id": "chatcmpl-7",
-        "error": None, "input_tokens": 10, "output_tokens": 4, "ttft_ms": 50.0, "e2e_ms": 110.0, "outcome": "ok",
-    }  # fmt: skip
+        "item": "a",
+        "session": 0,
+        "turn": 0,
+        "text": " a b c d",
+        "finish_reason": "length",
+        "request_id": "chatcmpl-7",
+        "error": None,
+        "input_tokens": 10,
+        "output_tokens": 4,
+        "ttft_ms": 50.0,
+        "e2e_ms": 110.0,
+        "outcome": "ok",
+    }
     errors = {row["outcome"]: row["error"] for row in rows if row["error"]}
     assert errors == {
-        "skipped": "due while too many requests were open, and not sent", "refused": "ECONNREFUSED",
-        "status": "again", "timeout": "the answer did not end in time",
-        "content": "a line that is no event: '<html>'", "unfinished": "still open when the run ended",
-    }  # fmt: skip
+        "skipped": "due while too many requests were open, and not sent",
+        "refused": "ECONNREFUSED",
+        "status": "again",
+        "timeout": "the answer did not end in time",
+        "content": "a line that is no event: '<html>'",
+        "unfinished": "still open when the run ended",
+    }
     assert (rows[-1]["reasoning"], rows[-1]["request_id"], rows[-1]["turn"]) == ("hm", "r-1", 1)
     assert json.dumps(rows)
 

@@ -81,7 +81,9 @@ class Server:
             return bool(self.client.delete_collection(name))
         if shape[1].endswith("/index"):
             self.created[name]["payload_schema"][document["field_name"]] = {
-                "data_type": document["field_schema"], "points": 0}  # fmt: skip
+                "data_type": document["field_schema"],
+                "points": 0,
+            }
             return {"operation_id": 0, "status": "completed" if "wait=true" in query else "acknowledged"}
         if shape[1].endswith("/points"):
             return self._upsert(name, document, query)

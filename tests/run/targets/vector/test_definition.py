@@ -31,7 +31,11 @@ def test_a_matrix_reaches_into_the_options_of_an_engine():
 def test_a_matrix_over_corpus_and_filter():
     found = jobs(matrix={"workload.corpus.dims": [8, 16], "workload.filter": ["1%", 0.5]})
     assert [(job.definition.workload.corpus.dims, job.definition.workload.filter) for job in found] == [
-        (8, 0.01), (8, 0.5), (16, 0.01), (16, 0.5)]  # fmt: skip
+        (8, 0.01),
+        (8, 0.5),
+        (16, 0.01),
+        (16, 0.5),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -253,8 +253,11 @@ def test_numbers_survive_the_wire():
     assert np.array_equal(np.array(sent.pop("vectors"), dtype=np.float32), query[None])
     assert sent.pop("collection_name").startswith("assay_")
     assert {one["key"]: one["value"] for one in sent.pop("search_params")} == {
-        "anns_field": "vector", "topk": "3", "metric_type": "L2", "params": '{"ef": 9}',
-    }  # fmt: skip
+        "anns_field": "vector",
+        "topk": "3",
+        "metric_type": "L2",
+        "params": '{"ef": 9}',
+    }
     assert sent == {"nq": 1, "dsl_type": 1, "dsl": "tag == 1", "guarantee_timestamp": 2}
     assert made.headers() == {"Authorization": "x", "Content-Type": "application/json"}
     made.close()

@@ -37,8 +37,11 @@ def test_without_an_index_it_is_exact(run, pgvector_server, metric, share):
 def test_hnsw_finds_two_thousand_vectors(run, pgvector_server, metric):
     corpus = {"vectors": 2000, "dims": 32, "clusters": 20, "metric": metric}
     target = {
-        "endpoint": pgvector_server, "api": "pgvector", "index": {"m": 16, "ef_construct": 64}, "search": {"ef": 200},
-    }  # fmt: skip
+        "endpoint": pgvector_server,
+        "api": "pgvector",
+        "index": {"m": 16, "ef_construct": 64},
+        "search": {"ef": 200},
+    }
     measured = run(target, {"corpus": corpus}, {"concurrency": 3, "requests": 300}, {"warmup": 30})
     engine = measured.facts["engine"]
     assert recall_of(measured) >= 0.9
@@ -57,8 +60,11 @@ def test_recall_rises_with_the_width_of_a_search(run, pgvector_server):
     recalls = []
     for ef in (10, 60, 400):
         target = {
-            "endpoint": pgvector_server, "api": "pgvector", "index": {"m": 6, "ef_construct": 20}, "search": {"ef": ef},
-        }  # fmt: skip
+            "endpoint": pgvector_server,
+            "api": "pgvector",
+            "index": {"m": 6, "ef_construct": 20},
+            "search": {"ef": ef},
+        }
         recalls.append(recall_of(run(target, {"corpus": corpus})))
     assert recalls[0] < recalls[1] < recalls[2]
     assert recalls[2] > 0.9
@@ -142,5 +148,7 @@ def test_the_binary_form_of_a_vector():
 def test_names_of_settings():
     assert settings({"ef": 40}, "hnsw") == [("hnsw.ef_search", "40")]
     assert settings({"probes": 4, "enable_seqscan": False}, "ivfflat") == [
-        ("ivfflat.probes", "4"), ("enable_seqscan", "off")]  # fmt: skip
+        ("ivfflat.probes", "4"),
+        ("enable_seqscan", "off"),
+    ]
     assert settings({"iterative_scan": "strict_order"}, "hnsw") == [("hnsw.iterative_scan", "strict_order")]

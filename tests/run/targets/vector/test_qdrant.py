@@ -118,9 +118,12 @@ def test_numbers_survive_the_wire():
     sent = json.loads(body)
     assert np.array_equal(np.array(sent.pop("query"), dtype=np.float32), query)
     assert sent == {
-        "limit": 3, "with_payload": False, "with_vector": False, "params": {"hnsw_ef": 9},
+        "limit": 3,
+        "with_payload": False,
+        "with_vector": False,
+        "params": {"hnsw_ef": 9},
         "filter": {"must": [{"key": "tag", "match": {"value": 1}}]},
-    }  # fmt: skip
+    }
     assert engine.headers() == {"api-key": "x", "Content-Type": "application/json"}
     rest.close()
 

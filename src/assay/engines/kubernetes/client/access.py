@@ -53,10 +53,6 @@ class Asked:
 def asked_for(pod: Pod, needs: Needs) -> Asked:
     """What a pod asks for: what its section says, and what its needs add where that is silent.
 
-    Args:
-        pod: the options that the file gives.
-        needs: what the machine must have.
-
     Raises:
         UsageError: if the section asks for less than the job needs, or for what no node can be asked for.
     """
@@ -82,8 +78,12 @@ def cpu_words(cpus: float) -> str:
 
 def _nodes(pod: Pod, needs: Needs) -> dict[str, str]:
     if needs.os == "macos":
-        raise UsageError("needs.os is macos, and no node of Kubernetes is", code=_OPTION, at="needs.os",
-                         try_="run it on a fleet (place.engine: fleet)")  # fmt: skip
+        raise UsageError(
+            "needs.os is macos, and no node of Kubernetes is",
+            code=_OPTION,
+            at="needs.os",
+            try_="run it on a fleet (place.engine: fleet)",
+        )
     for key, text in needs.labels.items():
         _label(key, text)
     wanted = dict(needs.labels)

@@ -56,11 +56,6 @@ def content_of(response: urllib3.BaseHTTPResponse, address: str) -> bytes:
 def document(answer: Answer, address: str, about: str) -> Mapping[str, Any]:
     """The object of an answer.
 
-    Args:
-        answer: what came.
-        address: of the server.
-        about: what was asked for.
-
     Raises:
         MeasureError: for a refusal, in the server's own words.
     """
@@ -68,8 +63,12 @@ def document(answer: Answer, address: str, about: str) -> Mapping[str, Any]:
         raise refusal(answer, address, about)
     found = _json(answer.content)
     if not found:
-        raise MeasureError(f"the server answered {about} with status {answer.status} and no document", code=SILENT,
-                           at=address, try_="is this the address of a Kubernetes API server?")  # fmt: skip
+        raise MeasureError(
+            f"the server answered {about} with status {answer.status} and no document",
+            code=SILENT,
+            at=address,
+            try_="is this the address of a Kubernetes API server?",
+        )
     return found
 
 

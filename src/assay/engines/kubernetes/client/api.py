@@ -93,9 +93,7 @@ class Api(Protocol):
         """Where the server is, for messages."""
         ...
 
-    def version(self) -> Version:
-        """The version of the server."""
-        ...
+    def version(self) -> Version: ...
 
     def create(self, document: Document) -> Document:
         """Make an object and return it as the server keeps it.
@@ -108,9 +106,7 @@ class Api(Protocol):
         """
         ...
 
-    def get(self, kind: Kind, name: str) -> Document | None:
-        """An object by its name; None where there is none."""
-        ...
+    def get(self, kind: Kind, name: str) -> Document | None: ...
 
     def list(self, kind: Kind, selector: str = "", *, fields: str = "") -> Listed:
         """All objects of a kind whose labels (and fields) match."""
@@ -120,13 +116,6 @@ class Api(Protocol):
         self, kind: Kind, selector: str = "", *, fields: str = "", since: str, within_s: float
     ) -> Iterator[Change]:
         """What happens to objects after a moment; ends when the server ends it, at the latest after a time.
-
-        Args:
-            kind: of the objects.
-            selector: labels that they carry.
-            fields: fields that they have.
-            since: version of a list or of the last change.
-            within_s: how long to watch.
 
         Raises:
             Expired: if the server does not remember that moment any more.
@@ -141,8 +130,6 @@ class Api(Protocol):
         """Have an object removed, together with everything that it owns; return whether it was there.
 
         Args:
-            kind: of the object.
-            name: of the object.
             uid: remove only this very one, and none that has taken its name since.
             grace_s: how long a pod may take to end; its own setting when left out.
         """
@@ -162,12 +149,6 @@ class Api(Protocol):
         """What a container of a pod wrote, in pieces as they come; they break anywhere, also inside lines.
 
         Args:
-            pod: its name.
-            container: its name in the pod.
-            follow: go on until the container ends.
-            tail: only so many lines from the end.
-            since_s: only what was written in the last seconds.
-            timestamps: put the moment of each line before it.
             within_s: end after this time without a new piece; the patience of a request when left out.
 
         Raises:
@@ -189,7 +170,6 @@ class Api(Protocol):
 
 
 def version_of(document: Document) -> str:
-    """The version of one object."""
     return str(metadata(document).get("resourceVersion") or "")
 
 
@@ -200,7 +180,6 @@ def metadata(document: Document) -> Mapping[str, Any]:
 
 
 def name_of(document: Document) -> str:
-    """The name of an object."""
     return str(metadata(document).get("name") or "")
 
 
@@ -210,7 +189,6 @@ def uid_of(document: Document) -> str:
 
 
 def labels_of(document: Document) -> Mapping[str, str]:
-    """The labels of an object."""
     found = metadata(document).get("labels")
     return found if isinstance(found, Mapping) else {}
 

@@ -82,7 +82,6 @@ class Client:
         return str(self.api_client.configuration.host)
 
     def version(self) -> Version:
-        """The version of the server."""
         return read_version(self._ask("GET", "/version"))
 
     def create(self, document: Document) -> Document:
@@ -99,7 +98,6 @@ class Client:
         return answers.document(answer, self.address, f"{kind} {name_of(document)}")
 
     def get(self, kind: Kind, name: str) -> Document | None:
-        """An object by its name; None where there is none."""
         answer = self._asked("GET", self._path(kind, name))
         return None if answer.status == answers.MISSING else answers.document(answer, self.address, f"{kind} {name}")
 
@@ -185,8 +183,11 @@ class Client:
         with closing(self._socket(url)) as socket:
             while socket.is_open():
                 if (left_s := until_s - time.monotonic()) <= 0:
-                    raise MeasureError(f"{words[0]!r} did not end in the pod {pod} within {within_s:g} s",
-                                       code="kubernetes-exec", at=self.address)  # fmt: skip
+                    raise MeasureError(
+                        f"{words[0]!r} did not end in the pod {pod} within {within_s:g} s",
+                        code="kubernetes-exec",
+                        at=self.address,
+                    )
                 socket.update(timeout=min(1.0, left_s))
                 if piece := socket.read_channel(_STDOUT):
                     yield bytes(piece)
@@ -205,8 +206,13 @@ class Client:
     def _may(self, right: Right) -> bool:
         resource, _, part = right.resource.partition("/")
         plain, _, group = resource.partition(".")
-        asked = {"namespace": self.namespace, "verb": right.verb, "group": group, "resource": plain,
-                 "subresource": part}  # fmt: skip
+        asked = {
+            "namespace": self.namespace,
+            "verb": right.verb,
+            "group": group,
+            "resource": plain,
+            "subresource": part,
+        }
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
@@ -268,8 +274,15 @@ class Client:
         retries = urllib3.Retry(total=2, connect=2, read=0, redirect=0, status=0, other=0)
         try:
             pool: urllib3.PoolManager = self.api_client.rest_client.pool_manager
-            return pool.request(method, url, body=None if body is None else json.dumps(body), timeout=timeout,
-                                headers=self._headers(content), preload_content=False, retries=retries)  # fmt: skip
+            return pool.request(
+                method,
+                url,
+                body=None if body is None else json.dumps(body),
+                timeout=timeout,
+                headers=self._headers(content),
+                preload_content=False,
+                retries=retries,
+            )
         except urllib3.exceptions.HTTPError as problem:
             raise self._silence(problem) from None
 
@@ -322,8 +335,14 @@ class Client:
         from kubernetes.stream import ws_client
 
         try:
-            return ws_client.websocket_call(self.api_client.configuration, "GET", url, headers=self._headers(""),
-                                            _preload_content=False, binary=True)  # fmt: skip
+            return ws_client.websocket_call(
+                self.api_client.configuration,
+                "GET",
+                url,
+                headers=self._headers(""),
+                _preload_content=False,
+                binary=True,
+            )
         except ApiException as problem:
             said = str(problem.reason)
             code = next((code for sign, code in _SIGNS.items() if sign in said), SILENT)

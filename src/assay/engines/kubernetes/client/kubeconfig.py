@@ -33,8 +33,9 @@ def connect(section: Kubernetes | None = None) -> Client:
     try:
         from kubernetes import client, config
     except ImportError:
-        raise MeasureError("the package kubernetes is not installed", code=MISSING,
-                           try_="pip install 'assay-bench[kubernetes]'") from None  # fmt: skip
+        raise MeasureError(
+            "the package kubernetes is not installed", code=MISSING, try_="pip install 'assay-bench[kubernetes]'"
+        ) from None
     # Whether a server is silent is told in our words; its own lines about every new try would stand between them.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     settings = client.Configuration()
@@ -55,13 +56,16 @@ def connect(section: Kubernetes | None = None) -> Client:
 
 
 def _from_file(config: Any, settings: Any, place: str, context: str | None) -> str:  # noqa: ANN401
-    """Read a kubeconfig into the settings; return the namespace of its context."""
     contexts, current = config.list_kube_config_contexts(config_file=place)
     chosen = current if context is None else next((one for one in contexts if one["name"] == context), None)
     if chosen is None:
         known = ", ".join(str(one["name"]) for one in contexts) or "none"
-        raise UsageError(f"there is no context {context!r} (there is {known})", code=CONFIG, at=place,
-                         try_="change place.kubernetes.context: kubectl config get-contexts")  # fmt: skip
+        raise UsageError(
+            f"there is no context {context!r} (there is {known})",
+            code=CONFIG,
+            at=place,
+            try_="change place.kubernetes.context: kubectl config get-contexts",
+        )
     config.load_kube_config(config_file=place, context=context, client_configuration=settings)
     return str(chosen["context"].get("namespace") or "")
 

@@ -45,7 +45,6 @@ class Mirror:
         return self._since
 
     def get(self, name: str) -> Document | None:
-        """One of them."""
         return self._items.get(name)
 
     def refresh(self) -> None:
@@ -71,8 +70,9 @@ class Mirror:
             return sum(1 for _ in differences(before, self._items))
         count = 0
         try:
-            for change in self.api.watch(self.kind, self.selector, fields=self.fields, since=self._since,
-                                         within_s=within_s):  # fmt: skip
+            for change in self.api.watch(
+                self.kind, self.selector, fields=self.fields, since=self._since, within_s=within_s
+            ):
                 count += self._keep(change)
         except Expired:
             before = dict(self._items)

@@ -28,13 +28,7 @@ _CACHE = f"{FETCHED}/.cache"
 
 
 def fetcher(setting: Setting, one: GroupService, wanted: Sequence[Fetch]) -> Object:
-    """The container that fetches the files of a service before the service starts; it has assay's own image.
-
-    Args:
-        setting: of the campaign.
-        one: the service.
-        wanted: what it needs.
-    """
+    """The container that fetches the files of a service before the service starts; it has assay's own image."""
     own = job_pod(setting.section)
     # Of the service's options those that are about its node hold for this container too; its image is ours.
     pod = one.pod.model_copy(update={"pull": own.pull})
@@ -44,8 +38,9 @@ def fetcher(setting: Setting, one: GroupService, wanted: Sequence[Fetch]) -> Obj
         *plain_variables({**one.pod.env, "ASSAY_CACHE": _CACHE, "PYTHONUNBUFFERED": "1"}),
     ]
     words = (setting.section.python, "-m", PROGRAM, json.dumps(asked), FETCHED)
-    made = container(FETCHER, own.image or "", pod, words=words, env=env, asked=_without_devices(one.asked),
-                     mounts=(_whole(),))  # fmt: skip
+    made = container(
+        FETCHER, own.image or "", pod, words=words, env=env, asked=_without_devices(one.asked), mounts=(_whole(),)
+    )
     made["terminationMessagePolicy"] = "FallbackToLogsOnError"
     return made
 

@@ -64,7 +64,6 @@ class Submission:
 
     @property
     def part(self) -> Part:
-        """What its objects are a part of."""
         return Part(self.job.campaign, "job", self.group.name, self.job.index, self.attempt)
 
 
@@ -92,12 +91,6 @@ def document(
 ) -> Object:
     """The ConfigMap with what a job's pods read: its document, its services, and with whom it goes together.
 
-    Args:
-        setting: of the campaign.
-        one: the attempt.
-        hosts: service → host and port, where they are not reached by the names of their Services.
-        also: further files, by name.
-
     Raises:
         UsageError: if it is larger than Kubernetes takes.
     """
@@ -110,11 +103,15 @@ def document(
         held |= ranks_document(setting, one.group, one.job, one.attempt)
     size = sum(len(text.encode()) for text in held.values())
     if size > PART_BYTES:
-        raise UsageError(f"the document of job {one.job.index} has {show_bytes(size)}, more than Kubernetes takes",
-                         code="kubernetes-document", try_="put long texts into files")  # fmt: skip
+        raise UsageError(
+            f"the document of job {one.job.index} has {show_bytes(size)}, more than Kubernetes takes",
+            code="kubernetes-document",
+            try_="put long texts into files",
+        )
     part = Part(one.job.campaign, "files", one.group.name, one.job.index, one.attempt)
-    return _object("v1", "ConfigMap", names.document_name(one.job.campaign, one.job.index, one.attempt), part.labels(),
-                   data=held)  # fmt: skip
+    return _object(
+        "v1", "ConfigMap", names.document_name(one.job.campaign, one.job.index, one.attempt), part.labels(), data=held
+    )
 
 
 def file_objects(setting: Setting, contents: Mapping[str, bytes]) -> dict[str, tuple[Object, ...]]:
@@ -139,17 +136,21 @@ def _file(setting: Setting, digest: str, content: bytes) -> list[Object]:
     labels = Part(setting.campaign, "files").labels()
     cuts = range(0, max(1, len(content)), PART_BYTES)
     return [
-        _object("v1", "ConfigMap", names.file_name(setting.campaign, digest, number), labels,
-                binaryData={f"{digest}.{number}": base64.b64encode(content[begin : begin + PART_BYTES]).decode()})
+        _object(
+            "v1",
+            "ConfigMap",
+            names.file_name(setting.campaign, digest, number),
+            labels,
+            binaryData={f"{digest}.{number}": base64.b64encode(content[begin : begin + PART_BYTES]).decode()},
+        )
         for number, begin in enumerate(cuts)
-    ]  # fmt: skip
+    ]
 
 
 def secret(setting: Setting, values: Mapping[str, str]) -> Object:
     """The Secret with what a campaign brings along from the environment of whoever submits it.
 
     Args:
-        setting: of the campaign.
         values: variable there → its value; never shown, logged or kept anywhere else.
     """
     labels = Part(setting.campaign, "secrets").labels()
@@ -163,12 +164,7 @@ def addresses(setting: Setting, group: Group) -> dict[str, dict[str, Any]]:
 
 
 def owned(made: Document, owner: Document) -> Object:
-    """An object that goes when another goes.
-
-    Args:
-        made: the object.
-        owner: the other, as the server keeps it.
-    """
+    """An object that goes when another goes."""
     return {**made, "metadata": {**metadata(made), "ownerReferences": [owner_reference(owner)]}}
 
 
@@ -221,13 +217,21 @@ def _pod(setting: Setting, one: Submission, member: Member, *, indexed: bool) ->
     image = pod.image or setting.section.image or ""
     program = _program(one.job)
     env = [*secret_variables(pod.secrets, setting.campaign), *_variables(setting, one, member, indexed=indexed)]
-    made = container(CONTAINER, image, pod, words=(setting.section.python, "-m", TASK), env=env,
-                     asked=None if program else asked, mounts=mounts)  # fmt: skip
+    made = container(
+        CONTAINER,
+        image,
+        pod,
+        words=(setting.section.python, "-m", TASK),
+        env=env,
+        asked=None if program else asked,
+        mounts=mounts,
+    )
     made["terminationMessagePolicy"] = "File"
     containers = [made]
     if program:
-        beside = container(PROGRAM, program, pod, words=("/bin/sh", f"{DOCUMENT}/program.sh"), env=env, asked=asked,
-                           mounts=mounts)  # fmt: skip
+        beside = container(
+            PROGRAM, program, pod, words=("/bin/sh", f"{DOCUMENT}/program.sh"), env=env, asked=asked, mounts=mounts
+        )
         containers.append(beside)
     spec = pod_spec(pod, asked, containers, mounts, setting.version, apart=pod.one_per_node is not False)
     spec |= {"restartPolicy": "Never", **({"shareProcessNamespace": True} if program else {})}

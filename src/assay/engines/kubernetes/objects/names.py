@@ -64,14 +64,12 @@ def of_campaign(campaign: str, **more: str) -> str:
     """The label selector that finds every object of a campaign.
 
     Args:
-        campaign: its id.
         more: further labels without their prefix, such as `role="job"`.
     """
     return selector_of({MANAGED: OWNER, CAMPAIGN: value(campaign), **{f"assay/{key}": v for key, v in more.items()}})
 
 
 def selector_of(labels: Mapping[str, str]) -> str:
-    """Labels as a selector."""
     return ",".join(f"{key}={text}" for key, text in labels.items())
 
 
@@ -120,7 +118,6 @@ def meeting_name(campaign: str, group: str) -> str:
 
 
 def secrets_name(campaign: str) -> str:
-    """The name of the Secret that goes with a campaign."""
     return name(campaign, "secrets")
 
 

@@ -74,10 +74,6 @@ def group(jobs: Sequence[Job], benchmark: Benchmark) -> tuple[Group, ...]:
     Points with services, points whose load several clients share and jobs of several pods go one after another, unless
     the file says `parallel: true`: at the same time they would disturb each other, or wait for each other for ever.
 
-    Args:
-        jobs: the jobs of the plan.
-        benchmark: what is asked for; its section `place.kubernetes` tells how.
-
     Raises:
         UsageError: for what could never run so, before anything is submitted.
     """
@@ -147,8 +143,9 @@ def _in_turn(groups: Sequence[Group]) -> list[Group]:
 def _alone(section: Kubernetes, jobs: Sequence[Job]) -> Iterable[Group]:
     if not jobs:
         return
-    made = Group("jobs", "jobs", tuple(job.index for job in jobs), job_pod(section), at_once=_limit(section, jobs),
-                 services=())  # fmt: skip
+    made = Group(
+        "jobs", "jobs", tuple(job.index for job in jobs), job_pod(section), at_once=_limit(section, jobs), services=()
+    )
     for job in jobs:
         asked_for(made.pod, _whole_needs(job, made))
     yield made
@@ -177,8 +174,13 @@ def _point(section: Kubernetes, members: Sequence[Job]) -> Group:
             "at_once",
             "raise or remove at_once",
         )
-    made = Group(f"point-{first.index:04}", "point", tuple(job.index for job in members), job_pod(section),
-                 _services(section, first))  # fmt: skip
+    made = Group(
+        f"point-{first.index:04}",
+        "point",
+        tuple(job.index for job in members),
+        job_pod(section),
+        _services(section, first),
+    )
     for job in members:
         asked_of(job, made)
     return made
@@ -280,8 +282,12 @@ def _refuse_program_of_this_machine(target: Target) -> None:
     if not isinstance(target, CommandTarget) or not target.is_boxed:
         return
     if _is_file(target.image or ""):
-        raise UsageError(f"the image {target.image!r} of the target is a file, which no node of the cluster has",
-                         code=_OPTION, at="target.image", try_="name an image in a registry")  # fmt: skip
+        raise UsageError(
+            f"the image {target.image!r} of the target is a file, which no node of the cluster has",
+            code=_OPTION,
+            at="target.image",
+            try_="name an image in a registry",
+        )
     if target.mounts:
         raise UsageError(
             f"the target mounts {next(iter(target.mounts))!r} of this machine, which no node of the cluster has",
@@ -320,8 +326,12 @@ def _refuse_containers_in_a_pod(job: Job, section: Kubernetes) -> None:
 def _refuse_unreachable(name: str, service: Service, image: str) -> None:
     """Refuse what lies on this machine alone: a node of the cluster never sees it."""
     if _is_file(image):
-        raise UsageError(f"the image {image!r} of the service {name} is a file, which no node of the cluster has",
-                         code=_OPTION, at=f"services.{name}.image", try_="name an image in a registry")  # fmt: skip
+        raise UsageError(
+            f"the image {image!r} of the service {name} is a file, which no node of the cluster has",
+            code=_OPTION,
+            at=f"services.{name}.image",
+            try_="name an image in a registry",
+        )
     if service.mounts:
         raise UsageError(
             f"the service {name} mounts {next(iter(service.mounts))!r} of this machine, which no node of the cluster "
@@ -339,8 +349,12 @@ def _refuse_unreachable(name: str, service: Service, image: str) -> None:
                 try_=f"name a URL, put it into the image, or name a volume: place.kubernetes.each.{name}.volumes",
             )
     if service.cwd is not None and not service.cwd.startswith("/"):
-        raise UsageError(f"cwd of the service {name} is {service.cwd!r}; inside a container it must be absolute",
-                         code=_OPTION, at=f"services.{name}.cwd", try_="write the folder in the image")  # fmt: skip
+        raise UsageError(
+            f"cwd of the service {name} is {service.cwd!r}; inside a container it must be absolute",
+            code=_OPTION,
+            at=f"services.{name}.cwd",
+            try_="write the folder in the image",
+        )
 
 
 def _refuse_unknown_secrets(wanted: Iterable[str], known: Collection[str], who: str) -> None:

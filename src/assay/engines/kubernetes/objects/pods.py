@@ -54,7 +54,6 @@ class Mounted:
     read_only: bool = False
 
     def volume(self) -> Object:
-        """The volume."""
         return {"name": self.name, **self.source}
 
     def mount(self) -> Object:
@@ -68,12 +67,7 @@ def literal(text: str) -> str:
 
 
 def with_secrets(text: str, called: Mapping[str, str]) -> str:
-    """The same, but with Kubernetes' own sign for each `${env:NAME}`.
-
-    Args:
-        text: as the file has it.
-        called: NAME → the variable of the container that holds it, where it is another.
-    """
+    """The same, but with Kubernetes' own sign for each `${env:NAME}`."""
     pieces, last = [], 0
     for match in REFERENCE.finditer(text):
         pieces += [literal(text[last : match.start()]), f"$({called.get(match[1], match[1])})"]
@@ -126,13 +120,8 @@ def container(
     """One container.
 
     Args:
-        name: its name in the pod.
-        image: what it runs.
-        pod: the options that the file gives.
         words: its command, in place of the image's own; texts as they are.
-        env: its environment variables.
         asked: how much of the node it gets; nothing is said of it when left out.
-        mounts: what it sees.
     """
     security = _container_security(pod)
     resources = {} if asked is None else asked.resources()
@@ -149,16 +138,7 @@ def container(
 def pod_spec(
     pod: Pod, asked: Asked, containers: Sequence[Object], mounts: Sequence[Mounted], version: Version, *, apart: bool
 ) -> Object:
-    """The spec of a pod, without what only jobs or only services have.
-
-    Args:
-        pod: the options that the file gives.
-        asked: what it asks for.
-        containers: what runs in it.
-        mounts: what they see.
-        version: of the server.
-        apart: whether no other measuring pod may share its node.
-    """
+    """The spec of a pod, without what only jobs or only services have."""
     spec: Object = {
         "containers": list(containers),
         # Neither the addresses of every other Service nor a token of the cluster belong in a measured environment.
@@ -183,7 +163,6 @@ def pod_spec(
 
 
 def pod_metadata(pod: Pod, labels: Mapping[str, str], *, measures: bool) -> Object:
-    """Labels and annotations of a pod."""
     whole = {**pod.labels, **labels, **({MEASURES: "yes"} if measures else {})}
     return {"labels": whole, **({"annotations": dict(pod.annotations)} if pod.annotations else {})}
 

@@ -72,10 +72,18 @@ def rank_variables(setting: Setting, group: Group, member: Member, *, indexed: b
     first, port, pods, slots = member.peers[0], str(_around(setting).port), str(group.pods), str(group.slots)
     told += plain_variables({"ASSAY_POD_SLOTS": slots, "ASSAY_POD_LAUNCH": group.launch})
     told += plain_variables(
-        {"MASTER_ADDR": first, "MASTER_PORT": port, "NNODES": pods, "NPROC_PER_NODE": slots,
-         "WORLD_SIZE": str(group.pods * group.slots), "PET_NNODES": pods, "PET_NPROC_PER_NODE": slots,
-         "PET_MASTER_ADDR": first, "PET_MASTER_PORT": port}
-    )  # fmt: skip
+        {
+            "MASTER_ADDR": first,
+            "MASTER_PORT": port,
+            "NNODES": pods,
+            "NPROC_PER_NODE": slots,
+            "WORLD_SIZE": str(group.pods * group.slots),
+            "PET_NNODES": pods,
+            "PET_NPROC_PER_NODE": slots,
+            "PET_MASTER_ADDR": first,
+            "PET_MASTER_PORT": port,
+        }
+    )
     own_names = ("NODE_RANK", "PET_NODE_RANK", *(("RANK",) if group.slots == 1 else ()))
     numbers = [{"name": name, "value": _RANK} for name in own_names]
     local = plain_variables({"LOCAL_RANK": "0"}) if group.slots == 1 else []
@@ -85,8 +93,13 @@ def rank_variables(setting: Setting, group: Group, member: Member, *, indexed: b
 def ranks_document(setting: Setting, group: Group, job: Job, attempt: int = 1) -> dict[str, str]:
     """The same in files: `ranks.json` for whoever starts the command, and a hostfile for mpirun."""
     peers, others = members_of(setting, group, job, attempt)[0].peers, _around(setting).others
-    told = {"peers": peers, "port": MEET_PORT, "slots": group.slots, "launch": group.launch,
-            "others": list(words(others)) if others is not None and group.launch == "first" else None}  # fmt: skip
+    told = {
+        "peers": peers,
+        "port": MEET_PORT,
+        "slots": group.slots,
+        "launch": group.launch,
+        "others": list(words(others)) if others is not None and group.launch == "first" else None,
+    }
     hosts = "".join(f"{peer} slots={group.slots}\n" for peer in peers)
     return {"ranks.json": json.dumps(told, indent=2), HOSTFILE: hosts}
 

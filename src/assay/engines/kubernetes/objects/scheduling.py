@@ -34,11 +34,7 @@ class Unplaced:
 
 
 def unplaced(message: str) -> Unplaced:
-    """Read the scheduler's words.
-
-    Args:
-        message: of the pod's condition PodScheduled.
-    """
+    """Read the scheduler's words."""
     said = _PREEMPTION.sub("", message).strip()
     reasons = tuple(_reason(one) for one in _BETWEEN.split(_HEAD.sub("", said).rstrip(". ")) if one.strip())
     outlooks = [_outlook(text) for _, text in reasons]

@@ -42,11 +42,6 @@ _NEVER = 100_000
 def service_objects(setting: Setting, group: Group, sections: Mapping[str, Service]) -> tuple[Object, ...]:
     """The Deployment and the Service of every service of a group.
 
-    Args:
-        setting: of the campaign.
-        group: whose services they are.
-        sections: the services as the file has them, by name.
-
     Raises:
         UsageError: for a command that cannot be split or holds a secret.
         MeasureError: for a text that names a service that is not there.
@@ -60,8 +55,13 @@ def service_objects(setting: Setting, group: Group, sections: Mapping[str, Servi
 
 def _ports(setting: Setting, group: Group, own: GroupService) -> Ports:
     others = [one for one in group.services if one.name != own.name]
-    return Ports(own.port, {one.name: one.port for one in others}, f"services.{own.name}", LISTEN,
-                 {one.name: setting.host(group, one.name) for one in others})  # fmt: skip
+    return Ports(
+        own.port,
+        {one.name: one.port for one in others},
+        f"services.{own.name}",
+        LISTEN,
+        {one.name: setting.host(group, one.name) for one in others},
+    )
 
 
 def _part(setting: Setting, group: Group, one: GroupService) -> Part:
@@ -109,8 +109,15 @@ def _deployment(setting: Setting, group: Group, one: GroupService, section: Serv
 
 def _pod(setting: Setting, one: GroupService, section: Service, ports: Ports) -> Object:
     mounts, wanted = own_mounts(one.pod), section.fetch
-    made = container(SERVICE, one.image, one.pod, words=_words(section, ports),
-                     env=_variables(setting, one, section, ports), asked=one.asked, mounts=mounts)  # fmt: skip
+    made = container(
+        SERVICE,
+        one.image,
+        one.pod,
+        words=_words(section, ports),
+        env=_variables(setting, one, section, ports),
+        asked=one.asked,
+        mounts=mounts,
+    )
     made |= {"ports": [{"name": SERVICE, "containerPort": one.port}], **_probes(section.ready, one, ports)}
     made |= {"workingDir": section.cwd} if section.cwd else {}
     made["terminationMessagePolicy"] = "FallbackToLogsOnError"
@@ -143,11 +150,19 @@ def _split(command: str | tuple[str, ...]) -> tuple[str, ...]:
     try:
         split = words(command)
     except ValueError as broken:
-        raise UsageError(f"the command {command!r} cannot be split into words: {broken}", code="service-command",
-                         at="services", try_="close its quotes, or write it as a list") from None  # fmt: skip
+        raise UsageError(
+            f"the command {command!r} cannot be split into words: {broken}",
+            code="service-command",
+            at="services",
+            try_="close its quotes, or write it as a list",
+        ) from None
     if any(REFERENCE.search(word) for word in split):
-        raise UsageError("a command cannot hold ${env:…}: everybody on its node could read it", code="secret",
-                         at="services", try_="put it under `env`; the service finds it in its environment")  # fmt: skip
+        raise UsageError(
+            "a command cannot hold ${env:…}: everybody on its node could read it",
+            code="secret",
+            at="services",
+            try_="put it under `env`; the service finds it in its environment",
+        )
     return split
 
 

@@ -15,12 +15,7 @@ from assay.engines.kubernetes.pod.post import HELD, TAKEN
 
 
 def main(arguments: list[str], out: Path | None = None) -> int:
-    """Give out what is held back, or let the pod go.
-
-    Args:
-        arguments: nothing, or `taken`.
-        out: the folder of the result; this pod's own when left out.
-    """
+    """Give out what is held back, or let the pod go."""
     folder = read_inside().out if out is None else out
     if arguments == ["taken"]:
         (folder / TAKEN).touch()

@@ -77,7 +77,6 @@ class Together:
 
     @property
     def folder(self) -> Path:
-        """The folder of this pod."""
         return Path(self.meeting.folder)
 
     def own(self) -> Iterator[tuple[str, str | None]]:
@@ -101,8 +100,6 @@ class Together:
         """Write what another pod says into this pod's folder; False where it is no business of that pod.
 
         Args:
-            path: of the file, below the folder of the meeting.
-            text: its content; None where it was removed.
             who: number of the pod; None for the first one, which hands on what all others say.
         """
         match = _PATH.match(path)
@@ -150,12 +147,6 @@ class Together:
 @contextmanager
 def together(meeting: Meeting, line: Line, runs: int, tell: Tell) -> Iterator[Together]:
     """Keep a pod at the line of its meeting for as long as the body runs.
-
-    Args:
-        meeting: who it is, and its own folder.
-        line: how the pods reach each other.
-        runs: of the job.
-        tell: is told what a person should know.
 
     Raises:
         MeasureError: if the first pod cannot listen.

@@ -52,13 +52,7 @@ class Contents:
 
 
 def lines_of(content: bytes, number: int, path: str) -> Iterator[str]:
-    """The lines that carry one file.
-
-    Args:
-        content: of the file.
-        number: no other file of this sender has it.
-        path: below the folder of the result.
-    """
+    """The lines that carry one file."""
     packed = zlib.compress(content, 6)
     pieces = [packed[begin : begin + _PIECE] for begin in range(0, len(packed), _PIECE)]
     digest = hashlib.sha256(content).hexdigest()
@@ -118,8 +112,6 @@ class Sender:
         """Hand out files that were not handed out before, small ones first.
 
         Args:
-            paths: the files; those that are not there are passed over.
-            share: of what is left of the budget, how much these may use.
             always: whether they go out in any case, because nothing means anything without them.
         """
         room = float("inf") if always else self.used + share * max(0.0, self.budget - self.used)
@@ -140,7 +132,6 @@ class Sender:
         return tuple(self._held.values())
 
     def end(self, wait_s: float = 0.0) -> Contents:
-        """Say what there was."""
         contents = Contents(tuple(self._sent.values()), self.held, wait_s if self._held else 0.0)
         self.write(end_line(contents))
         return contents
@@ -232,8 +223,9 @@ class Receiver:
             return self._part(int(rest[0]), int(place), base64.b64decode(content, validate=True))
         if kind == "end":
             told = json.loads(zlib.decompress(base64.b64decode(rest[0], validate=True)))
-            self.contents = Contents(tuple(map(_parcel, told["sent"])), tuple(map(_parcel, told["held"])),
-                                     float(told["wait_s"]))  # fmt: skip
+            self.contents = Contents(
+                tuple(map(_parcel, told["sent"])), tuple(map(_parcel, told["held"])), float(told["wait_s"])
+            )
             return "end"
         told = json.loads(rest[1])
         if kind == "file":

@@ -41,7 +41,6 @@ class PodView(PlainView):
         """Who hands out, and what comes before each run.
 
         Args:
-            sender: hands out files.
             before_run: waits for those that begin the run together with this pod; nobody when left out.
         """
         super().__init__(sys.stdout)
@@ -58,7 +57,6 @@ class PodView(PlainView):
         self._write()
 
     def phase(self, name: str) -> None:
-        """A phase begins."""
         self._told |= {"phase": name, "share": 0.0}
         self._write()
 
@@ -103,13 +101,7 @@ def _files(out: Path) -> Iterable[Path]:
 
 
 def hand_over(sender: Sender, hold_s: float, unless: Callable[[], None]) -> Contents:
-    """Hand out the rest, say that this was all, and wait for whoever fetches what did not fit.
-
-    Args:
-        sender: hands out files.
-        hold_s: how long to wait.
-        unless: asked at every look; raises to end the waiting.
-    """
+    """Hand out the rest, say that this was all, and wait for whoever fetches what did not fit."""
     send_left(sender)
     # Written before it is told: whoever reads of it may come at once.
     write_whole(sender.out / HELD, json.dumps([one.path for one in sender.held]).encode())

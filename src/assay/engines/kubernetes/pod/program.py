@@ -22,9 +22,6 @@ def beside(inside: Inside) -> Iterator[None]:
     """Have programs run in the container beside this one for as long as the body runs; nothing where there is none.
 
     Both containers see the folder to work in and nothing else, so that what is made for a run must lie there.
-
-    Args:
-        inside: the pod.
     """
     if not _is_boxed(inside):
         yield
@@ -39,12 +36,7 @@ def beside(inside: Inside) -> Iterator[None]:
 
 
 def to_start(words: Sequence[str], inside: Inside) -> tuple[list[str], dict[str, str]]:
-    """How a command is started where the measured program runs: its words and variables.
-
-    Args:
-        words: the command.
-        inside: the pod, while `beside` holds.
-    """
+    """How a command is started where the measured program runs: its words and variables."""
     if not _is_boxed(inside):
         return [*words], dict(os.environ)
     box = containers.Box(containers.Runtime(BESIDE.kind, sys.executable), "", _STANDING, "", command=tuple(words))

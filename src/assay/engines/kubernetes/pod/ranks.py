@@ -23,13 +23,7 @@ Tell = Callable[[str], None]
 
 
 def before_run(meeting: Meeting, within_s: float, tell: Tell) -> Callable[[int], None]:
-    """What a pod does before each run: wait until all others are about to begin the same one, then for the moment.
-
-    Args:
-        meeting: where they meet.
-        within_s: how long to wait for them.
-        tell: is told that it waits.
-    """
+    """What a pod does before each run: wait until all others are about to begin the same one, then for the moment."""
 
     def wait(run_id: int) -> None:
         tell(f"waiting for the other {meeting.of - 1} pods before run {run_id + 1}")
@@ -49,14 +43,6 @@ def stand_by(
 ) -> None:
     """Run what pods but the first run, until the first says that it is over.
 
-    Args:
-        ranks: which pod this is, and what it runs.
-        line: to the first pod.
-        within_s: how long to wait until all are there.
-        tell: is told what is going on.
-        unless: asked at every look; raises to end it.
-        start: words and variables by which its command is started, where they are not the command itself.
-
     Raises:
         MeasureError: if the command ends before the first pod is done.
     """
@@ -64,8 +50,12 @@ def stand_by(
     try:
         process = subprocess.Popen(words, env=dict(environ), stdin=subprocess.DEVNULL, start_new_session=True)
     except OSError as problem:
-        raise MeasureError(f"cannot start {ranks.others[0]!r}: {problem.strerror}", code="command",
-                           at="place.kubernetes.distributed.others", try_="is it in the image?") from None  # fmt: skip
+        raise MeasureError(
+            f"cannot start {ranks.others[0]!r}: {problem.strerror}",
+            code="command",
+            at="place.kubernetes.distributed.others",
+            try_="is it in the image?",
+        ) from None
     try:
         begin_together(line.meeting, within_s)
         tell(f"pod {ranks.rank} stands by")

@@ -27,11 +27,6 @@ def await_services(inside: Inside, *, tell: Tell, unless: Callable[[], None]) ->
     Kubernetes sends nobody to a service before its own probe has found it ready, so an answer means that it is. Nobody
     waits for ever: longer than a service may take to get ready or to fail, and no more.
 
-    Args:
-        inside: this pod.
-        tell: is told now and then what is waited for.
-        unless: asked at every look; raises to end the waiting.
-
     Raises:
         MeasureError: if one does not answer in time.
     """
@@ -75,10 +70,14 @@ def _awaited(
 
 
 def _ports(name: str, inside: Inside) -> Ports:
-    """Where the services are, for texts that name them."""
     own, others = inside.services[name], inside.services
-    return Ports(own.port, {one: at.port for one, at in others.items()}, f"services.{name}", own.host,
-                 {one: at.host for one, at in others.items()})  # fmt: skip
+    return Ports(
+        own.port,
+        {one: at.port for one, at in others.items()},
+        f"services.{name}",
+        own.host,
+        {one: at.host for one, at in others.items()},
+    )
 
 
 def _running(name: str, address: Address, section: Service, started_ns: int, work: Path) -> Running:

@@ -109,7 +109,6 @@ class Task:
         return Sender(self.inside.out, say, budget, upload)
 
     def _measured(self, sender: Sender) -> MultiRunJobResult | None:
-        """The result of this pod; None for one that only stood by."""
         inside, job = self.inside, self.inside.job
         path = inside.work / "job.json"
         view = PodView(sender)
@@ -158,8 +157,14 @@ class Task:
                 # A command does not meet others by itself, so that they meet before it is started.
                 hook = before_run(meeting, patience_s, lambda text: say(f"note      {text}"))
         control = self.environ.get(CONTROL) != "off"
-        return execute_document(path, self.inside.out, PodView(sender, hook), services=services, control=control,
-                                meeting=meeting if is_part(job.definition) else None)  # fmt: skip
+        return execute_document(
+            path,
+            self.inside.out,
+            PodView(sender, hook),
+            services=services,
+            control=control,
+            meeting=meeting if is_part(job.definition) else None,
+        )
 
     @contextmanager
     def _line(self, job: Job, tell: Callable[[str], None]) -> Iterator[Together | None]:

@@ -142,7 +142,6 @@ class Seen:
 
 
 def read_pod(document: Document) -> PodSeen:
-    """A pod as Kubernetes tells it."""
     meta, status = metadata(document), _part(document, "status")
     conditions = {str(one.get("type")): one for one in _parts(status, "conditions")}
     scheduled, disrupted = conditions.get("PodScheduled", {}), conditions.get("DisruptionTarget", {})
@@ -177,7 +176,6 @@ def read_pod(document: Document) -> PodSeen:
 
 
 def read_job(document: Document) -> JobSeen:
-    """A Job as Kubernetes tells it."""
     meta, status = metadata(document), _part(document, "status")
     held = {str(one.get("type")): one for one in _parts(status, "conditions") if one.get("status") == "True"}
     failed = held.get("Failed", {})
@@ -200,7 +198,6 @@ def read_job(document: Document) -> JobSeen:
 
 
 def read_event(document: Document) -> EventSeen:
-    """An event as Kubernetes tells it."""
     about = _part(document, "involvedObject")
     at = document.get("lastTimestamp") or document.get("eventTime") or metadata(document).get("creationTimestamp")
     return EventSeen(
@@ -221,15 +218,7 @@ def seen(
     events: Iterable[Document] = (),
     asked: Asked | None = None,
 ) -> Seen:
-    """What is known of one attempt, from the objects as the server keeps them.
-
-    Args:
-        name: of its Job.
-        job: the Job; None where there is none (any more).
-        pods: its pods, in any order.
-        events: what happened; events of others are passed over.
-        asked: what its pods asked for.
-    """
+    """What is known of one attempt, from the objects as the server keeps them."""
     found = sorted(map(read_pod, pods), key=lambda one: (_seconds(one.created_at), one.rank or 0, one.name))
     known = None if job is None else read_job(job)
     uids = {one.uid for one in found} | ({known.uid} if known is not None else set())
@@ -248,7 +237,6 @@ def _seconds(at: datetime | None) -> float:
 
 
 def moment(value: object) -> datetime | None:
-    """A moment as Kubernetes writes it; None where it says none."""
     if not isinstance(value, str):
         return None
     try:

@@ -32,8 +32,6 @@ def failure_of(
     """Why an attempt gave no result; None while it may still give one, and where Kubernetes saw nothing wrong.
 
     Args:
-        seen: what Kubernetes tells.
-        now: the present.
         free_since: since when no other pod of the campaign could be in the way of this one; None while one is.
         patience_s: how long a pod may wait for a node that the scheduler does not find.
     """
@@ -64,11 +62,7 @@ def service_failure_of(
     A service that ended and was started again by Kubernetes is another one than was measured before: it failed.
 
     Args:
-        name: of the service.
-        seen: its pods; the Job is none of them.
-        now: the present.
         free_since: since when no other pod of the campaign could be in its way; None while one is.
-        patience_s: how long a pod may wait for a node.
     """
     for pod in seen.pods:
         told = troubles.of_late(pod, seen) or troubles.of_ended(pod, seen) or troubles.of_restarted(pod, seen)
@@ -82,7 +76,6 @@ def waiting_words(seen: Seen, now: datetime | None = None) -> str:
     """Why an attempt waits, in words.
 
     Args:
-        seen: what Kubernetes tells.
         now: the present, to say for how long; nothing is said of it when left out.
     """
     if seen.job is not None and seen.job.suspended:
@@ -175,8 +168,11 @@ def _given_up(seen: Seen) -> FailureReason:
             f"the pod of the Job {seen.name} was deleted before it had ended ({seen.job.failure}{said})",
             "run the campaign again: what was measured before is kept",
         )
-    return FailureReason(troubles.FAILED, f"Kubernetes gave up the Job {seen.name} ({seen.job.failure}{said})",
-                "look into its log with `assay logs`")  # fmt: skip
+    return FailureReason(
+        troubles.FAILED,
+        f"Kubernetes gave up the Job {seen.name} ({seen.job.failure}{said})",
+        "look into its log with `assay logs`",
+    )
 
 
 def _not_created(seen: Seen, now: datetime, free_since: datetime | None, patience_s: float) -> FailureReason | None:

@@ -78,8 +78,11 @@ def of_waiting(pod: PodSeen, seen: Seen, now: datetime) -> FailureReason | None:
         if one.reason in _PULLING and (told := _image(pod, one, seen, waited_s)) is not None:
             return told
         if one.reason in _CONFIG and waited_s >= _CONFIG_PATIENCE_S:
-            return FailureReason(START, f"the pod {pod.name} cannot start{_where(pod)} ({one.reason}: {one.message})",
-                        "see that the Secrets of place.kubernetes.secrets and the keys in them exist")  # fmt: skip
+            return FailureReason(
+                START,
+                f"the pod {pod.name} cannot start{_where(pod)} ({one.reason}: {one.message})",
+                "see that the Secrets of place.kubernetes.secrets and the keys in them exist",
+            )
     if waited_s >= _MOUNT_PATIENCE_S and (mount := _unmounted(pod, seen, now)) is not None:
         return FailureReason(
             VOLUME,
@@ -125,8 +128,11 @@ def of_late(pod: PodSeen, seen: Seen) -> FailureReason | None:
         return None
     asked = newest(seen, pod.uid, "Unhealthy")
     said = f"; last it answered: {asked.message}" if asked is not None else ""
-    return FailureReason(LATE, f"the pod {pod.name} was not ready in time{_where(pod)}{said}",
-                "look into its log with `assay logs`, or raise ready.within")  # fmt: skip
+    return FailureReason(
+        LATE,
+        f"the pod {pod.name} was not ready in time{_where(pod)}{said}",
+        "look into its log with `assay logs`, or raise ready.within",
+    )
 
 
 def newest(seen: Seen, uid: str, *reasons: str) -> EventSeen | None:
@@ -138,8 +144,11 @@ def deadline(pod: str, node: str, asked: Asked, said: str = "") -> FailureReason
     """A pod that was ended at its time limit."""
     limit = "its time limit" if asked.deadline_s is None else f"its time limit of {show_seconds(asked.deadline_s)}"
     where = f" on {node}" if node else ""
-    return FailureReason(DEADLINE, f"the pod {pod} was ended{where} at {limit}{said}",
-                "raise place.kubernetes.deadline, or lower measure.runs or measure.timeout")  # fmt: skip
+    return FailureReason(
+        DEADLINE,
+        f"the pod {pod} was ended{where} at {limit}{said}",
+        "raise place.kubernetes.deadline, or lower measure.runs or measure.timeout",
+    )
 
 
 def lost_node(seen: Seen) -> FailureReason | None:
@@ -197,8 +206,11 @@ def _ended_badly(pod: PodSeen, asked: Asked, *, deleted: bool) -> FailureReason 
     """The container that failed first; one that ended because the pod was deleted did not fail by itself."""
     ended = [one for one in pod.containers if one.state == "ended" and (one.exit_code or one.reason in _CANNOT_START)]
     for one in sorted(ended, key=lambda each: each.ended_at.timestamp() if each.ended_at else 0.0):
-        by_itself = one.reason == "OOMKilled" or not deleted or (one.ended_at and pod.deleted_at and
-                                                                 one.ended_at < pod.deleted_at)  # fmt: skip
+        by_itself = (
+            one.reason == "OOMKilled"
+            or not deleted
+            or (one.ended_at and pod.deleted_at and one.ended_at < pod.deleted_at)
+        )
         if by_itself:
             return _ended_container(pod, one, asked)
     return None
@@ -216,8 +228,11 @@ def _ended_container(pod: PodSeen, one: ContainerSeen, asked: Asked, more: str =
         )
     how = f"signal {one.signal}" if one.signal else f"exit code {one.exit_code}"
     said = f" ({one.message.strip()})" if one.message.strip() else ""
-    return FailureReason(FAILED, f"the container {one.name} of the pod {pod.name} ended{_where(pod)} with {how}{said}{more}",
-                "look into its log with `assay logs`")  # fmt: skip
+    return FailureReason(
+        FAILED,
+        f"the container {one.name} of the pod {pod.name} ended{_where(pod)} with {how}{said}{more}",
+        "look into its log with `assay logs`",
+    )
 
 
 def _out_of_memory(pod: PodSeen, asked: Asked, more: str) -> FailureReason:
@@ -246,8 +261,11 @@ def _not_admitted(pod: PodSeen) -> FailureReason:
 
 
 def _image(pod: PodSeen, one: ContainerSeen, seen: Seen, waited_s: float) -> FailureReason | None:
-    events = [event.message for event in seen.events_of(pod.uid, "Failed", "FailedToPull", "InspectFailed")
-              if "image" in event.message.lower()]  # fmt: skip
+    events = [
+        event.message
+        for event in seen.events_of(pod.uid, "Failed", "FailedToPull", "InspectFailed")
+        if "image" in event.message.lower()
+    ]
     # `Back-off pulling image` says nothing; the reason was told before, and newer versions repeat it.
     said = next((text for text in (one.message, *events) if text and not _is_back_off(text)), one.message)
     lasting = one.reason in _AT_ONCE or _LASTING_PULL.search(" ".join((one.message, *events)))

@@ -25,13 +25,6 @@ class Submission:
     """Looks whether the batch job that ends this one is with Slurm."""
 
     def __init__(self, folder: Folder, end: str, now: Callable[[], float] = time.monotonic) -> None:
-        """What to look for.
-
-        Args:
-            folder: the campaign's.
-            end: name of the batch job that ends this one.
-            now: seconds that never run backwards.
-        """
         self._folder, self._end, self._now = folder, end, now
         self._within_s = _within_s()
         self._lines, self._changed_s = -1, now()

@@ -25,7 +25,6 @@ class Watchman:
         """What to look at.
 
         Args:
-            stop: a file that asks for the end by being there.
             abandoned: says why nobody else will ask for it; empty as long as somebody may.
         """
         self._stop = stop

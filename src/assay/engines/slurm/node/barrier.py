@@ -21,13 +21,7 @@ _FIRST_LEAD_S = 0.0
 
 
 def meeting_of(folder: Folder, group: str, job: Job) -> Meeting | None:
-    """Where a job meets those that share its load; None for a job that drives its load alone.
-
-    Args:
-        folder: the campaign's.
-        group: to which the job belongs.
-        job: one of the parts of a load.
-    """
+    """Where a job meets those that share its load; None for a job that drives its load alone."""
     if not is_part(job.definition):
         return None
     return Meeting(str(folder.barrier(group, 0).parent), job.definition.load.host or 0, job.definition.load.hosts)

@@ -29,11 +29,7 @@ _BEFORE_BEGIN = ("PENDING", "CONFIGURING", "SUSPENDED", "REQUEUED")
 
 
 def main(arguments: list[str]) -> int:
-    """End the services of a group.
-
-    Args:
-        arguments: shared folder, group.
-    """
+    """End the services of a group."""
     folder, name = Folder(Path(arguments[0])), arguments[1]
     ask_to_end(folder, name)
     try:
@@ -66,14 +62,6 @@ def end_group(
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[str, ...]:
     """Cancel the batch jobs of a group that do not end by themselves; return which those were.
-
-    Args:
-        scheduler: the way to Slurm.
-        campaign: its id.
-        group: name of the group; those of its batch jobs begin with it.
-        own: number of the batch job that asks, which is one of them.
-        grace_s: how long running services may take to end.
-        sleep: waits between two looks.
 
     Raises:
         MeasureError: if Slurm does not answer.

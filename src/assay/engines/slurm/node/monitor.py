@@ -69,12 +69,17 @@ def watch(folder: Folder, stopped: Callable[[], bool]) -> None:
     """
     order = read_order(folder.metrics)
     if order is None:
-        raise MeasureError("nobody asked for monitoring in this campaign", code="monitoring", at=str(folder.path),
-                           try_="set `monitoring: true` in the benchmark file")  # fmt: skip
+        raise MeasureError(
+            "nobody asked for monitoring in this campaign",
+            code="monitoring",
+            at=str(folder.path),
+            try_="set `monitoring: true` in the benchmark file",
+        )
     folder.services(GROUP).mkdir(parents=True, exist_ok=True)
     with scratch_folder() as scratch:
-        hold(order, folder.discovery, folder.metrics, scratch, publish=lambda one: publish(folder, one),
-             stopped=stopped)  # fmt: skip
+        hold(
+            order, folder.discovery, folder.metrics, scratch, publish=lambda one: publish(folder, one), stopped=stopped
+        )
 
 
 def publish(folder: Folder, prometheus: Scraping) -> None:
@@ -131,10 +136,7 @@ def watched(
         folder: the campaign's shared folder. A campaign without monitoring is left alone.
         labels: `job` for a client, `group` for services that several jobs share.
         who: a name for this batch job, one in the campaign: `g0-0003`, `g1-llm`.
-        services: names of the services that are started here.
-        paths: service → the path of its metrics, where the file says one.
         host: the address under which other nodes reach this one; found out when left out.
-        tell: is told what could not be done.
 
     Yields:
         Whether the node is watched.
@@ -151,9 +153,18 @@ def watched(
         try:
             scratch = stack.enter_context(scratch_folder())
             where = stack.enter_context(
-                watched_node(order.settings, folder.discovery, scratch, {"campaign": order.campaign, **labels}, who=who,
-                             services=services, host=host or node_address(), listen="0.0.0.0", tell=tell)  # noqa: S104
-            )  # fmt: skip
+                watched_node(
+                    order.settings,
+                    folder.discovery,
+                    scratch,
+                    {"campaign": order.campaign, **labels},
+                    who=who,
+                    services=services,
+                    host=host or node_address(),
+                    listen="0.0.0.0",  # noqa: S104 - the nodes of the campaign scrape it
+                    tell=tell,
+                )
+            )
             stack.enter_context(announcing(replace(where, paths=dict(paths or {}))))
         except (MeasureError, OSError) as problem:
             say(f"going on without monitoring: {problem}")

@@ -41,13 +41,11 @@ class ProgressView(PlainView):
         self._written_s = -EVERY_S
 
     def run(self, run_id: int, of: int) -> None:
-        """A run begins."""
         super().run(run_id, of)
         self._run, self._of, self._phase, self._share = run_id + 1, of, "", 0.0
         self._write()
 
     def phase(self, name: str) -> None:
-        """A phase begins."""
         self._phase, self._share = name, 0.0
         self._write()
 

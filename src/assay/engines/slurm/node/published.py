@@ -122,14 +122,6 @@ def await_services(
 ) -> dict[str, Running]:
     """Wait until services on other nodes are ready.
 
-    Args:
-        folder: the campaign's.
-        group: whose services they are.
-        services: their sections, by name.
-        tell: is told now and then what is waited for.
-        unless: asked at every look; raises to end the waiting.
-        sleep: waits between two looks.
-
     Raises:
         MeasureError: if one failed, or said nothing in time.
     """
@@ -161,8 +153,11 @@ def _look(folder: Folder, group: str, name: str) -> Published | None:
     try:
         return read_published(folder, group, name)
     except UsageError as wrong:
-        raise MeasureError(f"what the service {name} published cannot be read: {wrong.problem.message}",
-                           code="service", at=wrong.problem.at) from None  # fmt: skip
+        raise MeasureError(
+            f"what the service {name} published cannot be read: {wrong.problem.message}",
+            code="service",
+            at=wrong.problem.at,
+        ) from None
 
 
 def _silent(name: str, bound: float) -> MeasureError:

@@ -38,11 +38,7 @@ FAILED, ENDED_BY_SIGNAL = 1, 143
 
 
 def main(arguments: list[str]) -> int:
-    """Hold a service until it is to end.
-
-    Args:
-        arguments: shared folder, group, name of the service.
-    """
+    """Hold a service until it is to end."""
     folder, group, name = Folder(Path(arguments[0])), arguments[1], arguments[2]
     watchman = Watchman(folder.stop(group), Submission(folder, f"{group}-end").abandoned)
     watchman.listen()
@@ -91,13 +87,21 @@ class _Holding:
         self.watchman.look()
         known, host = self._those_named(), node_address()
         with (
-            watched(self.folder, {"group": self.group}, who=f"{self.group}-{self.name}", services=[self.name],
-                    paths=self._paths(), host=host, tell=_say),
+            watched(
+                self.folder,
+                {"group": self.group},
+                who=f"{self.group}-{self.name}",
+                services=[self.name],
+                paths=self._paths(),
+                host=host,
+                tell=_say,
+            ),
             scratch_folder() as scratch,
             service_at_hand(self.name, self.section, Path(self.job.base), cache_folder()) as section,
-            held({self.name: section}, Path(self.job.base), scratch, known=known, tell=self._tell,
-                 host=host, logs=logs) as running,
-        ):  # fmt: skip
+            held(
+                {self.name: section}, Path(self.job.base), scratch, known=known, tell=self._tell, host=host, logs=logs
+            ) as running,
+        ):
             self._publish(running[self.name])
             self._until_it_ends(running[self.name])
 

@@ -61,11 +61,23 @@ def _measured(folder: Folder, group: Group, job: Job, watchman: Watchman) -> int
             begin_anew(meeting, job.definition.measure.runs)
         services = _services(folder, group, job, view, watchman)
         own = [name for name in job.definition.services if name not in services]
-        with watched(folder, {"job": job.id}, who=f"{group.name}-{job.index:04}", services=own,
-                     paths=_paths(job, own), tell=view.note):  # fmt: skip
+        with watched(
+            folder,
+            {"job": job.id},
+            who=f"{group.name}-{job.index:04}",
+            services=own,
+            paths=_paths(job, own),
+            tell=view.note,
+        ):
             _begin(job, meeting, view)
-            result = execute_document(folder.job(job.index), folder.out(job.index), view, services=services,
-                                      meeting=meeting, control=os.environ.get(CONTROL) != "off")  # fmt: skip
+            result = execute_document(
+                folder.job(job.index),
+                folder.out(job.index),
+                view,
+                services=services,
+                meeting=meeting,
+                control=os.environ.get(CONTROL) != "off",
+            )
         why = result.error.message if result.error is not None else "it has ended"
     except MeasureError as problem:
         if problem.problem.code in _NOT_HERE:  # a result could not be kept either

@@ -29,7 +29,6 @@ class Crew:
 
         Args:
             places: for each worker the processors that it may use; none where the system decides.
-            threads: of the BLAS of each worker.
         """
         self._places = places
         self._threads = threads
@@ -74,7 +73,6 @@ class Crew:
         return self.ask_each([command] * len(self._workers))
 
     def ask_each(self, commands: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Tell each worker its own."""
         for worker, command in zip(self._workers, commands, strict=True):
             _tell(worker, command)
         answers = [_answer(worker) for worker in self._workers]

@@ -28,9 +28,7 @@ _TYPES = {"fp32": "float32", "fp64": "float64"}
 class Work(Protocol):
     """Something that a worker does again and again."""
 
-    def call(self) -> object:
-        """Do it once."""
-        ...
+    def call(self) -> object: ...
 
     def bare(self) -> Callable[[], object]:
         """The same as one plain call of the library."""
@@ -58,8 +56,11 @@ class MemoryWork:
         self._fill = 0.5
         self._total = 0.0
         passes: dict[str, Callable[[], object]] = {
-            "copy": self._copy, "read": self._read, "write": self._write, "triad": self._triad
-        }  # fmt: skip
+            "copy": self._copy,
+            "read": self._read,
+            "write": self._write,
+            "triad": self._triad,
+        }
         self.call = passes[kernel]
 
     def bare(self) -> Callable[[], object]:

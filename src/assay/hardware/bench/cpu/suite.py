@@ -63,13 +63,6 @@ def processor(threads: int | None) -> Processor:
 
 
 def measure(wish: Wish, tell: Tell, machine: Processor | None = None) -> Measurements:
-    """Measure a processor.
-
-    Args:
-        wish: which tests, and how long.
-        tell: is told how far it is.
-        machine: what is known of it; read when left out.
-    """
     known = machine or processor(wish.threads)
     bench = _Bench(wish, known)
     wanted = wish.tests or ALL
@@ -191,8 +184,6 @@ def _passes(crew: Crew, kernel: str, block: int) -> Prepare:
 
 
 def _products(crew: Crew, precision: str) -> Prepare:
-    """Products of matrices, of which each worker has its own."""
-
     @contextmanager
     def prepare(n: int) -> Iterator[Ready]:
         crew.ask(do="gemm", precision=precision, n=n, sets=_GEMM_SETS, seed=_SEED)

@@ -28,7 +28,6 @@ class Station:
         self._work: Work | None = None
 
     def answer(self, command: Command) -> dict[str, Any]:
-        """Do what a command says and tell how it went."""
         try:
             return self._do(command)
         except Exception as problem:  # whatever went wrong is told, not raised: the crew decides

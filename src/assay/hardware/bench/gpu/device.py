@@ -22,7 +22,6 @@ class Turns:
         self._next: Callable[[], Callable[[], object]] = cycle(list(calls)).__next__
 
     def __call__(self) -> None:
-        """Make the next call."""
         self._next()()
 
     def release(self) -> None:
@@ -41,10 +40,8 @@ class Accelerator:
         """Take a device.
 
         Args:
-            torch: the library.
             name: as PyTorch writes it: `cuda:0`, `mps`, `cpu`.
             timer: what times its work; the device's own events where it has them, when left out.
-            cache: bytes of its last-level cache; read when left out.
         """
         self.torch = torch
         self.name = name
@@ -57,7 +54,6 @@ class Accelerator:
         self.cache = cache or self._cache()
 
     def timed(self, call: Callable[[], object]) -> Timed:
-        """What times calls here."""
         return self.timer.timed(call)
 
     def wait(self) -> None:

@@ -64,13 +64,7 @@ def sets_for(precision: str, n: int, cache: int | None, free: int | None) -> int
 
 
 def products(device: Accelerator, precision: str, sets_used: dict[int, int] | None = None) -> Prepare:
-    """Products of square matrices of one precision, of several sets in turn.
-
-    Args:
-        device: where they are made.
-        precision: which.
-        sets_used: is told how many sets a shape had.
-    """
+    """Products of square matrices of one precision, of several sets in turn."""
 
     @contextmanager
     def prepare(n: int) -> Iterator[Ready]:

@@ -30,13 +30,7 @@ _NOT_HERE = {
 
 
 def measure(wish: Wish, tell: Tell, device: Accelerator) -> Measurements:
-    """Measure a device; what was measured before it was lost is kept.
-
-    Args:
-        wish: which tests, and how long.
-        tell: is told how far it is.
-        device: what is measured.
-    """
+    """Measure a device; what was measured before it was lost is kept."""
     bench = _Bench(wish, device)
     wanted = wish.tests or ALL
     parts = [part for name in wanted for part in (TRANSFERS if name == "transfer" else (name,))]

@@ -59,7 +59,6 @@ def call_of(pair: list[Any], *, pinned: bool) -> Callable[[], Any]:
 
 
 def _check(device: Accelerator, pair: list[Any]) -> Accuracy:
-    """Every bit must have arrived."""
     device.wait()
     target, source = pair
     device.saw(*(one for one in pair if one.device.type == device.kind))

@@ -36,8 +36,11 @@ def drive_clients(load: HttpLoad, supply: Supply, asks: Asks | None = None) -> R
     if load.clients == 1:
         return drive(load, supply, asks)
     if "fork" not in get_all_start_methods():
-        raise MeasureError(f"load.clients is {load.clients}; this system starts one client process only",
-                           code="clients", try_="leave load.clients out, or run on Linux or macOS")  # fmt: skip
+        raise MeasureError(
+            f"load.clients is {load.clients}; this system starts one client process only",
+            code="clients",
+            try_="leave load.clients out, or run on Linux or macOS",
+        )
     load = replace(load, start_ns=max(load.start_ns or 0, perf_counter_ns() + _START_NS))
     context = get_context("fork")
     pipes = []
@@ -102,8 +105,11 @@ def _answer(client: int, pipe: Pipe) -> Mapping[str, object]:
     except EOFError:
         answer = {"failure": "it died without a word"}
     if "failure" in answer:
-        raise MeasureError(f"client process {client} failed: {answer['failure']}", code="client",
-                           try_="see the last lines of this run's log")  # fmt: skip
+        raise MeasureError(
+            f"client process {client} failed: {answer['failure']}",
+            code="client",
+            try_="see the last lines of this run's log",
+        )
     return answer
 
 

@@ -15,12 +15,26 @@ from assay.run.load.http.recording import ClientCost, Recording, bounds_of
 _ROW = struct.Struct("<qihbbhhBxiqqqqqqqq")
 _DTYPE = np.dtype(
     [
-        ("session", "<i8"), ("turn", "<i4"), ("client", "<i2"), ("phase", "i1"), ("outcome", "i1"),
-        ("stage", "<i2"), ("status", "<i2"), ("fresh", "u1"), ("pad", "u1"), ("head", "<i4"),
-        ("due", "<i8"), ("sent", "<i8"), ("first", "<i8"), ("end", "<i8"), ("sent_bytes", "<i8"),
-        ("pieces", "<i8"), ("parts", "<i8"), ("bytes", "<i8"),
+        ("session", "<i8"),
+        ("turn", "<i4"),
+        ("client", "<i2"),
+        ("phase", "i1"),
+        ("outcome", "i1"),
+        ("stage", "<i2"),
+        ("status", "<i2"),
+        ("fresh", "u1"),
+        ("pad", "u1"),
+        ("head", "<i4"),
+        ("due", "<i8"),
+        ("sent", "<i8"),
+        ("first", "<i8"),
+        ("end", "<i8"),
+        ("sent_bytes", "<i8"),
+        ("pieces", "<i8"),
+        ("parts", "<i8"),
+        ("bytes", "<i8"),
     ]
-)  # fmt: skip
+)
 _FLUSH = 256 * 1024
 
 
@@ -38,10 +52,25 @@ class Columns:
         self._file = os.open(spool, os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
 
     def add(
-        self, session: int, turn: int, client: int, phase: int, outcome: int, stage: int, status: int, fresh: bool,
-        head: bytes, due: int, sent: int, first: int, end: int, sent_bytes: int,
-        times: list[int], marks: list[int], parts: list[bytes],
-    ) -> None:  # fmt: skip
+        self,
+        session: int,
+        turn: int,
+        client: int,
+        phase: int,
+        outcome: int,
+        stage: int,
+        status: int,
+        fresh: bool,
+        head: bytes,
+        due: int,
+        sent: int,
+        first: int,
+        end: int,
+        sent_bytes: int,
+        times: list[int],
+        marks: list[int],
+        parts: list[bytes],
+    ) -> None:
         """Keep one ended request."""
         offset = self.rows * _ROW.size
         if offset == len(self.row_bytes):
@@ -53,8 +82,27 @@ class Columns:
             self.part_len += lengths
             self.piece_ns.extend(times)
             self.piece_part.extend(marks)
-        _ROW.pack_into(self.row_bytes, offset, session, turn, client, phase, outcome, stage, status, fresh, len(head),
-                       due, sent, first, end, sent_bytes, len(marks), len(parts), size)  # fmt: skip
+        _ROW.pack_into(
+            self.row_bytes,
+            offset,
+            session,
+            turn,
+            client,
+            phase,
+            outcome,
+            stage,
+            status,
+            fresh,
+            len(head),
+            due,
+            sent,
+            first,
+            end,
+            sent_bytes,
+            len(marks),
+            len(parts),
+            size,
+        )
         self.rows += 1
         content = self._content
         content += head
@@ -80,16 +128,29 @@ class Columns:
         first_part = np.repeat(parts[:-1], rows["pieces"])
         marks = np.frombuffer(self.piece_part, dtype=np.int64) if self.piece_part else np.zeros(0, np.int64)
         return Recording(
-            session=rows["session"].copy(), turn=rows["turn"].copy(), client=rows["client"].copy(),
-            phase=rows["phase"].copy(), stage=rows["stage"].copy(), due_ns=rows["due"].copy(),
-            sent_ns=rows["sent"].copy(), first_ns=rows["first"].copy(), end_ns=rows["end"].copy(),
-            status=rows["status"].copy(), outcome=rows["outcome"].copy(), fresh=rows["fresh"].astype(np.bool_),
-            sent_bytes=rows["sent_bytes"].copy(), head=rows["head"].copy(),
-            pieces=pieces, body=bounds_of(rows["bytes"]),
+            session=rows["session"].copy(),
+            turn=rows["turn"].copy(),
+            client=rows["client"].copy(),
+            phase=rows["phase"].copy(),
+            stage=rows["stage"].copy(),
+            due_ns=rows["due"].copy(),
+            sent_ns=rows["sent"].copy(),
+            first_ns=rows["first"].copy(),
+            end_ns=rows["end"].copy(),
+            status=rows["status"].copy(),
+            outcome=rows["outcome"].copy(),
+            fresh=rows["fresh"].astype(np.bool_),
+            sent_bytes=rows["sent_bytes"].copy(),
+            head=rows["head"].copy(),
+            pieces=pieces,
+            body=bounds_of(rows["bytes"]),
             piece_ns=np.frombuffer(self.piece_ns, dtype=np.int64) if self.piece_ns else np.zeros(0, np.int64),
             piece_end=lengths[first_part + marks] - lengths[first_part],
-            content=mapped(self._file), window=window, clients=(cost,), stopped=stopped,
-        )  # fmt: skip
+            content=mapped(self._file),
+            window=window,
+            clients=(cost,),
+            stopped=stopped,
+        )
 
     def close(self) -> None:
         """Let go of the file; what was mapped stays readable."""

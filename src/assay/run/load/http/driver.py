@@ -185,7 +185,6 @@ class Driver:
         raise NotImplementedError
 
     def send_due(self) -> None:
-        """Send what is due."""
         raise NotImplementedError
 
     def follow(self, connection: Connection, outcome: int, next_turn: bytes | None) -> None:
@@ -304,10 +303,24 @@ class Driver:
         if connection.problem:
             connection.kept += b"problem: " + connection.problem.replace("\n", " ").encode("latin-1", "replace") + b"\n"
         self._columns.add(
-            connection.session, connection.turn, self.load.client, connection.phase, outcome, connection.stage,
-            connection.status, connection.fresh, connection.kept, connection.due, connection.sent,
-            times[0] if times else 0, now, len(connection.wire), times, connection.marks, connection.parts,
-        )  # fmt: skip
+            connection.session,
+            connection.turn,
+            self.load.client,
+            connection.phase,
+            outcome,
+            connection.stage,
+            connection.status,
+            connection.fresh,
+            connection.kept,
+            connection.due,
+            connection.sent,
+            times[0] if times else 0,
+            now,
+            len(connection.wire),
+            times,
+            connection.marks,
+            connection.parts,
+        )
         self.busy.discard(connection)
         self.answered += 1
         next_turn = None

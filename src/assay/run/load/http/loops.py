@@ -65,7 +65,6 @@ class ClosedLoop(Driver):
         return (self.now - self.begin_ns) / 1e9 >= whole_s
 
     def next_due(self) -> int:
-        """When the next request is due."""
         return self._waiting[0][0] if self._waiting else _NEVER
 
     def send_due(self) -> None:
@@ -165,7 +164,6 @@ class OpenLoop(Driver):
         return (self.now - self.begin_ns) / 1e9 >= self._finite_s
 
     def next_due(self) -> int:
-        """When the next request is due."""
         if self._at >= len(self._due):
             if self._over:
                 return _NEVER

@@ -53,8 +53,12 @@ class Origin:
             lines.append(f"Content-Length: {len(body)}")
         head = "\r\n".join(lines) + "\r\n\r\n"
         if any(mark in line for line in lines for mark in "\r\n\0"):
-            raise MeasureError("a header or path has a line break in it", code="header", at=self.authority,
-                               try_="check target.headers and target.path")  # fmt: skip
+            raise MeasureError(
+                "a header or path has a line break in it",
+                code="header",
+                at=self.authority,
+                try_="check target.headers and target.path",
+            )
         return head.encode("latin-1") + body
 
 
@@ -62,13 +66,6 @@ def origin_of(
     url: str, *, tls: Tls | None = None, proxy: str | None = None, base: Path | None = None, own: bool = False
 ) -> Origin:
     """Work out where a URL leads; connections go to the addresses that are found and checked here.
-
-    Args:
-        url: of the server.
-        tls: how its certificate is checked.
-        proxy: URL of an HTTP proxy.
-        base: folder that the file of certificates starts from.
-        own: whether the server is a service of this job, which may be anywhere.
 
     Raises:
         MeasureError: if it is not an http(s) URL, its host is not known or may not be connected to, or a certificate
@@ -105,8 +102,12 @@ def _split(url: str, at: str) -> SplitResult:
     except ValueError:
         known = False
     if not known:
-        raise MeasureError(f"{url!r} is not an http or https URL", code="endpoint", at=at,
-                           try_="write it like http://127.0.0.1:8000/v1")  # fmt: skip
+        raise MeasureError(
+            f"{url!r} is not an http or https URL",
+            code="endpoint",
+            at=at,
+            try_="write it like http://127.0.0.1:8000/v1",
+        )
     return parts
 
 
@@ -122,8 +123,12 @@ def _addresses(host: str, port: int, url: str, policy: UrlPolicy, at: str) -> tu
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as problem:
-        raise MeasureError(f"the host {host!r} is not known: {problem}", code="unresolved", at=url,
-                           try_="check the name, or give its address") from None  # fmt: skip
+        raise MeasureError(
+            f"the host {host!r} is not known: {problem}",
+            code="unresolved",
+            at=url,
+            try_="check the name, or give its address",
+        ) from None
     check(policy, host, [str(address[0]) for *_, address in found], at)
     return tuple((int(family), (str(address[0]), int(address[1]))) for family, _, _, _, address in found)
 
@@ -141,8 +146,9 @@ def _context(tls: Tls, base: Path | None) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=file)
     except (OSError, ssl.SSLError) as problem:
-        raise MeasureError(f"cannot read certificates: {problem}", code="tls", at=str(file),
-                           try_="give target.tls.ca a PEM file") from None  # fmt: skip
+        raise MeasureError(
+            f"cannot read certificates: {problem}", code="tls", at=str(file), try_="give target.tls.ca a PEM file"
+        ) from None
     context.set_alpn_protocols(["http/1.1"])
     if not tls.verify:
         context.check_hostname = False

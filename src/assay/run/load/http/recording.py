@@ -11,9 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 Outcome = Literal[
-    "ok", "skipped", "unfinished", "status", "refused", "unresolved", "tls", "proxy", "reset", "truncated",
-    "malformed", "redirect", "timeout", "too-large", "content",
-]  # fmt: skip
+    "ok",
+    "skipped",
+    "unfinished",
+    "status",
+    "refused",
+    "unresolved",
+    "tls",
+    "proxy",
+    "reset",
+    "truncated",
+    "malformed",
+    "redirect",
+    "timeout",
+    "too-large",
+    "content",
+]
 # How a request ended; the position is the code in the `outcome` column.
 #   skipped      due while too many were open, and not sent
 #   unfinished   still open when the run ended: cut off by us, judged by what had arrived
@@ -148,12 +161,7 @@ def client_metrics(costs: Sequence[ClientCost]) -> dict[str, float]:
 
 
 def join(parts: Sequence[Recording], content: memoryview) -> Recording:
-    """Put the rows of several clients together.
-
-    Args:
-        parts: what each client saw.
-        content: the bodies of all of them, one client after another.
-    """
+    """Put the rows of several clients together."""
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS if name not in _BOUNDS
     }

@@ -25,12 +25,6 @@ class Machine:
         }
 
     def read(self, *, counts: bool = True, slow: bool = True) -> Reading:
-        """Take one reading.
-
-        Args:
-            counts: whether also bytes of disks and network.
-            slow: whether also what changes slowly.
-        """
         times = psutil.cpu_times()._asdict()
         idle = times["idle"] + times.get("iowait", 0.0) + times.get("steal", 0.0)
         spent = sum(value for name, value in times.items() if name not in ("guest", "guest_nice"))
@@ -50,7 +44,6 @@ class Machine:
         return reading
 
     def throttled(self, window: Window) -> tuple[str, ...] | None:  # noqa: ARG002
-        """Nobody tells."""
         return None
 
 
@@ -66,7 +59,6 @@ class Family:
         self._search_again_s = 0.0
 
     def read(self, *, counts: bool = True) -> Reading | None:  # noqa: ARG002  (there are none to be left out)
-        """One reading of all that are there; None when nobody is."""
         if time.monotonic() >= self._search_again_s:
             self._search_again_s = time.monotonic() + _SEARCH_EVERY_S
             self._search()

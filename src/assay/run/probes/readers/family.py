@@ -60,8 +60,6 @@ class Family:
         """Take in the first ones.
 
         Args:
-            pids: their first processes.
-            root: where /proc lies.
             strangers: processes that are known to be none of them; more are added.
         """
         self.absent: dict[str, str] = {}
@@ -80,11 +78,6 @@ class Family:
         self._search()  # everybody else is asked now, so that later looks ask new ones alone
 
     def read(self, *, counts: bool = True) -> Reading | None:
-        """One reading of all that are there; None when nobody is.
-
-        Args:
-            counts: whether also bytes from and to disks.
-        """
         if self._may_have_new():
             self._search()
         for _ in range(_AGAIN):
@@ -100,7 +93,6 @@ class Family:
         return Reading({name: self._sums[name] for name in totals}, states if states["processes"] else {})
 
     def close(self) -> None:
-        """Close all files."""
         for pid in list(self._members):
             self._members.pop(pid).close()
 

@@ -27,9 +27,7 @@ class Reader(Protocol):
     """Boards that do not answer, and why."""
 
     @property
-    def count(self) -> int:
-        """Boards that are there."""
-        ...
+    def count(self) -> int: ...
 
     def read(self, index: int, /) -> Mapping[str, float]:
         """What one board tells now; raises once when it is lost."""
@@ -93,7 +91,6 @@ class Gpus:
 
     @property
     def count(self) -> int:
-        """Boards that are there."""
         return self._reader.count if self._reader is not None and not self._reader.absent else 0
 
     def start(self) -> None:
@@ -164,8 +161,6 @@ class Gpus:
         """Who computed on the boards in a window.
 
         Args:
-            window: from when to when.
-            ours: processes of the job and our own.
             begin_ns: when the run began: whoever was there before is no process of it.
 
         Returns:

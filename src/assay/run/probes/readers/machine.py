@@ -43,8 +43,15 @@ class Machine:
         self.absent: dict[str, str] = {}
         self._fast = self._open({"machine.cpu_pct": Processors, "machine.memory_available_bytes": Memory}, root)
         self._counts = self._open({"machine.disk": Disks, "machine.network": Network}, root)
-        self._slow = self._open({"machine.swap": Swap, "machine.cpu_mhz": Clocks, "machine.temperature_c": Heat,
-                                 "cpu throttling": Throttling}, root)  # fmt: skip
+        self._slow = self._open(
+            {
+                "machine.swap": Swap,
+                "machine.cpu_mhz": Clocks,
+                "machine.temperature_c": Heat,
+                "cpu throttling": Throttling,
+            },
+            root,
+        )
 
     def read(self, *, counts: bool = True, slow: bool = True) -> Reading:
         """Take one reading.

@@ -37,14 +37,6 @@ class Powermetrics:
         root: bool | None = None,
         now_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        """Start it, where that is possible.
-
-        Args:
-            start: gives the stream of its reports.
-            system: the platform.
-            root: whether this user may start it; asked when left out.
-            now_ns: tells the time.
-        """
         self.absent = ""
         self._found: list[tuple[int, int, float]] = []
         self._process: subprocess.Popen[bytes] | None = None
@@ -68,15 +60,15 @@ class Powermetrics:
         return [self._found.pop(0) for _ in range(len(self._found))]
 
     def close(self) -> None:
-        """End it."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def _start(self) -> IO[bytes]:
         words = ["powermetrics", "--samplers", "cpu_power,gpu_power", "--format", "plist", "-i", str(_EVERY_MS)]
-        self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                         stderr=subprocess.DEVNULL)  # fmt: skip
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
         if self._process.stdout is None:
             raise OSError("it has no output")
         return self._process.stdout
@@ -103,7 +95,6 @@ def reports(stream: IO[bytes]) -> Iterator[Report]:
 
 
 def parse(text: bytes) -> Report | None:
-    """One report; None where it is none or tells no power."""
     try:
         told: dict[str, Any] = plistlib.loads(text.strip())
         seconds = float(told["elapsed_ns"]) / 1e9

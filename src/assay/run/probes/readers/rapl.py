@@ -43,11 +43,7 @@ class Zone:
         return self.source.partition(":")[2]
 
     def read(self, at_ns: int) -> float:
-        """Joules since the first reading.
-
-        Args:
-            at_ns: the moment of the reading, of `time.perf_counter_ns`.
-        """
+        """Joules since the first reading."""
         now_j = self.file.number() / 1e6
         if self.last_ns is not None:
             grown = now_j - self.last_j
@@ -79,12 +75,6 @@ class Rapl:
     """All counters that may be read here, and the reasons of the others."""
 
     def __init__(self, root: Path = Path("/"), opened: Callable[[Path], Kept] = Kept) -> None:
-        """Open all counters.
-
-        Args:
-            root: where /sys lies.
-            opened: opens a file.
-        """
         self.absent: dict[str, str] = {}
         self._opened = opened
         self.zones: list[Zone] = []

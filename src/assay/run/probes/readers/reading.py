@@ -21,13 +21,6 @@ class Kept:
     __slots__ = ("_fd", "_size", "_whole", "path")
 
     def __init__(self, path: Path, size: int = 4096, *, whole: bool = False) -> None:
-        """Open a file.
-
-        Args:
-            path: the file.
-            size: bytes asked for at a time.
-            whole: read on until the end; else one read is enough.
-        """
         self.path, self._size, self._whole = path, size, whole
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
@@ -45,7 +38,6 @@ class Kept:
         return float(os.pread(self._fd, 64, 0))
 
     def close(self) -> None:
-        """Close it."""
         os.close(self._fd)
 
 

@@ -40,8 +40,10 @@ class Apptainer:
         """Our own, with the container's variables under the names that the runtime looks for."""
         inside = {**(box.env or {}), **(box.hidden or {})}
         # Both names: what is called singularity may be either of the two projects.
-        return {**inherited, **{f"{kind}ENV_{key}": value for key, value in inside.items()
-                                for kind in ("APPTAINER", "SINGULARITY")}}  # fmt: skip
+        return {
+            **inherited,
+            **{f"{kind}ENV_{key}": value for key, value in inside.items() for kind in ("APPTAINER", "SINGULARITY")},
+        }
 
     def facts(self, box: Box) -> dict[str, str]:
         """The digest of the image file."""
@@ -62,7 +64,6 @@ class Apptainer:
         """Nothing stays behind when its processes are gone."""
 
     def reference(self, image: str) -> str:
-        """Its own name."""
         return image
 
     def keep(self, program: str, image: str, folder: Path, within_s: float) -> kept.Image:

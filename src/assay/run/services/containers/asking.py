@@ -26,11 +26,18 @@ class Said:
 
 
 def run(command: Iterable[str], within_s: float = PATIENCE_S, env: Mapping[str, str] | None = None) -> Said:
-    """Run a command to its end."""
     words = [*command]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=within_s, check=False, env=env,
-                              errors="replace", stdin=subprocess.DEVNULL)  # fmt: skip
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            timeout=within_s,
+            check=False,
+            env=env,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+        )
     except subprocess.TimeoutExpired:
         return Said(False, "", f"{words[0]} did not end within {within_s:.0f} s")
     except OSError as failure:

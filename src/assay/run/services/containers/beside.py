@@ -59,8 +59,12 @@ class Beside:
     def image(self, image: str, base: Path, at: str) -> str:  # noqa: ARG002  (a pod has no files of the user)
         """The name of an image in a registry."""
         if is_file(image):
-            raise MeasureError(f"Kubernetes cannot run the image file {image!r}", code="container-runtime", at=at,
-                               try_="name an image of a registry")  # fmt: skip
+            raise MeasureError(
+                f"Kubernetes cannot run the image file {image!r}",
+                code="container-runtime",
+                at=at,
+                try_="name an image of a registry",
+            )
         return image.removeprefix("docker://")
 
     def words(self, box: Box) -> list[str]:
@@ -90,7 +94,6 @@ class Beside:
         return {"image": box.image, "runtime": self.kind}
 
     def fetched(self, box: Box, folder: Path, within_s: float) -> Box:  # noqa: ARG002  (its node has fetched it)
-        """The box as it is."""
         return box
 
     def first_pid(self, box: Box, started: int) -> int | None:  # noqa: ARG002
@@ -98,7 +101,6 @@ class Beside:
         return None
 
     def reference(self, image: str) -> str:
-        """Its own name."""
         return image
 
     def keep(self, program: str, image: str, folder: Path, within_s: float) -> Image:  # noqa: ARG002
@@ -116,11 +118,7 @@ BESIDE = Beside()
 
 @contextmanager
 def opened(folder: Path) -> Iterator[None]:
-    """Let the container beside wait for programs for as long as the body runs.
-
-    Args:
-        folder: that both see under this path.
-    """
+    """Let the container beside wait for programs for as long as the body runs."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o777)
     go = folder / GO

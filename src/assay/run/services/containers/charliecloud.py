@@ -47,8 +47,12 @@ class Charliecloud:
             MeasureError: if there is no command: this runtime has no entry points.
         """
         if box.command is None:
-            raise MeasureError("charliecloud starts no entry point of an image", code="service-command", at="services",
-                               try_="write the whole command")  # fmt: skip
+            raise MeasureError(
+                "charliecloud starts no entry point of an image",
+                code="service-command",
+                at="services",
+                try_="write the whole command",
+            )
         # A /tmp of its own, for the same reason as with apptainer: the image itself is read-only.
         found = [box.runtime.program, "--private-tmp"]
         if Path(box.image).is_file():

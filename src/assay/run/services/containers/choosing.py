@@ -27,7 +27,6 @@ VARIABLE = "ASSAY_RUNTIME"
 
 
 def way_of(runtime: Runtime) -> Way:
-    """How a runtime is used."""
     return BESIDE if runtime.kind == BESIDE.kind else WAYS[runtime.kind]
 
 
@@ -67,17 +66,7 @@ def make_box(
     tag: str,
     which: Callable[[str], str | None] = shutil.which,
 ) -> Box:
-    """What runs a service's image.
-
-    Args:
-        wanted: the service.
-        ports: put in for `{port}` and `{host}`.
-        env: its variables, secrets put in.
-        base: the benchmark file's folder.
-        name: of the container, never used before.
-        tag: by which a sweep finds it.
-        which: where a program lies.
-    """
+    """What runs a service's image."""
     at = f"{wanted.at}.image"
     runtime = find_runtime(wanted.container, at, which)
     secret = {key for key, value in wanted.env.items() if REFERENCE.search(value)}

@@ -33,8 +33,6 @@ class Way(Protocol):
 
         Args:
             image: as the file has it; `docker://…` and a plain name mean the same.
-            base: the benchmark file's folder.
-            at: where the file says it.
 
         Raises:
             MeasureError: if the file of an image is not there, or this runtime cannot read it.
@@ -56,23 +54,13 @@ class Way(Protocol):
     def fetched(self, box: Box, folder: Path, within_s: float) -> Box:
         """The box with an image that is here: kept before, or fetched now and kept where the runtime has no store.
 
-        Args:
-            box: what is wanted.
-            folder: where images are kept for all nodes.
-            within_s: give up fetching after this long.
-
         Raises:
             MeasureError: if it cannot be fetched, with the runtime's own words.
         """
         ...
 
     def first_pid(self, box: Box, started: int) -> int | None:
-        """The container's first process as this machine sees it.
-
-        Args:
-            box: the container.
-            started: the process of the program that runs it.
-        """
+        """The container's first process as this machine sees it."""
         ...
 
     def reference(self, image: str) -> str:
@@ -81,12 +69,6 @@ class Way(Protocol):
 
     def keep(self, program: str, image: str, folder: Path, within_s: float) -> Image:
         """Keep an image for all nodes; one that was kept before is only found.
-
-        Args:
-            program: the runtime's.
-            image: as `image` gave it.
-            folder: where images are kept.
-            within_s: give up after this long.
 
         Raises:
             MeasureError: if it cannot be fetched, with the runtime's own words.

@@ -57,13 +57,6 @@ def find(folder: Path, runtime: str, reference: str) -> Image | None:
 def keep(folder: Path, runtime: str, reference: str, suffix: str, make: Callable[[Path], Mapping[str, str]]) -> Image:
     """Find an image, or fetch it; of several who ask at once, on any node, one fetches and the others wait for it.
 
-    Args:
-        folder: where images are kept.
-        runtime: for which program.
-        reference: what is asked for.
-        suffix: of the image file.
-        make: writes the image to a path and tells what it knows about it.
-
     Raises:
         MeasureError: if it cannot be fetched or kept.
     """
@@ -97,7 +90,6 @@ def forget(folder: Path, image: Image) -> None:
 
 
 def is_file(image: str) -> bool:
-    """Whether an image is named by its file."""
     return image.endswith(_FILES) and "://" not in image
 
 
@@ -109,8 +101,12 @@ def present(base: Path, image: str, at: str) -> str:
     """
     path = (base / Path(image).expanduser()).absolute()
     if not path.exists():
-        raise MeasureError(f"the image {str(path)!r} is not there", code="service-command", at=at,
-                           try_="it is relative to the benchmark file's folder")  # fmt: skip
+        raise MeasureError(
+            f"the image {str(path)!r} is not there",
+            code="service-command",
+            at=at,
+            try_="it is relative to the benchmark file's folder",
+        )
     return str(path)
 
 
@@ -121,8 +117,12 @@ def done(said: Said, image: str, verb: str) -> None:
         MeasureError: with the words of the runtime.
     """
     if not said.ok:
-        raise MeasureError(f"the image {image!r} could not be {verb}: {said.problem}", code="image", at="services",
-                           try_="fetch it where there is a network: `assay prepare FILE`")  # fmt: skip
+        raise MeasureError(
+            f"the image {image!r} could not be {verb}: {said.problem}",
+            code="image",
+            at="services",
+            try_="fetch it where there is a network: `assay prepare FILE`",
+        )
 
 
 def file_digest(path: Path, *, again: bool = False) -> str:

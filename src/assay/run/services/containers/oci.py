@@ -26,8 +26,12 @@ class Oci:
     def image(self, image: str, base: Path, at: str) -> str:  # noqa: ARG002  (these know no files)
         """The name of an image in a registry or in the runtime's own store."""
         if is_file(image):
-            raise MeasureError(f"{self.kind} cannot run the image file {image!r}", code="container-runtime", at=at,
-                               try_="install apptainer or charliecloud, or name an image of a registry")  # fmt: skip
+            raise MeasureError(
+                f"{self.kind} cannot run the image file {image!r}",
+                code="container-runtime",
+                at=at,
+                try_="install apptainer or charliecloud, or name an image of a registry",
+            )
         return image.removeprefix("docker://")
 
     def words(self, box: Box) -> list[str]:
@@ -76,11 +80,9 @@ class Oci:
         return int(said) if said.isdigit() and int(said) > 0 and sys.platform == "linux" else None
 
     def remove(self, box: Box) -> None:
-        """Remove it by force."""
         ask([box.runtime.program, "rm", "--force", *at_once(box.runtime.program), box.name])
 
     def reference(self, image: str) -> str:
-        """Its own name."""
         return image
 
     def keep(self, program: str, image: str, folder: Path, within_s: float) -> kept.Image:

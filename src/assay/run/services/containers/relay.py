@@ -24,11 +24,7 @@ _SIGNALS = 128
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one program.
-
-    Args:
-        arguments: the name of the run.
-    """
+    """Run one program."""
     folder = Path(os.environ[FOLDER])
     run = folder / arguments[0]
     order = read_order(os.environ[ORDER])
@@ -48,10 +44,7 @@ def script_of(command: Sequence[str], env: Mapping[str, str], mounts: Mapping[st
     """The lines that start a program in its own image.
 
     Args:
-        command: its words.
-        env: its variables.
         mounts: folder here → folder that it expects; both containers see the first under the same path.
-        workdir: its working folder; the image's own when None.
     """
     words, values = [*command], dict(env)
     lines = ["#!/bin/sh"]
@@ -59,8 +52,10 @@ def script_of(command: Sequence[str], env: Mapping[str, str], mounts: Mapping[st
         # Paths that we chose are written as they are; one that the file chose may be part of the program itself.
         words = [_moved(word, there, here) for word in words]
         values = {name: _moved(text, there, here) for name, text in values.items()}
-        lines.append(f"[ -e {shlex.quote(there)} ] || {{ mkdir -p {shlex.quote(str(Path(there).parent))} && "
-                     f"ln -s {shlex.quote(here)} {shlex.quote(there)}; }} 2>/dev/null")  # fmt: skip
+        lines.append(
+            f"[ -e {shlex.quote(there)} ] || {{ mkdir -p {shlex.quote(str(Path(there).parent))} && "
+            f"ln -s {shlex.quote(here)} {shlex.quote(there)}; }} 2>/dev/null"
+        )
     lines += [f"export {name}={shlex.quote(text)}" for name, text in values.items()]
     lines += [f"cd {shlex.quote(workdir)} || exit 126"] if workdir else []
     return "\n".join((*lines, f"exec {shlex.join(words)}", ""))

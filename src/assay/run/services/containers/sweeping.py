@@ -25,10 +25,6 @@ def sweep_containers(tag: str, scratch: Path) -> int:
     """Remove every container that a run left behind; return how many that was.
 
     Costs nothing where the run started none.
-
-    Args:
-        tag: the run's, as `assay.run.processes.TAG_VARIABLE` has it.
-        scratch: the run's folder, where its containers were written down.
     """
     try:
         lines = (scratch / MARKER).read_text().splitlines()

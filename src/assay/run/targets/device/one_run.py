@@ -69,8 +69,12 @@ def _wish(target: DeviceTarget, base: Path) -> Wish:
     if target.device != "cpu":
         idle = [key for key in _OF_PROCESSORS if getattr(target, key) is not None]
         if idle:
-            raise UsageError(f"target.{idle[0]} does nothing for {target.device}", code="usage",
-                             at=f"target.{idle[0]}", try_="remove it")  # fmt: skip
+            raise UsageError(
+                f"target.{idle[0]} does nothing for {target.device}",
+                code="usage",
+                at=f"target.{idle[0]}",
+                try_="remove it",
+            )
     folder = str(base / target.folder) if target.folder is not None else None
     return Wish(
         tests=tuple(dict.fromkeys(target.tests)),
@@ -149,7 +153,6 @@ def _facts(found: Measurements, device: _Loaded) -> Mapping[str, JsonValue]:
 
 
 def _proof(asked: str, found: Measurements, device: _Loaded) -> DeviceProof | None:
-    """Where the results were found; None where there were none."""
     if not found.used:
         return None
     if device.placement is None:

@@ -11,9 +11,6 @@ def throttled_tests(seen: Seen | None) -> dict[str, tuple[str, ...]]:
     """Test → the reasons for which a device held its clocks down during it, such as `gpu:0: power cap`.
 
     Tests that were not throttled, or that nobody looked at, are left out.
-
-    Args:
-        seen: what was seen from the side; None where nobody looked.
     """
     found: dict[str, tuple[str, ...]] = {}
     for test, span in (seen.spans if seen is not None else {}).items():

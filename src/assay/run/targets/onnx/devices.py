@@ -66,8 +66,12 @@ def place(device: str, options: dict[str, str]) -> Placement:
     base, index = split_index(device)
     provider = PROVIDERS.get(base)
     if provider is None:
-        raise MeasureError(f"ONNX Runtime has no device {base}", code="device", at="target.device",
-                           try_=f"use one of {', '.join(PROVIDERS)}, or runtime: torch for {base}")  # fmt: skip
+        raise MeasureError(
+            f"ONNX Runtime has no device {base}",
+            code="device",
+            at="target.device",
+            try_=f"use one of {', '.join(PROVIDERS)}, or runtime: torch for {base}",
+        )
     _check_available(device, base, provider)
     if index and base not in _INDEXED:
         raise MeasureError(

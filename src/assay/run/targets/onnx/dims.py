@@ -64,8 +64,6 @@ def resolve_dims(
     Args:
         inputs: declared shape by input; None where the model does not even give a rank.
         batch: `workload.batch`; where it is left out, a dynamic batch is 1 and a fixed one stays.
-        named: `workload.dims`.
-        given: shapes that the user's own values or `shape` settle.
 
     Raises:
         UsageError: when sizes contradict each other, a name is unknown, or a rank is missing.

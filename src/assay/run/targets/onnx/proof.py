@@ -31,7 +31,6 @@ class Assignment:
 
     @property
     def nodes(self) -> dict[str, int]:
-        """Nodes by provider."""
         return {provider: sum(ops.values()) for provider, ops in self.ops.items()}
 
 
@@ -79,8 +78,6 @@ def prove(placement: Placement, assignment: Assignment, options: Mapping[str, st
     """Decide which device did the work.
 
     Args:
-        placement: what was asked for.
-        assignment: which provider ran which nodes.
         options: the provider's options, read back; they name the device's number.
         graph_nodes: nodes in the model file, to weigh compiled parts.
     """

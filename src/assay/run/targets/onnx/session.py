@@ -163,7 +163,6 @@ def missing_external(model: Path) -> tuple[str, ...]:
 
 
 def read_back(session: InferenceSession, target: ModelTarget, placement: Placement) -> dict[str, JsonValue]:
-    """The settings that the session says it has."""
     options = session.get_session_options()
     taken = session.get_provider_options().get(placement.provider, {})
     return {

@@ -30,10 +30,7 @@ def generate(name: str, element: ElementType, shape: tuple[int, ...], seed: int,
 
     Args:
         name: the input's name; `mask`, `position`, `segment` and `token_type` have customary values.
-        element: its element type.
-        shape: its shape.
         seed: `workload.seed`; each input draws from its own stream, so adding one changes no other.
-        rows: size of the table that the input indexes, where the graph tells.
     """
     random = _stream(seed, name)
     if element.kind == "float":

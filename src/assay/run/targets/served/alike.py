@@ -121,7 +121,6 @@ class Alike:
         return True
 
     def _by_form(self, form: Form, body: bytes, lines: list[bytes]) -> Outline | None:
-        """Read an answer by a form, if it has that form."""
         begin, end = 2 * form.before, len(lines) - 1 - 2 * form.after
         matched = form.opening.match(lines[begin]) if end > begin else None
         if matched is None:
@@ -193,7 +192,6 @@ def _key(part: bytes, text_mark: bytes, opening: bytes) -> tuple[Key, bytes]:
 
 
 def _are_strings(texts: list[bytes]) -> bool:
-    """Whether each is the inside of a JSON string."""
     letters = b"".join(texts)
     if letters.isascii() and b'"' not in letters and b"\\" not in letters and letters.decode().isprintable():
         return True

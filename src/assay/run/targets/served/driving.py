@@ -110,14 +110,7 @@ def drive_watched(
     """Drive a load, tell how far it is, and put the client's share of its ceiling beside it.
 
     Args:
-        load: what to drive.
-        supply: what to ask.
-        order: what the run is.
-        stage: is told how far it is.
-        rules: what the loop asks.
-        began_ns: when the run began.
         latency_s: about how long one answer takes when nothing else is asked.
-        together: where the machines that share the load meet.
     """
     measure = order.job.definition.measure
     known = ceiling(Path(order.cache or order.scratch), Path(order.scratch))

@@ -108,7 +108,6 @@ def _statuses(recording: Recording) -> Facts:
 
 
 def _load(recording: Recording, load: Load, metrics: Mapping[str, float]) -> Facts:
-    """The load that was asked for beside the load that there was."""
     facts: Facts = {
         "offered_per_s": metrics.get("offered_per_s"),
         "delivered_per_s": metrics.get("throughput_per_s"),
@@ -127,8 +126,9 @@ def _load(recording: Recording, load: Load, metrics: Mapping[str, float]) -> Fac
 def _finishes(recording: Recording, rows: Rows) -> Facts:
     codes = rows.finish[_ended(recording, rows)]
     names = (*rows.finish_names, "none given")
-    counts = {name: int(np.count_nonzero(codes == (code if code < len(names) - 1 else -1)))
-              for code, name in enumerate(names)}  # fmt: skip
+    counts = {
+        name: int(np.count_nonzero(codes == (code if code < len(names) - 1 else -1))) for code, name in enumerate(names)
+    }
     facts: Facts = {"finish_reasons": {name: count for name, count in counts.items() if count}}
     if len(codes) and "length" in counts:
         share = counts["length"] / len(codes)
@@ -140,7 +140,6 @@ def _finishes(recording: Recording, rows: Rows) -> Facts:
 
 
 def _lengths(recording: Recording, rows: Rows, side: str) -> Facts:
-    """Lengths that were asked for beside those that there were."""
     ended = _ended(recording, rows)
     asked, counted = (
         (rows.asked_input[ended], rows.input_tokens[ended])
@@ -214,7 +213,6 @@ def _itl_is(rows: Rows) -> str:
 
 
 def _reasoning(recording: Recording, rows: Rows) -> Facts:
-    """Reasoning that was sent, and reasoning that was only counted."""
     ended = _ended(recording, rows)
     hidden = np.maximum(rows.hidden_tokens[ended], 0)
     sent = rows.reasoned[ended]

@@ -64,14 +64,7 @@ class Probe:
 
 
 def figures(recording: Recording, rows: Rows, api: Api, definition: Definition) -> Figures:
-    """Work out all figures of a load.
-
-    Args:
-        recording: What the clients saw.
-        rows: What the answers said, of `read_rows`.
-        api: The protocol.
-        definition: What was to be measured; its objective and price are used.
-    """
+    """Work out all figures of a load."""
     found = tuple(_samples(recording, rows, api))
     metrics, absent = window_totals(recording, rows, api)
     target = definition.target

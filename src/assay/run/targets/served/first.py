@@ -42,10 +42,6 @@ def ask_once(order: Order, there: Reached, supply: ApiSupply, api: Api, session:
     """Ask once and wait for the answer; try again where a failure may be chance.
 
     Args:
-        order: what the run is.
-        there: where to ask.
-        supply: what to ask.
-        api: how.
         session: which item; the last one, so that the load does not begin with what a cache has just seen.
 
     Raises:
@@ -53,8 +49,13 @@ def ask_once(order: Order, there: Reached, supply: ApiSupply, api: Api, session:
     """
     wire = supply.first(session)
     for attempt in range(TRIES):
-        load = HttpLoad(there.origin, _ONE_USER, Path(order.scratch), requests=1,
-                        timeout_s=min(there.target.timeout, order.job.definition.measure.timeout / TRIES))  # fmt: skip
+        load = HttpLoad(
+            there.origin,
+            _ONE_USER,
+            Path(order.scratch),
+            requests=1,
+            timeout_s=min(there.target.timeout, order.job.definition.measure.timeout / TRIES),
+        )
         recording = drive(load, Repeat((wire,)))
         rows = read_rows(recording, api, ())
         if OUTCOMES[rows.outcome[0]] == "ok":
@@ -73,8 +74,9 @@ def refuse_unreachable(order: Order, there: Reached, api: Api) -> None:
         MeasureError: if no connection could be made, with the reason.
     """
     wire = there.origin.request("GET", there.origin.path or "/", dict(there.headers), b"")
-    load = HttpLoad(there.origin, _ONE_USER, Path(order.scratch), requests=1,
-                    timeout_s=min(there.target.timeout, _MOST_WAIT_S))  # fmt: skip
+    load = HttpLoad(
+        there.origin, _ONE_USER, Path(order.scratch), requests=1, timeout_s=min(there.target.timeout, _MOST_WAIT_S)
+    )
     recording = drive(load, Repeat((wire,)))
     if OUTCOMES[recording.outcome[0]] in _UNREACHED:
         raise _refused(there, recording, read_rows(recording, api, ()))

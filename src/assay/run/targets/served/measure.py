@@ -189,8 +189,15 @@ class _Run:
         tls = there.target.tls
         ca = None if tls.ca is None else str(self.base / tls.ca)
         addresses = {} if there.metrics_address is None else {"service": there.metrics_address}
-        return watching(scratch=self.scratch, scrapes=scrapes, pids=pids, headers=there.metrics_headers,
-                        verify=tls.verify, ca=ca, addresses=addresses)  # fmt: skip
+        return watching(
+            scratch=self.scratch,
+            scrapes=scrapes,
+            pids=pids,
+            headers=there.metrics_headers,
+            verify=tls.verify,
+            ca=ca,
+            addresses=addresses,
+        )
 
     # -- the load ------------------------------------------------------------------------------------------
 
@@ -200,11 +207,29 @@ class _Run:
         latency_s = self.metrics["first_ms"] / 1e3
         load = replace(load_of(self.order, self.there.origin, trace=trace), most_requests=most)
         if self.definition.load.rate != "search":
-            return drive_watched(load, supply, self.order, self.stage, self.rules, began_ns=self.began_ns,
-                                 latency_s=latency_s, together=self.together)  # fmt: skip
-        found = search_rate(self.order, self.there.origin, supply, api, work.items, self.stage, self.rules,
-                            began_ns=self.began_ns, latency_s=latency_s, most=most,
-                            counter=lambda: Counter(self.server_tokenizer, local))  # fmt: skip
+            return drive_watched(
+                load,
+                supply,
+                self.order,
+                self.stage,
+                self.rules,
+                began_ns=self.began_ns,
+                latency_s=latency_s,
+                together=self.together,
+            )
+        found = search_rate(
+            self.order,
+            self.there.origin,
+            supply,
+            api,
+            work.items,
+            self.stage,
+            self.rules,
+            began_ns=self.began_ns,
+            latency_s=latency_s,
+            most=most,
+            counter=lambda: Counter(self.server_tokenizer, local),
+        )
         self.facts["search"] = dict(found.facts)
         if found.capacity is None:
             self.absent["capacity_per_s"] = str(found.facts.get("reason", "no rate was shown to meet the objective"))
@@ -258,18 +283,32 @@ class _Run:
         self.facts |= dict(found.facts)
         again = repeated_requests(recording, work.items)
         self.facts["workload"] = {"task": work.task, **dict(work.facts), "repeated_requests": again}
-        self.facts["endpoint"] = {"url": self.there.origin.authority, "api": self.there.target.api,
-                                  "model": self.there.target.model}  # fmt: skip
+        self.facts["endpoint"] = {
+            "url": self.there.origin.authority,
+            "api": self.there.target.api,
+            "model": self.there.target.model,
+        }
         self.facts["clients"] = [
-            {"cpu_s": round(one.cpu_s, 4), "requests": one.requests, "pieces": one.pieces,
-             "lag_p99_ms": one.lag_p99_ms, "lag_max_ms": one.lag_max_ms, "resent": one.resent}
+            {
+                "cpu_s": round(one.cpu_s, 4),
+                "requests": one.requests,
+                "pieces": one.pieces,
+                "lag_p99_ms": one.lag_p99_ms,
+                "lag_max_ms": one.lag_max_ms,
+                "resent": one.resent,
+            }
             for one in recording.clients
-        ]  # fmt: skip
+        ]
         if not len(recording):
             searched = self.definition.load.rate == "search"
-            raise MeasureError("no request was due while it was measured", code="load", at="load",
-                               try_="raise load.search.probe or load.search.lowest" if searched
-                               else "raise load.duration, load.requests or load.rate")  # fmt: skip
+            raise MeasureError(
+                "no request was due while it was measured",
+                code="load",
+                at="load",
+                try_="raise load.search.probe or load.search.lowest"
+                if searched
+                else "raise load.duration, load.requests or load.rate",
+            )
 
     def _share(self, found: Figures, recording: Recording, rows: Rows, api: Api) -> None:
         """Leave what is needed to put this share of a load together with those of other machines."""

@@ -30,11 +30,9 @@ class Outlines:
         self._found.append(outline)
 
     def rows(self) -> NDArray[np.int64]:
-        """Which rows they belong to."""
         return np.asarray(self._rows, dtype=np.int64)
 
     def events(self) -> list[int]:
-        """Events with text of each."""
         return [one.events for one in self._found]
 
     def usage(self, name: str) -> NDArray[np.int64]:

@@ -25,13 +25,6 @@ def outputs(
     """One row per request that was due in the measured window, by when it was due.
 
     Answers are read again from the recording, so that they never lie in memory all at once.
-
-    Args:
-        recording: What the clients saw.
-        rows: What the answers said.
-        api: The protocol.
-        items: The workload; session s used items[s % len(items)].
-        warmup: Whether the requests of the warm-up are wanted too.
     """
     ttft, e2e = column("ttft_ms", recording, rows), column("e2e_ms", recording, rows)
     for place, row in enumerate(np.argsort(recording.due_ns, kind="stable").tolist()):
@@ -54,7 +47,6 @@ def outputs(
 
 
 def _said(recording: Recording, rows: Rows, api: Api, row: int) -> dict[str, JsonValue]:
-    """What the server said in one answer."""
     outcome = OUTCOMES[rows.outcome[row]]
     body = bytes(recording.body_of(row))
     known = next((found for name in _REQUEST_IDS if (found := recording.header_of(row, name))), None)

@@ -55,9 +55,6 @@ def requests_within(budget: float, items: Sequence[Item], price: Price, *, conve
     """How many sessions, from the first on, can be started without a chance of exceeding a budget.
 
     Args:
-        budget: What may be spent, in the currency of the price.
-        items: The workload; session s uses items[s % len(items)].
-        price: The rates.
         conversation: Whether the texts of an item are turns, each a request; else they go in one request.
 
     Raises:

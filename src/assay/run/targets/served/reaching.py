@@ -51,8 +51,12 @@ def served_target(order: Order) -> ServedTarget:
     """
     target = order.job.definition.target
     if not isinstance(target, ServiceTarget | EndpointTarget):
-        raise MeasureError("this protocol needs a service or an endpoint", code="target", at="target",
-                           try_="give target.endpoint or target.service")  # fmt: skip
+        raise MeasureError(
+            "this protocol needs a service or an endpoint",
+            code="target",
+            at="target",
+            try_="give target.endpoint or target.service",
+        )
     return target
 
 
@@ -73,11 +77,6 @@ def reached(order: Order, stage: Stage) -> Iterator[Reached]:
 
 def reach(target: ServedTarget, services: Mapping[str, Running], base: Path) -> Reached:
     """Work out where a target is.
-
-    Args:
-        target: what is measured.
-        services: those that run.
-        base: folder that files of the benchmark start from.
 
     Raises:
         MeasureError: if a host is not known or may not be connected to, or a secret is not to be had.

@@ -72,7 +72,6 @@ def _blame_end(draft: Draft, body: bytes) -> None:
 
 
 def _take_frame(draft: Draft, frame: Frame, take: Take) -> Plain | None:
-    """Read one event into the draft."""
     if frame.stray:
         draft.blame("malformed", f"a line that is no event: {shown(frame.stray)}")
     data = frame.data

@@ -309,11 +309,7 @@ def read_rows(
     """Read every answer of a load.
 
     Args:
-        recording: What the clients saw.
-        api: The protocol.
-        items: The workload; session s used items[s % len(items)].
         counter: What counts tokens where the server does not; nothing when left out.
-        block: Rows that are read before their tokens are counted together.
     """
     counter = counter or Counter()
     reader = _Reader(recording, api, counter)
@@ -413,17 +409,32 @@ def _finished(reader: _Reader, items: Sequence[Item]) -> Rows:
     answer_ns[told] = recording.piece_ns[reader.answer_piece[told]]
     which = recording.session % max(1, len(items))
     return Rows(
-        outcome=reader.outcome, fault=reader.fault, streamed=reader.streamed, reasoned=reader.reasoned,
-        first_ns=first_ns, answer_ns=answer_ns, last_ns=last_ns, input_tokens=reader.input,
-        output_tokens=reader.output, hidden_tokens=reader.hidden, cached_tokens=reader.cached,
-        first_tokens=first_tokens, chunks=reader.chunks, first_chunk=reader.first_chunk,
-        input_source=reader.input_source, output_source=reader.output_source, finish=reader.finish,
+        outcome=reader.outcome,
+        fault=reader.fault,
+        streamed=reader.streamed,
+        reasoned=reader.reasoned,
+        first_ns=first_ns,
+        answer_ns=answer_ns,
+        last_ns=last_ns,
+        input_tokens=reader.input,
+        output_tokens=reader.output,
+        hidden_tokens=reader.hidden,
+        cached_tokens=reader.cached,
+        first_tokens=first_tokens,
+        chunks=reader.chunks,
+        first_chunk=reader.first_chunk,
+        input_source=reader.input_source,
+        output_source=reader.output_source,
+        finish=reader.finish,
         asked_input=_asked([item.input_tokens for item in items], which),
         asked_output=_asked([item.output_tokens for item in items], which),
-        piece_events=reader.piece_events, piece_tokens=reader.piece_tokens,
-        finish_names=tuple(reader.finish_codes), words=reader.words, dims=frozenset(reader.dims),
+        piece_events=reader.piece_events,
+        piece_tokens=reader.piece_tokens,
+        finish_names=tuple(reader.finish_codes),
+        words=reader.words,
+        dims=frozenset(reader.dims),
         tally=reader.counter.tally,
-    )  # fmt: skip
+    )
 
 
 def _asked(values: Sequence[int | None], which: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -61,8 +61,12 @@ def search_rate(
     """
     definition = order.job.definition
     if not definition.objective:
-        raise MeasureError("load.rate is search, and there is no objective to meet", code="objective", at="objective",
-                           try_="say what must hold, such as objective: {ttft_ms.p99: 500}")  # fmt: skip
+        raise MeasureError(
+            "load.rate is search, and there is no objective to meet",
+            code="objective",
+            at="objective",
+            try_="say what must hold, such as objective: {ttft_ms.p99: 500}",
+        )
     searching = rules.search(definition)
     probes: list[tuple[float, float, Recording]] = []
     left, sessions = most, 0
@@ -83,8 +87,12 @@ def search_rate(
         sessions = max(sessions, int(recording.session.max(initial=-1)) + 1)
         left = None if left is None else left - len(recording)
     if not probes:
-        raise MeasureError("there was no time for a single probe", code="search", at="measure.timeout",
-                           try_="raise measure.timeout, or shorten load.search.probe")  # fmt: skip
+        raise MeasureError(
+            "there was no time for a single probe",
+            code="search",
+            at="measure.timeout",
+            try_="raise measure.timeout, or shorten load.search.probe",
+        )
     facts = searching.facts()
     capacity = facts.get("capacity")
     found = float(capacity) if isinstance(capacity, int | float) else None

@@ -52,7 +52,6 @@ def clock_facts(recording: Recording, paired: Paired) -> dict[str, JsonValue]:
 
 
 def share_facts(definition: Definition) -> dict[str, JsonValue]:
-    """Which share of the load this is."""
     load = definition.load
     return {
         "host": load.host or 0,

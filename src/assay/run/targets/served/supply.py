@@ -50,8 +50,12 @@ class ApiSupply:
         try:
             return self._origin.request(call.method, wire_path(self._origin.path, call.path), headers, call.body)
         except UnicodeEncodeError:
-            raise MeasureError("a header has a character that HTTP cannot carry", code="header", at="target.headers",
-                               try_="use plain letters; is the right variable in ${env:…}?") from None  # fmt: skip
+            raise MeasureError(
+                "a header has a character that HTTP cannot carry",
+                code="header",
+                at="target.headers",
+                try_="use plain letters; is the right variable in ${env:…}?",
+            ) from None
 
 
 def _merged(*parts: Mapping[str, str]) -> dict[str, str]:

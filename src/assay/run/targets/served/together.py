@@ -30,11 +30,6 @@ class Together:
     def start_ns(self, load: HttpLoad, stage: Stage, deadline_ns: int) -> int | None:
         """Wait for the others; when to begin on the clock of the load loop, None for at once.
 
-        Args:
-            load: what is driven then.
-            stage: is told that it waits.
-            deadline_ns: when the load must be over.
-
         Raises:
             MeasureError: if not all came in time.
         """
@@ -49,11 +44,7 @@ class Together:
         return now.loop_ns + self.met.start_at_ns - now.epoch_ns
 
     def facts(self, clock: JsonValue) -> dict[str, JsonValue]:
-        """How the meeting went, and how long after the common moment this machine's load began.
-
-        Args:
-            clock: the facts about when the load was.
-        """
+        """How the meeting went, and how long after the common moment this machine's load began."""
         if self.met is None:
             return {}
         begun = clock.get("load_begin_epoch_ns") if isinstance(clock, dict) else None

@@ -107,14 +107,7 @@ def set_threads(target: ModelTarget) -> None:
 
 
 def prove(placement: Placement, weights: Iterable[Tensor], outputs: Iterable[Tensor], when: str) -> DeviceProof:
-    """Read back where the weights lie and where the outputs came out; one tensor elsewhere is enough to fail.
-
-    Args:
-        placement: what was asked for.
-        weights: every parameter and buffer.
-        outputs: what the last call gave.
-        when: at what moment the tensors were looked at.
-    """
+    """Read back where the weights lie and where the outputs came out; one tensor elsewhere is enough to fail."""
     lie, came = _counted(weights), _counted(outputs)
     # Weights that were never moved decide more than the answer, so they are named first.
     elsewhere = next((name for name in (*lie, *came) if name != placement.name), None)

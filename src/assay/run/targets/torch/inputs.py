@@ -54,7 +54,6 @@ class Fed:
     items: int
 
     def tensor(self, name: str, device: str) -> Tensor:
-        """One input as a tensor on the device."""
         import torch
 
         array, element = self.values[name].array, self.elements[name]
@@ -64,7 +63,6 @@ class Fed:
         return torch.from_numpy(array.astype(np.float32)).to(device, getattr(torch, element.numpy))
 
     def facts(self) -> list[JsonValue]:
-        """What was fed, input by input."""
         return [
             {
                 "name": name,
@@ -85,19 +83,17 @@ def element_of(dtype: Any, name: str) -> ElementType:  # noqa: ANN401  (a torch.
     """
     word = str(dtype).removeprefix("torch.")
     if word not in _ELEMENTS:
-        raise UsageError(f"input {name!r} is {word}, which cannot be made here", code="input-type", at="target.model",
-                         try_=f"export the program with one of {', '.join(_ELEMENTS)}")  # fmt: skip
+        raise UsageError(
+            f"input {name!r} is {word}, which cannot be made here",
+            code="input-type",
+            at="target.model",
+            try_=f"export the program with one of {', '.join(_ELEMENTS)}",
+        )
     return _ELEMENTS[word]
 
 
 def by_signature(declared: Mapping[str, Declared], bounds: Mapping[str, Bounds], workload: Workload, base: Path) -> Fed:
     """Make values for a program that knows its inputs.
-
-    Args:
-        declared: its inputs.
-        bounds: dynamic dimension → sizes that it takes.
-        workload: what the user wants.
-        base: folder that relative paths start from.
 
     Raises:
         UsageError: when the workload does not fit the program.
@@ -132,8 +128,12 @@ def by_file(names: Sequence[str], workload: Workload, base: Path) -> Fed:
     specs, batch = workload.inputs, workload.batch or 1
     values.check_inputs(specs, dict.fromkeys(names))
     if workload.dims:
-        raise UsageError("a TorchScript program names no dimensions", code="dims", at="workload.dims",
-                         try_="give whole shapes under workload.inputs")  # fmt: skip
+        raise UsageError(
+            "a TorchScript program names no dimensions",
+            code="dims",
+            at="workload.dims",
+            try_="give whole shapes under workload.inputs",
+        )
     made, elements, batched = {}, {}, False
     for name in names:
         spec = specs.get(name)
@@ -148,8 +148,12 @@ def by_file(names: Sequence[str], workload: Workload, base: Path) -> Fed:
         elements[name], made[name] = _from_spec(name, spec, shape, workload.seed, base)
         batched = batched or -1 in (spec.shape or ()) or made[name].array.shape[:1] == (batch,)
     if workload.batch is not None and not batched:
-        raise UsageError(f"workload.batch is {batch}, but no input has such a first dimension", code="batch",
-                         at="workload.batch", try_="write -1 in the shape where the batch belongs")  # fmt: skip
+        raise UsageError(
+            f"workload.batch is {batch}, but no input has such a first dimension",
+            code="batch",
+            at="workload.batch",
+            try_="write -1 in the shape where the batch belongs",
+        )
     return Fed(made, elements, {"batch": Size(batch, "workload.batch")} if workload.batch else {}, batch)
 
 
@@ -202,8 +206,12 @@ def _given(name: str, spec: InputSpec, own: Mapping[str, Array]) -> Given | None
     where = f"workload.inputs.{name}.shape"
     if name in own:
         if spec.shape is not None and spec.shape != own[name].shape:
-            raise UsageError(f"{where} is {list(spec.shape)}, but {_source(name, spec)} has {list(own[name].shape)}",
-                             code="input-shape", at=where, try_="make both the same, or remove the shape")  # fmt: skip
+            raise UsageError(
+                f"{where} is {list(spec.shape)}, but {_source(name, spec)} has {list(own[name].shape)}",
+                code="input-shape",
+                at=where,
+                try_="make both the same, or remove the shape",
+            )
         return Given(own[name].shape, _source(name, spec), not_batched=spec.shape is not None)
     return Given(spec.shape, where, not_batched=True) if spec.shape is not None else None
 
@@ -254,14 +262,19 @@ def _read(name: str, file: str, base: Path) -> Array:
         loaded = np.load(path, allow_pickle=False)
         array: Array = loaded[name] if path.suffix == ".npz" else loaded
     except (OSError, ValueError, KeyError) as problem:
-        raise UsageError(f"{path} cannot be read: {problem}", code="input-file", at=where,
-                         try_="save the array with numpy.save")  from None  # fmt: skip
+        raise UsageError(
+            f"{path} cannot be read: {problem}", code="input-file", at=where, try_="save the array with numpy.save"
+        ) from None
     return array
 
 
 def _shaped(name: str, made: Values, shape: tuple[int, ...] | None) -> Values:
     if shape is not None and shape != made.array.shape:
         where = f"workload.inputs.{name}.shape"
-        raise UsageError(f"{where} is {list(shape)}, but {made.origin} has {list(made.array.shape)}",
-                         code="input-shape", at=where, try_="make both the same, or remove the shape")  # fmt: skip
+        raise UsageError(
+            f"{where} is {list(shape)}, but {made.origin} has {list(made.array.shape)}",
+            code="input-shape",
+            at=where,
+            try_="make both the same, or remove the shape",
+        )
     return made

@@ -163,10 +163,15 @@ def explained(problem: BaseException, what: str) -> MeasureError:
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     reason = f"{type(problem).__name__}: {lines[-1] if lines else 'no message'}"
     if _MEMORY.search(str(problem)):
-        return MeasureError(f"memory ran out: {reason}", code="out-of-memory", at="target.model",
-                            try_="lower workload.batch")  # fmt: skip
-    return MeasureError(f"{what}: {reason}", code="model", at="target.model",
-                        try_="check the file with this version of PyTorch, and the shapes of its inputs")  # fmt: skip
+        return MeasureError(
+            f"memory ran out: {reason}", code="out-of-memory", at="target.model", try_="lower workload.batch"
+        )
+    return MeasureError(
+        f"{what}: {reason}",
+        code="model",
+        at="target.model",
+        try_="check the file with this version of PyTorch, and the shapes of its inputs",
+    )
 
 
 def _inferring(module: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Callable[[], object]:  # noqa: ANN401

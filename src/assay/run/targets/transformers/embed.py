@@ -80,8 +80,13 @@ class Embedder:
 
         begun = perf_counter_ns()
         texts = self._workset.items[self._next % len(self._workset.items)].turns
-        read = self._tokenizer(list(texts), padding=True, truncation=self._longest is not None,
-                               max_length=self._longest, return_tensors="pt")  # fmt: skip
+        read = self._tokenizer(
+            list(texts),
+            padding=True,
+            truncation=self._longest is not None,
+            max_length=self._longest,
+            return_tensors="pt",
+        )
         fed = {name: value.to(self._placement.name) for name, value in read.items()}
         with torch.inference_mode():
             vectors = self._pooling(self._model(**fed).last_hidden_state, fed["attention_mask"])
@@ -104,8 +109,11 @@ class Embedder:
         output: JsonValue = None
         if host is not None:
             content = host.float().contiguous().numpy().tobytes()
-            output = {"shape": list(host.shape), "dtype": str(host.dtype).removeprefix("torch."),
-                      "sha256": hashlib.sha256(content).hexdigest()}  # fmt: skip
+            output = {
+                "shape": list(host.shape),
+                "dtype": str(host.dtype).removeprefix("torch."),
+                "sha256": hashlib.sha256(content).hexdigest(),
+            }
         return {
             **model_facts(self._model, self._folder, self._order, self._placement),
             "use": "embed",
@@ -132,16 +140,26 @@ class Embedder:
     def _made(self, definition: Definition) -> Workset:
         workload = definition.workload
         if workload.task not in (None, "embedding"):
-            raise UsageError(f"task {workload.task} asks for answers, and use: embed gives vectors", code="usage",
-                             at="workload.task", try_="set workload.task: embedding")  # fmt: skip
+            raise UsageError(
+                f"task {workload.task} asks for answers, and use: embed gives vectors",
+                code="usage",
+                at="workload.task",
+                try_="set workload.task: embedding",
+            )
         as_task = workload.model_copy(update={"task": "embedding"})
-        return make_workset(definition.model_copy(update={"workload": as_task}), Path(self._order.job.base),
-                            OwnTokenizer(self._tokenizer, self._folder))  # fmt: skip
+        return make_workset(
+            definition.model_copy(update={"workload": as_task}),
+            Path(self._order.job.base),
+            OwnTokenizer(self._tokenizer, self._folder),
+        )
 
     def _room(self) -> int | None:
         """The longest text that the model takes, with its special tokens."""
-        told = [self._pooling.max_tokens, getattr(self._source.config, "max_position_embeddings", None),
-                self._tokenizer.model_max_length]  # fmt: skip
+        told = [
+            self._pooling.max_tokens,
+            getattr(self._source.config, "max_position_embeddings", None),
+            self._tokenizer.model_max_length,
+        ]
         known = [limit for limit in told if isinstance(limit, int) and 0 < limit < 10**9]
         return min(known, default=None)
 

@@ -34,13 +34,7 @@ class Generated:
 
 
 def answer_lengths(tokens: Sequence[Sequence[int]], limits: Sequence[int], stops: frozenset[int]) -> tuple[int, ...]:
-    """How many tokens of each row are its answer.
-
-    Args:
-        tokens: step by step, one token for each row.
-        limits: tokens asked for, row by row.
-        stops: tokens that end an answer and belong to it.
-    """
+    """How many tokens of each row are its answer."""
     return tuple(
         next((step + 1 for step, row in enumerate(tokens[:limit]) if row[index] in stops), min(limit, len(tokens)))
         for index, limit in enumerate(limits)
@@ -84,7 +78,6 @@ _READ: dict[str, _Read] = {
 
 
 def sample_sets(calls: Sequence[Generated], phase: SamplePhase) -> list[SampleSet]:
-    """The samples of one phase, one set per metric that has any."""
     own = [call for call in calls if call.phase == phase]
     found = []
     for metric, read in _READ.items():

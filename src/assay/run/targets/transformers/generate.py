@@ -119,14 +119,15 @@ class Generator:
             "generation": {
                 "how": "greedy: the most likely token of each step; the model's own sampling settings are not used",
                 "stop_tokens": [*sorted(self._stops)],
-                "stops": "no: every answer has the length asked for" if self._exact
+                "stops": "no: every answer has the length asked for"
+                if self._exact
                 else f"at a stop token, or after {MOST_TOKENS} tokens where the task gives no length",
             },
             "first": {
                 "ttft_ms": (int(first.steps.ends_ns[0]) - first.begun_ns) / 1e6,
                 "e2e_ms": (first.ended_ns - first.begun_ns) / 1e6,
             },
-        }  # fmt: skip
+        }
 
     def close(self) -> None:
         """Free the weights and what was remembered."""
@@ -163,8 +164,12 @@ class Generator:
             rows = self._prompter.tokens([self._prompter.text(ask) for ask in asks])
             for ask, row in zip(asks, rows, strict=True):
                 if not row:
-                    raise UsageError(f"item {ask.item.id} has no tokens", code="usage", at="workload",
-                                     try_="give a text that is not empty")  # fmt: skip
+                    raise UsageError(
+                        f"item {ask.item.id} has no tokens",
+                        code="usage",
+                        at="workload",
+                        try_="give a text that is not empty",
+                    )
                 self._refuse_overflow(len(row), _limit(ask), ask.item.id)
 
     def _refuse_overflow(self, prompt: int, answer: int, item: str = "") -> None:
@@ -186,7 +191,6 @@ class PhaseStage:
         self._stage, self._begin = stage, begin
 
     def phase(self, name: Phase) -> AbstractContextManager[None]:
-        """Time a phase."""
         self._begin(name)
         return self._stage.phase(name)
 

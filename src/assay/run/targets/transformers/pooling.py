@@ -30,12 +30,7 @@ class Pooling:
     source: str = "our default: the mean over all tokens, normalised to length 1"
 
     def __call__(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """The vectors of a batch of texts.
-
-        Args:
-            hidden: batch × tokens × dimensions.
-            mask: batch × tokens, 1 for a token and 0 for filling.
-        """
+        """The vectors of a batch of texts."""
         import torch
 
         parts = [_MODES[mode](hidden, mask) for mode in self.modes]
@@ -43,9 +38,12 @@ class Pooling:
         return torch.nn.functional.normalize(joined, p=2, dim=-1) if self.normalised else joined
 
     def facts(self) -> dict[str, JsonValue]:
-        """What was done."""
-        return {"modes": list(self.modes), "normalised": self.normalised, "max_tokens": self.max_tokens,
-                "from": self.source}  # fmt: skip
+        return {
+            "modes": list(self.modes),
+            "normalised": self.normalised,
+            "max_tokens": self.max_tokens,
+            "from": self.source,
+        }
 
 
 def read_pooling(folder: Path) -> Pooling:
@@ -74,8 +72,14 @@ def read_pooling(folder: Path) -> Pooling:
 
 def _single(settings: dict[str, Any]) -> tuple[str, ...]:
     """Newer folders name one mode: `{"pooling_mode": "mean"}`."""
-    named = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "lasttoken": "lasttoken",
-             "mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "weightedmean": "weightedmean_tokens"}  # fmt: skip
+    named = {
+        "cls": "cls_token",
+        "mean": "mean_tokens",
+        "max": "max_tokens",
+        "lasttoken": "lasttoken",
+        "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+        "weightedmean": "weightedmean_tokens",
+    }
     mode = named.get(str(settings.get("pooling_mode")))
     return (mode,) if mode else ()
 

@@ -51,7 +51,6 @@ class OwnTokenizer:
         return [len(ids) for ids in self._tokenizer(list(texts), add_special_tokens=False)["input_ids"]]
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
         return ids
 
@@ -75,7 +74,6 @@ class Prompter:
             self._pad = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else 0
 
     def text(self, ask: Ask) -> str:
-        """The whole prompt as text."""
         said = [ask.item.turns[0]]
         for answer, turn in zip(ask.answers, ask.item.turns[1:], strict=False):
             said += [answer, turn]
@@ -90,7 +88,6 @@ class Prompter:
         return text
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of whole prompts."""
         ids: list[list[int]] = self._tokenizer(list(texts), add_special_tokens=self._special)["input_ids"]
         return ids
 
@@ -106,7 +103,6 @@ class Prompter:
         return Batch(ids, mask, lengths)
 
     def facts(self) -> dict[str, JsonValue]:
-        """How prompts were made."""
         return {
             "chat_template": self.chat,
             "special_tokens_added": self._special,

@@ -40,10 +40,6 @@ def first_answers(calls: Iterable[Generated], text: Callable[[Generated, int], s
 
     Decoding is greedy, so that a further answer to the same question says nothing new; where it differs (other
     prompts in its batch can change the last digits), it is counted.
-
-    Args:
-        calls: all calls of the run.
-        text: turns a row of a call into text.
     """
     own = [call for call in calls if call.phase == "measure"]
     kept: dict[tuple[str, int], tuple[Output, int, tuple[int, ...]]] = {}

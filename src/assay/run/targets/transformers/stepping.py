@@ -41,8 +41,6 @@ class Stepper:
         """What to drive.
 
         Args:
-            model: a causal language model of Transformers.
-            device: where it lies.
             stops: tokens that end an answer; none to decode as many as asked.
         """
         import torch

@@ -30,8 +30,12 @@ def split_url(url: str) -> tuple[str, str]:
     root, mark, rest = url.rstrip("/").partition("/api/v2")
     path = urlsplit(url).path
     if rest and "/databases/" not in path:
-        raise MeasureError(f"{url} names no database", code="endpoint", at="target.endpoint",
-                           try_="write http://host:8000 or http://host:8000/api/v2/tenants/…/databases/…")  # fmt: skip
+        raise MeasureError(
+            f"{url} names no database",
+            code="endpoint",
+            at="target.endpoint",
+            try_="write http://host:8000 or http://host:8000/api/v2/tenants/…/databases/…",
+        )
     return f"{root}/api/v2", rest if mark and rest else _DATABASE
 
 
@@ -90,8 +94,11 @@ class Chroma:
         while (left := self._unindexed()) is not None and left > 0:
             self._caught_up = "its indexing_status"
             if (perf_counter_ns() - self._last_ns) / 1e9 > self._patience_s:
-                raise MeasureError(f"Chroma has {left} vectors not indexed after {self._patience_s:g} s", code="index",
-                                   try_="raise target.timeout")  # fmt: skip
+                raise MeasureError(
+                    f"Chroma has {left} vectors not indexed after {self._patience_s:g} s",
+                    code="index",
+                    try_="raise target.timeout",
+                )
             time.sleep(0.1)
         method, path, body = self.search_request(np.ones(self._task.corpus.dims, dtype=np.float32))
         self._rest.ask(method, path, body)
@@ -102,7 +109,6 @@ class Chroma:
         return seconds
 
     def search_request(self, query: Floats) -> tuple[str, str, bytes]:
-        """One search."""
         rest: dict[str, JsonValue] = {"n_results": self._task.k, "include": []}
         if self._task.filtered:
             rest["where"] = {"tag": {"$eq": 1}}
@@ -111,14 +117,12 @@ class Chroma:
         return "POST", f"{self._path}/query", f'{{"query_embeddings":[[{vector}]],{ending}'.encode()
 
     def read_ids(self, body: bytes) -> Sequence[int]:
-        """The ids of an answer."""
         try:
             return [int(one) for one in json.loads(body)["ids"][0]]
         except (KeyError, TypeError, IndexError) as problem:
             raise ValueError(f"not an answer to a query: {problem}") from None
 
     def headers(self) -> Mapping[str, str]:
-        """Headers of a search."""
         return {**self._rest.headers, "Content-Type": "application/json"}
 
     def index_mb(self) -> str:

@@ -160,14 +160,7 @@ class Crew:
 def working(
     failures: tuple[type[Exception], ...], make: Callable[[], Searcher], k: int, turns: Turns
 ) -> Iterator[Crew]:
-    """Threads at work; they have ended when this is left.
-
-    Args:
-        failures: what a failed search raises.
-        make: makes a thread's own way to search, in that thread.
-        k: neighbours of an answer.
-        turns: says what is due when.
-    """
+    """Threads at work; they have ended when this is left."""
     crew = Crew(failures, make, turns.users, k, turns)
     crew.gather()
     try:

@@ -19,9 +19,6 @@ def checked_dsn(dsn: str) -> str:
     On an agent every host is resolved and checked once, connections go to the checked addresses, and neither
     passwords nor files of the agent's own account are used.
 
-    Args:
-        dsn: a `postgresql://` URL.
-
     Raises:
         MeasureError: if it cannot be read, a host is not known or may not be connected to, or it names a file.
     """
@@ -53,12 +50,20 @@ def _address(host: str, port: int, policy: UrlPolicy) -> str:
     try:
         addresses = resolved(host, port)
     except (OSError, UnicodeError) as problem:
-        raise MeasureError(f"the host {host!r} is not known: {problem}", code="unresolved", at=_AT,
-                           try_="check the name, or give its address") from None  # fmt: skip
+        raise MeasureError(
+            f"the host {host!r} is not known: {problem}",
+            code="unresolved",
+            at=_AT,
+            try_="check the name, or give its address",
+        ) from None
     check(policy, host, addresses, _AT)
     return addresses[0]
 
 
 def _refused(why: str) -> MeasureError:
-    return MeasureError(f"the address of the database is refused: {why}", code="endpoint", at=_AT,
-                        try_="write it like postgresql://user@host:5432/database")  # fmt: skip
+    return MeasureError(
+        f"the address of the database is refused: {why}",
+        code="endpoint",
+        at=_AT,
+        try_="write it like postgresql://user@host:5432/database",
+    )

@@ -121,13 +121,21 @@ def refuse_ignored(engine: str, asked: Mapping[str, JsonValue], effective: Mappi
             continue
         if name not in effective:
             known = ", ".join(sorted(effective)) or "none"
-            raise MeasureError(f"{engine} took no notice of {name!r}; it has {known}", code="index-option", at=at,
-                               try_=f"use the engine's own names under {at}")  # fmt: skip
+            raise MeasureError(
+                f"{engine} took no notice of {name!r}; it has {known}",
+                code="index-option",
+                at=at,
+                try_=f"use the engine's own names under {at}",
+            )
         if effective[name] != value and not (
             isinstance(value, dict) and isinstance(effective[name], dict) and _within(value, effective[name])
         ):
-            raise MeasureError(f"{engine} made {name} {effective[name]!r} where {value!r} was asked for",
-                               code="index-option", at=at, try_="ask for a value that it accepts")  # fmt: skip
+            raise MeasureError(
+                f"{engine} made {name} {effective[name]!r} where {value!r} was asked for",
+                code="index-option",
+                at=at,
+                try_="ask for a value that it accepts",
+            )
 
 
 def _within(asked: Mapping[str, JsonValue], effective: JsonValue) -> bool:

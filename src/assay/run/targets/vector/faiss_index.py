@@ -34,8 +34,12 @@ class FaissIndex:
         options = renamed(task.index, _NAMES)
         self._kind = str(options.pop("kind", "hnsw"))
         if self._kind not in _INDEX:
-            raise MeasureError(f"index.kind is {self._kind!r}", code="index-option", at="target.index",
-                               try_=f"use one of {', '.join(_INDEX)}")  # fmt: skip
+            raise MeasureError(
+                f"index.kind is {self._kind!r}",
+                code="index-option",
+                at="target.index",
+                try_=f"use one of {', '.join(_INDEX)}",
+            )
         self._options = _numbers(options, _INDEX[self._kind], self._kind, "target.index")
         self._search = _numbers(renamed(task.search, _NAMES), _SEARCH[self._kind], self._kind, "target.search")
         self._held: Floats | None = None
@@ -125,7 +129,6 @@ class FaissIndex:
         }
 
     def close(self) -> None:
-        """Free the index."""
         self._index = self._held = self._selector = None
 
     def _made(self, count: int) -> Any:  # noqa: ANN401
@@ -171,8 +174,12 @@ def _numbers(given: dict[str, JsonValue], known: dict[str, int], kind: str, at: 
     """Options as whole numbers, the library's own values where none is given."""
     for name, value in given.items():
         if name not in known:
-            raise MeasureError(f"a FAISS index of kind {kind} has no {name!r}", code="index-option", at=at,
-                               try_=f"use {', '.join(known)}" if known else "remove it")  # fmt: skip
+            raise MeasureError(
+                f"a FAISS index of kind {kind} has no {name!r}",
+                code="index-option",
+                at=at,
+                try_=f"use {', '.join(known)}" if known else "remove it",
+            )
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise MeasureError(f"{name} is {value!r}, not a whole number above 0", code="index-option", at=at)
     return {**known, **{name: value for name, value in given.items() if isinstance(value, int)}}

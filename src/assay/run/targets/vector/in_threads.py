@@ -82,17 +82,7 @@ def drive_threads(
     *,
     cpu_s: Callable[[], float] = time.process_time,
 ) -> Searches:
-    """Search from threads until enough is known.
-
-    Args:
-        engine: what is searched.
-        queries: what to search for, again and again in the same order.
-        order: how long and how hard.
-        stage: is told how far it is.
-        rules: say when the warm-up is over and when enough is known.
-        began_ns: when the run began, for its deadline.
-        cpu_s: processor time of all that belongs to the measurement.
-    """
+    """Search from threads until enough is known."""
     definition = order.job.definition
     refuse_other_loads(definition)
     k = definition.workload.k
@@ -127,8 +117,12 @@ def refuse_other_loads(definition: Definition) -> None:
     load = definition.load
     for name, given in (("rate: search", load.rate == "search"), ("trace", load.trace), ("clients", load.clients > 1)):
         if given:
-            raise MeasureError(f"load.{name} does nothing for a target that is called from threads", code="usage",
-                               at="load", try_="use a concurrency, a rate or stages")  # fmt: skip
+            raise MeasureError(
+                f"load.{name} does nothing for a target that is called from threads",
+                code="usage",
+                at="load",
+                try_="use a concurrency, a rate or stages",
+            )
 
 
 @dataclass(slots=True)

@@ -22,10 +22,7 @@ def known_neighbours(vectors: VectorSet, k: int, cache: Path | None, told: Calla
     """The true neighbours, from the cache if they are there for exactly these vectors, else computed and kept.
 
     Args:
-        vectors: corpus, queries and filter.
-        k: neighbours of each query.
         cache: folder of the user's cache; None to compute them each time.
-        told: is told which share is done.
     """
     if cache is None:
         return find_neighbours(vectors, k, told)

@@ -71,8 +71,12 @@ def _refuse_meaningless(definition: Definition) -> None:
         given = [name for name in _OF_LANGUAGE_MODELS if getattr(target, name) != fields[name].default]
         given += ["path"] if target.path is not None and target.api != "pgvector" else []
         if given:
-            raise MeasureError(f"target.{given[0]} does nothing for {target.api}", code="usage",
-                               at=f"target.{given[0]}", try_="remove it")  # fmt: skip
+            raise MeasureError(
+                f"target.{given[0]} does nothing for {target.api}",
+                code="usage",
+                at=f"target.{given[0]}",
+                try_="remove it",
+            )
 
 
 def _load(engine: Engine, vectors: VectorSet, definition: Definition, stage: Stage, found: Findings) -> None:

@@ -134,7 +134,6 @@ class Milvus:
         return seconds
 
     def search_request(self, query: Floats) -> tuple[str, str, bytes]:
-        """One search."""
         # The shortest text that reads back to the same single-precision number.
         vector = ",".join(map(str, query))
         return "POST", f"{_API}/search", f'{{"vectors":[[{vector}]],{self._ending}'.encode()
@@ -150,7 +149,6 @@ class Milvus:
             raise ValueError(f"not an answer to a search: {problem}") from None
 
     def headers(self) -> Mapping[str, str]:
-        """Headers of a search."""
         return {**self._rest.headers, "Content-Type": "application/json"}
 
     def index_mb(self) -> str:
@@ -198,12 +196,10 @@ class Milvus:
         return {one["field_name"]: one for one in told}
 
     def _segments(self) -> list[dict[str, Any]]:
-        """What searches look into."""
         told = self._ask("GET", "/query-segment-info", {"collectionName": self._collection}).get("infos") or []
         return [one for one in told if one.get("state") == _SEALED]
 
     def _all_indexed(self) -> int:
-        """Vectors that are in every index."""
         told = self._indexes().values()
         for one in told:
             if one.get("state") == _INDEX_FAILED:
@@ -222,8 +218,11 @@ class Milvus:
         deadline = time.monotonic() + self._patience_s
         while (now := reached()) != self._inserted:
             if time.monotonic() > deadline:
-                raise MeasureError(f"Milvus has {now} of {self._inserted} {what} after {self._patience_s:g} s",
-                                   code="index", try_="raise measure.timeout")  # fmt: skip
+                raise MeasureError(
+                    f"Milvus has {now} of {self._inserted} {what} after {self._patience_s:g} s",
+                    code="index",
+                    try_="raise measure.timeout",
+                )
             time.sleep(_BETWEEN_S)
 
     def _refuse_unread(self, options: Options, attempt: Callable[[Options], None], at: str) -> None:
@@ -235,9 +234,12 @@ class Milvus:
                 if refused.problem.code in ("unreachable", "timeout", "auth"):
                     raise
             else:
-                raise MeasureError(f"Milvus takes no notice of {name!r} with an index of kind {self._kind}",
-                                   code=at.replace("target.", "") + "-option", at=at,
-                                   try_=f"remove it, or use the engine's own names under {at}")  # fmt: skip
+                raise MeasureError(
+                    f"Milvus takes no notice of {name!r} with an index of kind {self._kind}",
+                    code=at.replace("target.", "") + "-option",
+                    at=at,
+                    try_=f"remove it, or use the engine's own names under {at}",
+                )
 
     def _try_search(self, options: Options) -> None:
         vector = np.ones(self._task.corpus.dims, dtype=np.float32).tolist()
@@ -245,7 +247,6 @@ class Milvus:
         self._ask("POST", "/search", body, code="search-option", at="target.search")
 
     def _search_body(self, options: Options) -> str:
-        """What follows the vector in a search."""
         given: dict[str, JsonValue] = {
             "anns_field": "vector",
             "topk": self._task.k,
@@ -293,8 +294,12 @@ def _search_of(options: Options) -> tuple[dict[str, JsonValue], str]:
     given = renamed(options, {"probes": "nprobe"})
     level = given.pop("consistency", "bounded")
     if not isinstance(level, str) or level not in _CONSISTENCY:
-        raise MeasureError(f"target.search.consistency is {level!r}", code="search-option", at="target.search",
-                           try_=f"use {', '.join(_CONSISTENCY)}")  # fmt: skip
+        raise MeasureError(
+            f"target.search.consistency is {level!r}",
+            code="search-option",
+            at="target.search",
+            try_=f"use {', '.join(_CONSISTENCY)}",
+        )
     return given, level
 
 

@@ -48,7 +48,6 @@ class Neighbours:
 
     @property
     def wanted(self) -> int:
-        """Neighbours that a query can have."""
         return min(self.k, self.left)
 
     @property
@@ -59,11 +58,6 @@ class Neighbours:
 
 def find_neighbours(vectors: VectorSet, k: int, told: Callable[[float], None] = lambda _: None) -> Neighbours:
     """Compute the true neighbours of every query.
-
-    Args:
-        vectors: corpus, queries and filter.
-        k: neighbours of each query.
-        told: is told which share is done.
 
     Raises:
         MeasureError: if the second method finds other neighbours, which would make every recall worthless.

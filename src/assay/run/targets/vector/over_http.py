@@ -40,19 +40,7 @@ def drive_http(
     *,
     cpu_s: Callable[[], float] = time.process_time,
 ) -> Searches:
-    """Search over HTTP until enough is known.
-
-    Args:
-        engine: makes requests and reads answers.
-        origin: where they go.
-        root: path that all of them begin with.
-        queries: what to search for, again and again in the same order.
-        order: how long and how hard.
-        stage: is told how far it is.
-        rules: say when the warm-up is over and when enough is known.
-        began_ns: when the run began, for its deadline.
-        cpu_s: processor time of all that belongs to the measurement.
-    """
+    """Search over HTTP until enough is known."""
     definition = order.job.definition
     refuse_other_loads(definition)
     load = load_of(order, origin)
@@ -76,8 +64,12 @@ def refuse_other_loads(definition: Definition) -> None:
     """Refuse what a search has no use for, before anything is built for it."""
     for name, given in (("rate: search", definition.load.rate == "search"), ("trace", definition.load.trace)):
         if given:
-            raise MeasureError(f"load.{name} is not for a vector search", code="usage", at="load",
-                               try_="use a matrix over load.rate or load.concurrency")  # fmt: skip
+            raise MeasureError(
+                f"load.{name} is not for a vector search",
+                code="usage",
+                at="load",
+                try_="use a matrix over load.rate or load.concurrency",
+            )
 
 
 def _wire(engine: HttpEngine, origin: Origin, root: str, query: Floats) -> bytes:

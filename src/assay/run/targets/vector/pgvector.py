@@ -51,10 +51,13 @@ class Pgvector:
         self._connection = self._connect()
 
     def create(self) -> None:
-        """Make the table."""
         if self._kind not in KINDS:
-            raise MeasureError(f"index.kind is {self._kind!r}", code="index-option", at="target.index",
-                               try_=f"use one of {', '.join(KINDS)}")  # fmt: skip
+            raise MeasureError(
+                f"index.kind is {self._kind!r}",
+                code="index-option",
+                at="target.index",
+                try_=f"use one of {', '.join(KINDS)}",
+            )
         extension = self._one("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
         if extension is None:
             raise MeasureError(
@@ -66,8 +69,11 @@ class Pgvector:
         version = self._one("SHOW server_version")
         self._facts = {"version": f"pgvector {extension} in PostgreSQL {version}"}
         dims = self._task.corpus.dims
-        self._do(f"CREATE TABLE {self._table} (id int4 NOT NULL, tag int4 NOT NULL, embedding vector({dims}))",
-                 code="vector-dims", at="workload.corpus.dims")  # fmt: skip
+        self._do(
+            f"CREATE TABLE {self._table} (id int4 NOT NULL, tag int4 NOT NULL, embedding vector({dims}))",
+            code="vector-dims",
+            at="workload.corpus.dims",
+        )
         self._created = True
         # Settings first: one that the server refuses should not cost the time of an index.
         self._set(self._connection)
@@ -94,11 +100,16 @@ class Pgvector:
             self._do(
                 f"CREATE INDEX {self._table}_index ON {self._table} USING {self._kind} "
                 f"(embedding {_CLASS[self._task.corpus.metric]})" + (f" WITH ({given})" if given else ""),
-                code="index-option", at="target.index",
-            )  # fmt: skip
+                code="index-option",
+                at="target.index",
+            )
         elif self._options:
-            raise MeasureError(f"an index of kind none has no {next(iter(self._options))}", code="index-option",
-                               at="target.index", try_="remove the option or choose another kind")  # fmt: skip
+            raise MeasureError(
+                f"an index of kind none has no {next(iter(self._options))}",
+                code="index-option",
+                at="target.index",
+                try_="remove the option or choose another kind",
+            )
         seconds = (perf_counter_ns() - start) / 1e9
         if self._task.filtered:
             self._do(f"CREATE INDEX ON {self._table} (tag)")
@@ -129,7 +140,6 @@ class Pgvector:
         return PgSearcher(connection, self._statement(), self._asked)
 
     def index_mb(self) -> float | str:
-        """Pages of the index."""
         if self._kind == "none":
             return "there is no index"
         return float(self._one(f"SELECT pg_relation_size('{self._table}_index')")) / 1e6
@@ -179,8 +189,12 @@ class Pgvector:
             )
         except (self._psycopg.Error, ValueError) as problem:
             message = _first_line(problem)
-            raise MeasureError(f"PostgreSQL cannot be reached: {message}", code="unreachable", at="target.endpoint",
-                               try_="check the URL: postgresql://user@host:5432/database") from None  # fmt: skip
+            raise MeasureError(
+                f"PostgreSQL cannot be reached: {message}",
+                code="unreachable",
+                at="target.endpoint",
+                try_="check the URL: postgresql://user@host:5432/database",
+            ) from None
         with suppress(self._psycopg.Error):  # not there yet: `create` says so with what to do
             _register(self._psycopg, connection)
         return connection
@@ -230,7 +244,6 @@ class PgSearcher:
         self.search: Search = search
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
 
@@ -240,8 +253,12 @@ def settings(search: Options, kind: str) -> list[tuple[str, str]]:
     for name, value in renamed(search, {"ef": "ef_search"}).items():
         owner = _OF_AN_INDEX.get(name) or (kind if name in _OF_EITHER else None)
         if owner is not None and owner != kind:
-            raise MeasureError(f"{name} belongs to an index of kind {owner}, not {kind}", code="search-option",
-                               at="target.search", try_="remove it or change index.kind")  # fmt: skip
+            raise MeasureError(
+                f"{name} belongs to an index of kind {owner}, not {kind}",
+                code="search-option",
+                at="target.search",
+                try_="remove it or change index.kind",
+            )
         found.append((_word(f"{owner}.{name}" if owner else name), _text(value)))
     return found
 
@@ -254,10 +271,19 @@ def vector_bytes(vector: Floats) -> VectorBytes:
 def copy_rows(block: Block) -> bytes:
     """Rows of a binary COPY: number of fields, then length and value of each."""
     count, dims = block.vectors.shape
-    row = np.dtype([
-        ("fields", ">i2"), ("id_length", ">i4"), ("id", ">i4"), ("tag_length", ">i4"), ("tag", ">i4"),
-        ("length", ">i4"), ("dims", ">i2"), ("unused", ">i2"), ("values", ">f4", (dims,)),
-    ])  # fmt: skip
+    row = np.dtype(
+        [
+            ("fields", ">i2"),
+            ("id_length", ">i4"),
+            ("id", ">i4"),
+            ("tag_length", ">i4"),
+            ("tag", ">i4"),
+            ("length", ">i4"),
+            ("dims", ">i2"),
+            ("unused", ">i2"),
+            ("values", ">f4", (dims,)),
+        ]
+    )
     rows = np.zeros(count, dtype=row)
     rows["fields"], rows["id_length"], rows["tag_length"] = 3, 4, 4
     rows["id"] = np.arange(block.first, block.first + count)
@@ -269,8 +295,11 @@ def _library() -> Any:  # noqa: ANN401
     try:
         import psycopg
     except ImportError:
-        raise MeasureError("pgvector is reached through psycopg, which is not installed", code="runtime",
-                           try_="pip install 'assay-bench[vector]'") from None  # fmt: skip
+        raise MeasureError(
+            "pgvector is reached through psycopg, which is not installed",
+            code="runtime",
+            try_="pip install 'assay-bench[vector]'",
+        ) from None
     return psycopg
 
 
@@ -285,7 +314,6 @@ def _register(library: Any, connection: psycopg.Connection[tuple[Any, ...]]) -> 
         oid = found.oid
 
         def dump(self, value: VectorBytes) -> bytes:
-            """The bytes themselves."""
             return bytes(value)
 
     connection.adapters.register_dumper(VectorBytes, AsItIs)

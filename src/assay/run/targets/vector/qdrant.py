@@ -106,8 +106,11 @@ class Qdrant:
             else:
                 greens, green_ns = 0, 0
             if (now - self._last_ns) / 1e9 > self._patience_s:
-                raise MeasureError(f"Qdrant is still {info['status']} after {self._patience_s:g} s", code="index",
-                                   try_="raise target.timeout")  # fmt: skip
+                raise MeasureError(
+                    f"Qdrant is still {info['status']} after {self._patience_s:g} s",
+                    code="index",
+                    try_="raise target.timeout",
+                )
             time.sleep(_BETWEEN_S)
         count = self._rest.ask("POST", f"{self._path}/points/count", {"exact": True})["result"]["count"]
         if count != self._inserted:
@@ -116,7 +119,6 @@ class Qdrant:
         return (green_ns - self._last_ns) / 1e9
 
     def search_request(self, query: Floats) -> tuple[str, str, bytes]:
-        """One search."""
         rest = json.dumps(self._query, separators=(",", ":"))[1:]
         # The shortest text that reads back to the same single-precision number.
         vector = ",".join(map(str, query))
@@ -130,7 +132,6 @@ class Qdrant:
             raise ValueError(f"not an answer to a query: {problem}") from None
 
     def headers(self) -> Mapping[str, str]:
-        """Headers of a search."""
         return {**self._rest.headers, "Content-Type": "application/json"}
 
     def index_mb(self) -> str:

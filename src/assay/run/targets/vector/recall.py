@@ -33,9 +33,6 @@ def judge(vectors: VectorSet, truth: Neighbours, queries: Integers, answers: Int
     """Compare answers with the truth.
 
     Args:
-        vectors: what was searched.
-        truth: the true neighbours.
-        queries: which query each answer belongs to.
         answers: answers × k numbers of vectors, -1 where an answer is shorter.
     """
     if not len(answers):

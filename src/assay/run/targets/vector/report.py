@@ -142,5 +142,6 @@ def _nothing_worked(searches: Searches) -> MeasureError:
     said = f"; {kind}: {words}" if words else ""
     if not len(searches.due_ns):
         return MeasureError("no search was sent", code="searches", try_="measure longer or ask for more")
-    return MeasureError(f"none of {len(searches.due_ns)} searches worked{said}", code="searches",
-                        try_="look at the server's own log")  # fmt: skip
+    return MeasureError(
+        f"none of {len(searches.due_ns)} searches worked{said}", code="searches", try_="look at the server's own log"
+    )

@@ -40,18 +40,15 @@ class Rest:
             options = client_options(self.url, verify=verify, proxy=proxy, own=own)
             self._client = httpx.Client(headers=self.headers, timeout=timeout_s, trust_env=False, **options)
         except (OSError, ssl.SSLError, ValueError) as problem:
-            raise MeasureError(f"cannot prepare a connection to {self.url}: {problem}", code="endpoint",
-                               at="target", try_="check target.tls and target.proxy") from None  # fmt: skip
+            raise MeasureError(
+                f"cannot prepare a connection to {self.url}: {problem}",
+                code="endpoint",
+                at="target",
+                try_="check target.tls and target.proxy",
+            ) from None
 
     def ask(self, method: str, path: str, body: object = None, *, code: str = "vector-engine", at: str = "") -> Any:  # noqa: ANN401
         """Send one request and return its JSON.
-
-        Args:
-            method: HTTP method.
-            path: below the server's URL.
-            body: sent as JSON; bytes go as they are.
-            code: of the error if the server refuses.
-            at: what the error points at.
 
         Raises:
             MeasureError: with the server's own words if it refuses, or why it could not be reached.
@@ -102,17 +99,19 @@ class Rest:
         """The server's own words."""
         said = _words(answer)
         if answer.status_code in (401, 403):
-            return MeasureError(f"{self.name} at {self.url} refuses: {said}", code="auth", at="target.headers",
-                                try_="give the key as a header, such as api-key: ${env:NAME}")  # fmt: skip
+            return MeasureError(
+                f"{self.name} at {self.url} refuses: {said}",
+                code="auth",
+                at="target.headers",
+                try_="give the key as a header, such as api-key: ${env:NAME}",
+            )
         return MeasureError(f"{self.name} answered {answer.status_code}: {said}", code=code, at=at or self.url)
 
     def close(self) -> None:
-        """Close the connection."""
         self._client.close()
 
 
 def encoded(body: object) -> bytes | None:
-    """A JSON body as bytes."""
     if body is None or isinstance(body, bytes):
         return body
     return json.dumps(body, separators=(",", ":")).encode()

@@ -71,8 +71,15 @@ class Surroundings:
             return
         ca = None if self.tls.ca is None else str(Path(order.job.base) / self.tls.ca)
         addresses = {} if self.metrics_address is None else {"service": self.metrics_address}
-        with watching(scratch=Path(order.scratch), scrapes=scrapes, pids=pids, headers=self.headers,
-                      verify=self.tls.verify, ca=ca, addresses=addresses) as probe:  # fmt: skip
+        with watching(
+            scratch=Path(order.scratch),
+            scrapes=scrapes,
+            pids=pids,
+            headers=self.headers,
+            verify=self.tls.verify,
+            ca=ca,
+            addresses=addresses,
+        ) as probe:
             yield probe
 
     def keep(self, probe: Probe | None, window: tuple[int, int], found: Findings) -> None:

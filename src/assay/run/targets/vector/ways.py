@@ -68,8 +68,12 @@ def _within_reach(order: Order, stage: Stage) -> AbstractContextManager[Way]:
         return _over_http(order, stage)
     if isinstance(target, EndpointTarget | ServiceTarget) and target.api in CALLED:
         return _called(order, target, stage)
-    raise MeasureError("this target is no vector database", code="target", at="target",
-                       try_=f"use library: faiss, or api: {', '.join((*OVER_HTTP, *CALLED))}")  # fmt: skip
+    raise MeasureError(
+        "this target is no vector database",
+        code="target",
+        at="target",
+        try_=f"use library: faiss, or api: {', '.join((*OVER_HTTP, *CALLED))}",
+    )
 
 
 @contextmanager
@@ -135,8 +139,15 @@ def _requests(order: Order, place: Reached) -> Requests:
         base=Path(order.job.base),
         own=place.service is not None,
     )
-    around = Surroundings(place.service, place.local_pid, order.services, place.metrics_url, place.metrics_address,
-                          place.metrics_headers, target.tls)  # fmt: skip
+    around = Surroundings(
+        place.service,
+        place.local_pid,
+        order.services,
+        place.metrics_url,
+        place.metrics_address,
+        place.metrics_headers,
+        target.tls,
+    )
     patience_s = definition.measure.timeout
     if target.api == "chroma":
         return Requests(Chroma(rest, database, _task(definition), patience_s), around, rest, place)
@@ -161,13 +172,13 @@ class Calls:
             return (perf_counter_ns() - start) / 1e6
         except self.engine.failures as problem:
             first = next(iter(str(problem).strip().splitlines()), type(problem).__name__)
-            raise MeasureError(f"{self.engine.name} refuses a search: {first}", code="search-option",
-                               at="target.search") from None  # fmt: skip
+            raise MeasureError(
+                f"{self.engine.name} refuses a search: {first}", code="search-option", at="target.search"
+            ) from None
         finally:
             searcher.close()
 
     def drive(self, queries: Floats, order: Order, stage: Stage, rules: Rules, began_ns: int) -> Searches:
-        """Search from threads."""
         from assay.run.targets.vector.in_threads import drive_threads
 
         return drive_threads(self.engine, queries, order, stage, rules, began_ns, cpu_s=self.around.cpu_s)

@@ -22,7 +22,6 @@ _USUAL_TURNS = 4
 
 
 def make(definition: Definition, base: Path, tokenizer: Tokenizer | None) -> Workset:
-    """Read or make the conversations."""
     if definition.workload.file is not None:
         return _from_file(definition, base, tokenizer)
     return _synthetic(definition, tokenizer)

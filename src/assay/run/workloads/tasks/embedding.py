@@ -56,8 +56,9 @@ def make(definition: Definition, base: Path, tokenizer: Tokenizer | None) -> Wor
     made = found.lengths is not None
     chosen = pick(items, None if made else workload.items, workload.seed, f"requests of {batch} texts")
     more: dict[str, JsonValue] = {"batch": batch, "texts_left_out": len(found.texts) - whole * batch}
-    return workset("embedding", chosen, workload, tokenizer, source=found.source, licence=found.licence, more=more,
-                   made=made)  # fmt: skip
+    return workset(
+        "embedding", chosen, workload, tokenizer, source=found.source, licence=found.licence, more=more, made=made
+    )
 
 
 def _texts(definition: Definition, base: Path, tokenizer: Tokenizer | None, batch: int) -> _Texts:

@@ -16,7 +16,6 @@ from assay.spec.workload import Workload
 
 
 def make(definition: Definition, base: Path, tokenizer: Tokenizer | None) -> Workset:
-    """Read the prompts."""
     workload = definition.workload
     name = needed_file(workload, "prompts")
     rows = read_rows(name, base)
@@ -26,7 +25,6 @@ def make(definition: Definition, base: Path, tokenizer: Tokenizer | None) -> Wor
 
 
 def needed_file(workload: Workload, task: str) -> str:
-    """The file that the task reads."""
     if workload.file is None:
         raise MeasureError(
             f"the task {task} reads a file, and workload.file is not given",

@@ -37,7 +37,6 @@ _OPENING = 4
 
 
 def make(definition: Definition, _base: Path, tokenizer: Tokenizer | None) -> Workset:
-    """Make the prompts."""
     workload = definition.workload
     if workload.input_tokens is None:
         return _questions(definition, tokenizer)

@@ -33,7 +33,6 @@ class Article:
 
 @cache
 def articles() -> tuple[Article, ...]:
-    """The shipped articles."""
     file = files("assay.run.workloads") / "data" / "wikipedia_summary" / "articles.jsonl"
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     return tuple(Article(row["id"], row["title"], row["text"], row["summary"]) for row in rows)

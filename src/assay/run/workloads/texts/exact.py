@@ -57,12 +57,6 @@ class Writer:
     ) -> list[Written]:
         """Write one text for each length.
 
-        Args:
-            lengths: tokens of each whole text, with what is put before and around it.
-            before: text that all begin with.
-            around: puts a text into its template.
-            at: key of the benchmark file, for errors.
-
         Raises:
             MeasureError: when a length cannot be met.
         """
@@ -167,7 +161,6 @@ class Writer:
             return max(1, len(self._tokenizer.encode(word)))
 
     def _ended(self, words: list[str], whole: Callable[[list[str]], str], length: int) -> list[str] | None:
-        """The words with an ending that gives the text its length; None when there is none."""
         if not words:
             return None
         tried = [[*words[:-1], words[-1] + ending] for ending in _ENDINGS]

@@ -21,12 +21,6 @@ _HALVINGS = 80
 def draw(asked: int | Tokens, count: int, random: np.random.Generator, at: str) -> NDArray[np.int64]:
     """Draw lengths.
 
-    Args:
-        asked: one length for all, or how they spread.
-        count: how many.
-        random: where chance comes from.
-        at: key of the benchmark file, for errors.
-
     Raises:
         MeasureError: when no spread of that shape has the mean inside the bounds.
     """

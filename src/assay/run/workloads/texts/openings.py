@@ -39,7 +39,6 @@ class Openings:
         """One beginning for each text.
 
         Args:
-            rooms: tokens that each text may have; the shortest texts get the shortest beginnings.
             inside: whether something stands before the texts, so that they begin after a space.
         """
         starts = self._found.setdefault(inside, _Starts(self._tokenizer, self._words, inside))

@@ -138,9 +138,7 @@ def _create_alerts() -> None:
 
 
 def _create_notices() -> None:
-    alert = sa.ForeignKeyConstraint(
-        ["alert_id"], ["alerts.id"], name="fk_notices_alert_id_alerts", ondelete="CASCADE"
-    )  # fmt: skip
+    alert = sa.ForeignKeyConstraint(["alert_id"], ["alerts.id"], name="fk_notices_alert_id_alerts", ondelete="CASCADE")
     op.create_table(
         "notices",
         sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),

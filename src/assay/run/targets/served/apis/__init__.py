@@ -28,10 +28,6 @@ APIS: dict[str, Callable[[Served, int], Api]] = {
 def find_api(target: ServiceTarget | EndpointTarget, seed: int) -> Api:
     """The protocol of a target, ready to build its requests and read its answers.
 
-    Args:
-        target: The target; secrets in its headers may still be references.
-        seed: Seed that requests carry where the protocol has one.
-
     Raises:
         MeasureError: if the protocol is not known or the target lacks what it needs.
     """

@@ -44,7 +44,6 @@ class Ollama:
         self._headers = headers_of(target, "application/x-ndjson" if self.streams else "application/json")
 
     def call(self, item: Item, turn: int, answers: Sequence[str]) -> Call:
-        """The conversation up to this turn."""
         fields = self._fields
         options = fields.get("options")
         if item.output_tokens is None and isinstance(options, dict) and options.get("num_predict") == OUTPUT_TOKENS:

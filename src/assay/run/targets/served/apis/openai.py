@@ -48,7 +48,6 @@ class OpenAiText:
         self._take = take
 
     def request(self, fields: Mapping[str, JsonValue], output_tokens: int | None) -> Call:
-        """One request with these fields beside those of every request."""
         given = dict(self._fields)
         if output_tokens is None and given.get("max_tokens") == OUTPUT_TOKENS:
             del given["max_tokens"]  # the server's own default

@@ -23,7 +23,6 @@ class OpenAiChat(OpenAiText):
         super().__init__(target, seed, "openai-chat", "/v1/chat/completions", take_chat)
 
     def call(self, item: Item, turn: int, answers: Sequence[str]) -> Call:
-        """The conversation up to this turn."""
         return self.request({"messages": messages_of(item, turn, list(answers))}, item.output_tokens)
 
 
