@@ -17,7 +17,7 @@ import numpy as np
 from tests.running_server import ServerProcess, wait_for
 
 from assay.documents import to_plain
-from assay.place.protocol import Enrolment
+from assay.place.fleet.protocol import Enrolment
 from assay.run.records import SampleSet
 from benches.figures import median_of, ratio_of
 from benches.fleet import benchmark, first_job, small_result

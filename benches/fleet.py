@@ -14,7 +14,7 @@ from tests.running_server import ServerProcess
 from assay.analyse.intervals import order_statistic_interval
 from assay.analyse.judge import judge
 from assay.documents import to_json, to_plain
-from assay.place.protocol import Enrolment
+from assay.place.fleet.protocol import Enrolment
 from assay.plan.job import Job
 from assay.plan.plan import make_plan
 from assay.run.records import DeviceProof, RunOutcome, SampleSet, SingleRunResult

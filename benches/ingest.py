@@ -18,7 +18,7 @@ from sqlalchemy import func, select
 from tests.running_server import ServerProcess
 
 from assay.documents import to_plain
-from assay.place.protocol import Enrolment
+from assay.place.fleet.protocol import Enrolment
 from assay.run.records import SampleSet
 from assay.store.listing import JobFilter, Listing
 from assay.store.paging import to_cursor

@@ -7,12 +7,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from assay.emit import emit
+from assay.version import __version__
 
 if TYPE_CHECKING:
     from assay.api.campaign import CampaignResult, run
     from assay.spec.benchmark import Benchmark
 
-__version__ = "0.1.0"
 __all__ = ["Benchmark", "CampaignResult", "__version__", "emit", "run"]
 
 # Loaded on first use: a training script that only wants `emit` must not pay for the rest.

@@ -17,8 +17,8 @@ from collections import Counter, deque
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from assay.documents import from_json, to_json
+from assay.place.fleet.protocol import Delivered, Enrolled, HeartbeatAnswer, Held, LeaseGiven
 from assay.place.leasing import delivery
-from assay.place.protocol import Delivered, Enrolled, HeartbeatAnswer, Held, LeaseGiven
 from assay.plan.job import Job
 
 TOKEN = "token-of-the-test-0123456789"

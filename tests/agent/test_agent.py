@@ -12,7 +12,7 @@ from assay.agent.spool import Spool
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import from_json
 from assay.errors import UsageError
-from assay.place.protocol import Release
+from assay.place.fleet.protocol import Release
 
 pytestmark = pytest.mark.live
 

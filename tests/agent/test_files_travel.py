@@ -14,7 +14,7 @@ from tests.serve.setups import is_problem
 
 import assay
 from assay.engines.fleet.campaign import read_file
-from assay.engines.fleet.client import FleetClient
+from assay.place.fleet.client import FleetClient
 from assay.run.scoring import OUTPUTS, read_outputs
 
 pytestmark = pytest.mark.live

@@ -15,7 +15,7 @@ from assay.agent.agent import Agent
 from assay.agent.listen import Post, listen
 from assay.agent.settings import AgentSettings
 from assay.documents import adapter
-from assay.place.protocol import Enrolment
+from assay.place.fleet.protocol import Enrolment
 
 pytestmark = pytest.mark.live
 

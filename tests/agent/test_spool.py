@@ -8,7 +8,7 @@ import pytest
 from assay.agent.host import files
 from assay.agent.spool import Spool
 from assay.files import write_whole
-from assay.place.protocol import Held, Release
+from assay.place.fleet.protocol import Held, Release
 
 
 @pytest.fixture

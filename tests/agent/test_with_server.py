@@ -12,9 +12,9 @@ import pytest
 
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import from_json
-from assay.engines.fleet.client import FleetClient
 from assay.errors import AssayError
-from assay.place.protocol import Submission
+from assay.place.fleet.client import FleetClient
+from assay.place.fleet.protocol import Submission
 
 pytest.importorskip("fastapi", reason="the server's packages are not installed")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from assay.cli.main import app
 from assay.demo.replay import Watch, play
-from assay.engines.fleet.client import FleetClient
+from assay.place.fleet.client import FleetClient
 from assay.report.digest.reading import read_store
 from assay.report.digest.remote import read_server
 from assay.series.repository import SeriesStore

@@ -214,9 +214,9 @@ def test_a_server_that_is_not_there_is_told(cli, benchmark):
 
 
 def test_every_problem_of_a_document_comes_back_from_the_server(server):
-    from assay.engines.fleet.client import FleetClient
     from assay.errors import UsageError
-    from assay.place.protocol import Submission
+    from assay.place.fleet.client import FleetClient
+    from assay.place.fleet.protocol import Submission
 
     wrong = {"benchmark": "wrong", "target": {"model": "squeezenet", "devise": "cpu"}, "measure": {"runs": 1000}}
     with pytest.raises(UsageError) as refused:

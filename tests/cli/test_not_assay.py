@@ -15,10 +15,10 @@ import typer
 from tests.running_server import RunningServer
 
 from assay.cli.main import app, main
-from assay.engines.fleet.client import FleetClient
 from assay.errors import MeasureError
+from assay.place.fleet.client import FleetClient
+from assay.place.fleet.protocol import Enrolment
 from assay.place.needs import Profile
-from assay.place.protocol import Enrolment
 
 pytestmark = pytest.mark.live
 

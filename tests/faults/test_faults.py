@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.faults.world import LEASE_S, World, until
 
-from assay.place.protocol import Submission
+from assay.place.fleet.protocol import Submission
 
 JOBS = 500
 SEED = int(os.environ.get("ASSAY_FAULT_SEED", "7"))

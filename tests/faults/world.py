@@ -17,8 +17,8 @@ import numpy as np
 from tests.faults.proxy import Wire
 from tests.redis_server import free_port
 
-from assay.engines.fleet.client import FleetClient
-from assay.place.protocol import AGENT_KEY, agent_key
+from assay.place.fleet.client import FleetClient
+from assay.place.fleet.protocol import AGENT_KEY, agent_key
 from assay.run.records import SampleSet
 from assay.store.samples import encode
 

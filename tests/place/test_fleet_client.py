@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from assay.clock import SystemClock
-from assay.engines.fleet.client import AwayError, FleetClient, RefusedError, is_loopback, read_token, server_url
-from assay.engines.fleet.transport import back_off_s, shown
 from assay.errors import MeasureError, UsageError
+from assay.place.fleet.client import AwayError, FleetClient, RefusedError, is_loopback, read_token, server_url
+from assay.place.fleet.protocol import Enrolment, Heartbeat, LeaseRequest, Progress, Release
+from assay.place.fleet.transport import back_off_s, shown
 from assay.place.needs import Profile
-from assay.place.protocol import Enrolment, Heartbeat, LeaseRequest, Progress, Release
 
 PROFILE = Profile("box", "linux", 1, 1, {}, {})
 SECRET = "secret-token-0123456789"

@@ -77,7 +77,7 @@ def test_a_server_that_takes_nothing_is_asked_once(out, monkeypatch):
             asked.append(digest)
             raise MeasureError("it is away")
 
-    monkeypatch.setattr("assay.engines.fleet.client.FleetClient", Client)
+    monkeypatch.setattr("assay.place.fleet.client.FleetClient", Client)
     upload = uploader("http://server", "secret", told.append)
     path = out / "result.json"
     assert not upload(path, parcel_of(out, path))

@@ -12,9 +12,9 @@ from tests.store.setups import FakeClock
 from assay.analyse.records import MultiRunJobResult
 from assay.api.campaign import plan_of
 from assay.documents import adapter, from_json, to_json
-from assay.engines.fleet.client import FleetClient
 from assay.engines.reporting import Nobody, relaying, remembered_server
-from assay.place.protocol import Standing
+from assay.place.fleet.client import FleetClient
+from assay.place.fleet.protocol import Standing
 from assay.run.records import RunOutcome
 from assay.spec.load import load
 from assay.store.store import Store

@@ -11,7 +11,7 @@ import numpy as np
 
 from assay.analyse.judge import judge
 from assay.documents import from_json, to_json, to_plain
-from assay.place.protocol import LeaseGiven
+from assay.place.fleet.protocol import LeaseGiven
 from assay.plan.job import Job
 from assay.run.records import DeviceProof, Failure, RunOutcome, SampleSet, SingleRunResult
 from assay.store.samples import encode

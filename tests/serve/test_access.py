@@ -8,8 +8,8 @@ import pytest
 from fastapi.routing import APIRoute
 from tests.serve.setups import enrolment, is_problem
 
-from assay.engines.fleet.client import FleetClient
 from assay.errors import UsageError
+from assay.place.fleet.client import FleetClient
 from assay.serve.app import ROUTERS, create_app
 from assay.serve.settings import ServerSettings
 from assay.serve.web.access import Allow, MetricsAccess, Public

@@ -4,9 +4,9 @@ import httpx
 import pytest
 from tests.serve.setups import Agent, enrolment, is_problem, result_of, submit
 
-from assay.engines.fleet.client import FleetClient, RefusedError
+from assay.place.fleet.client import FleetClient, RefusedError
+from assay.place.fleet.protocol import Enrolment, Heartbeat, Held, LeaseRequest
 from assay.place.needs import Profile
-from assay.place.protocol import Enrolment, Heartbeat, Held, LeaseRequest
 
 PROFILE = Profile("victim", "linux", 4, 8 * 2**30, {"onnxruntime": "1.20"}, {"onnxruntime": {"cpu": "CPU"}})
 

@@ -8,7 +8,7 @@ import pytest
 from tests.running_server import wait_for
 from tests.serve.setups import Agent, benchmark, is_problem, submit
 
-from assay.engines.fleet.client import FleetClient
+from assay.place.fleet.client import FleetClient
 from assay.serve.live import feed
 
 pytestmark = pytest.mark.live

@@ -11,7 +11,7 @@ from tests.serve.setups import benchmark
 from tests.store.setups import FakeClock
 
 from assay.errors import StoreError
-from assay.place.protocol import Submission
+from assay.place.fleet.protocol import Submission
 from assay.plan.firing import MOST_AT_ONCE
 from assay.plan.job import JobFile
 from assay.serve.intake.scheduling import keep_schedule

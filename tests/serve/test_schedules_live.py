@@ -22,7 +22,7 @@ from tests.running_server import wait_for
 from tests.serve.setups import benchmark
 from tests.store.setups import FakeClock
 
-from assay.place.protocol import Submission
+from assay.place.fleet.protocol import Submission
 from assay.plan.cron import start_of
 from assay.serve.intake.scheduling import keep_schedule
 from assay.serve.intake.submission import plan_submission

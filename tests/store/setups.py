@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from assay.place.fleet.protocol import Enrolment, Heartbeat, Held
 from assay.place.leasing import LeasePolicy
 from assay.place.needs import Profile
-from assay.place.protocol import Enrolment, Heartbeat, Held
 from assay.plan.plan import make_plan
 from assay.spec.load import load
 from assay.store.records import FleetSettings

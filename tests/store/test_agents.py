@@ -6,7 +6,7 @@ import pytest
 from tests.store.setups import HERE, SMALL, beat, deliver, enroll, kinds, submit
 
 from assay.errors import UsageError
-from assay.place.protocol import Enrolment
+from assay.place.fleet.protocol import Enrolment
 
 
 def test_enrolling_again_refreshes_and_keeps_what_the_server_gave(control, clock):

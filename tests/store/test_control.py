@@ -8,7 +8,7 @@ import pytest
 from tests.store.setups import GPU, HERE, POLICY, SMALL, beat, deliver, enroll, kinds, states, submit
 
 from assay.errors import UsageError
-from assay.place.protocol import Progress
+from assay.place.fleet.protocol import Progress
 from assay.run.records import Failure, SingleRunResult
 from assay.store.logs import read_logs
 

@@ -10,7 +10,7 @@ import pytest
 from tests.store.setups import FakeClock, submit
 
 from assay.errors import StoreError, UsageError
-from assay.place.protocol import Submission
+from assay.place.fleet.protocol import Submission
 from assay.plan.firing import MOST_AT_ONCE
 from assay.plan.job import JobFile
 from assay.spec.watching import Schedule

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from assay import __version__
 from assay.agent.attempt import Ended, Tools
 from assay.agent.board import Board
 from assay.agent.delivery import Delivery
@@ -23,13 +22,14 @@ from assay.agent.settings import AgentSettings
 from assay.agent.slots import Devices, ServerSource, Slot, Source
 from assay.agent.spool import Entry, Spool
 from assay.clock import SYSTEM_CLOCK, Clock
-from assay.engines.fleet.client import AwayError, FleetClient
-from assay.engines.fleet.transport import back_off_s
 from assay.errors import AssayError
-from assay.place.protocol import Enrolled, Enrolment, Release
+from assay.place.fleet.client import AwayError, FleetClient
+from assay.place.fleet.protocol import Enrolled, Enrolment, Release
+from assay.place.fleet.transport import back_off_s
 from assay.run.allowed import VARIABLE as JOB_ALLOW
 from assay.run.processes import sweep
 from assay.spec.secrets import VARIABLE as JOB_ENV
+from assay.version import __version__
 
 _log = logging.getLogger("assay.agent")
 _LOOK_AGAIN_S = 600.0

@@ -18,11 +18,11 @@ from assay.agent.progress import ProgressPost
 from assay.agent.spool import Entry, Spool
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.documents import to_json
-from assay.engines.fleet.client import AwayError
-from assay.engines.fleet.transport import back_off_s
 from assay.errors import AssayError, Problem
 from assay.files import write_whole
-from assay.place.protocol import Progress
+from assay.place.fleet.client import AwayError
+from assay.place.fleet.protocol import Progress
+from assay.place.fleet.transport import back_off_s
 from assay.plan.job import Job, JobFile
 from assay.spec.paths import programs_in_words
 

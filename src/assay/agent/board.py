@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Literal
 
-from assay.place.protocol import AgentState, Heartbeat, Held
+from assay.place.fleet.protocol import AgentState, Heartbeat, Held
 
 Stop = Callable[[Literal["lost", "given back"]], None]
 

@@ -13,10 +13,10 @@ from assay.agent.progress import ProgressPost
 from assay.agent.spool import Entry, Spool
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.documents import from_json
-from assay.engines.fleet.client import AwayError, FleetClient, RefusedError
-from assay.engines.fleet.transport import back_off_s
 from assay.errors import AssayError, Problem
-from assay.place.protocol import Delivered, Release
+from assay.place.fleet.client import AwayError, FleetClient, RefusedError
+from assay.place.fleet.protocol import Delivered, Release
+from assay.place.fleet.transport import back_off_s
 from assay.plan.job import Job
 from assay.units import show_bytes
 

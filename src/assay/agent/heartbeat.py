@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from assay.agent.board import Board
 from assay.clock import SYSTEM_CLOCK, Clock
-from assay.engines.fleet.client import FleetClient, RefusedError
-from assay.engines.fleet.transport import back_off_s
 from assay.errors import AssayError
-from assay.place.protocol import Enrolled, HeartbeatAnswer
+from assay.place.fleet.client import FleetClient, RefusedError
+from assay.place.fleet.protocol import Enrolled, HeartbeatAnswer
+from assay.place.fleet.transport import back_off_s
 
 _log = logging.getLogger("assay.agent")
 # Jobs of a moment change the state often; the server learns of those from the leases themselves.

@@ -20,9 +20,9 @@ from assay.agent.identity import identity
 from assay.agent.settings import AgentSettings
 from assay.agent.spool import Spool
 from assay.documents import to_plain
-from assay.engines.fleet.transport import is_loopback, server_url
 from assay.errors import AssayError, UsageError
 from assay.files import write_whole
+from assay.place.fleet.transport import is_loopback, server_url
 
 _log = logging.getLogger("assay.agent")
 _MAX_BODY = 64 * 1024
@@ -66,8 +66,8 @@ class Post:
 
     def info(self) -> dict[str, Any]:
         """What this device is: an enrolment, and what people want to know."""
-        from assay import __version__
         from assay.hardware.machine import machine_id
+        from assay.version import __version__
 
         facts = self._facts()
         profile = offered(facts, self._settings)

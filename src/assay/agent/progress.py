@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from assay.engines.fleet.client import FleetClient
 from assay.errors import AssayError
-from assay.place.protocol import Held, Progress
+from assay.place.fleet.client import FleetClient
+from assay.place.fleet.protocol import Held, Progress
 
 _log = logging.getLogger("assay.agent")
 _BETWEEN_S = 1.0

@@ -8,10 +8,10 @@ from contextlib import suppress
 
 from assay.agent.settings import RedisPlace
 from assay.clock import SYSTEM_CLOCK, Clock
-from assay.engines.fleet.client import FleetClient, RefusedError
 from assay.errors import AssayError
 from assay.place.broker import Broker, Taken
-from assay.place.protocol import Claim, LeaseGiven, LeaseRequest
+from assay.place.fleet.client import FleetClient, RefusedError
+from assay.place.fleet.protocol import Claim, LeaseGiven, LeaseRequest
 
 _log = logging.getLogger("assay.agent")
 # Which queues suit this agent changes with every new kind of job; the server is asked this often.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assay.engines.fleet.transport import is_loopback
+from assay.place.fleet.transport import is_loopback
 
 MIN_FREE = 200_000_000
 CACHE_BYTES = 20 * 2**30

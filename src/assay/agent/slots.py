@@ -12,11 +12,11 @@ from typing import Protocol
 from assay.agent.attempt import DISK_CODES, Attempt, Ended, Tools
 from assay.agent.delivery import Delivery
 from assay.agent.spool import Entry
-from assay.engines.fleet.client import FleetClient
-from assay.engines.fleet.transport import back_off_s
 from assay.errors import AssayError
+from assay.place.fleet.client import FleetClient
+from assay.place.fleet.protocol import LeaseGiven, LeaseRequest, Release
+from assay.place.fleet.transport import back_off_s
 from assay.place.needs import device_of
-from assay.place.protocol import LeaseGiven, LeaseRequest, Release
 from assay.plan.job import Job
 from assay.spec.devices import split_index
 

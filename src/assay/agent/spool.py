@@ -21,7 +21,7 @@ from assay.agent.host.files import FULL, free_bytes
 from assay.documents import from_json, to_json
 from assay.errors import AssayError
 from assay.files import write_whole
-from assay.place.protocol import Held, Release
+from assay.place.fleet.protocol import Held, Release
 from assay.plan.job import Job
 
 _BALLAST_BYTES = 64 * 1024

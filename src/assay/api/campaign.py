@@ -202,8 +202,8 @@ def _on_cluster(
 def _telling(server: str | None, manner: Manner | None) -> Manner | None:
     if server is None:
         return manner
-    from assay.engines.fleet.client import FleetClient, read_token
     from assay.engines.slurm.attach import Manner as How
+    from assay.place.fleet.client import FleetClient, read_token
 
     return replace(manner or How(), server=FleetClient(server, read_token()))
 

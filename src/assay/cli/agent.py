@@ -118,7 +118,7 @@ def reach(
 ) -> None:
     """Try to reach the server; exit code 1 if something does not answer."""
     from assay.agent.host import checks
-    from assay.engines.fleet.client import FleetClient
+    from assay.place.fleet.client import FleetClient
 
     client = FleetClient(named(host), secret(token_file, token), ca=ca, verify=not insecure, patience_s=3.0)
     redis = redis_of(redis_host, redis_port, redis_password_env, client.url)

@@ -23,7 +23,7 @@ def named(host: str | None) -> str:
 
 def secret(file: Path | None, token: str | None) -> str | None:
     """The token: from a file, from the environment, or given in sight of everybody."""
-    from assay.engines.fleet.client import read_token
+    from assay.place.fleet.client import read_token
 
     if token and file is None:
         typer.echo(
@@ -65,7 +65,7 @@ def settings_of(
     from assay.agent.identity import state_folder
     from assay.agent.settings import AgentSettings
     from assay.cli.server_options import labels_of
-    from assay.engines.fleet.client import server_url
+    from assay.place.fleet.client import server_url
 
     if not verify:
         typer.echo("warning: the server's certificate is not checked; anybody in between can read the token", err=True)
@@ -158,7 +158,7 @@ def redis_of(host: str | None, port: int, password_variable: str, server: str) -
     import os
 
     from assay.agent.settings import RedisPlace
-    from assay.engines.fleet.client import is_loopback
+    from assay.place.fleet.client import is_loopback
 
     if host is None:
         return None
@@ -210,8 +210,8 @@ def listen_token(file: Path | None, state: Path) -> str | None:
     import os
     import secrets
 
-    from assay.engines.fleet.client import read_token
     from assay.files import write_whole
+    from assay.place.fleet.client import read_token
 
     given = read_token(file) if file else os.environ.get("ASSAY_AGENT_TOKEN", "").strip() or None
     if given:

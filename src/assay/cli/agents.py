@@ -82,7 +82,7 @@ def add(
     """Have the server enrol a device that listens at a URL."""
     import os
 
-    from assay.engines.fleet.client import read_token
+    from assay.place.fleet.client import read_token
 
     secret = os.environ.get(agent_token_env, "") if agent_token_env else ""
     secret = secret or (read_token(agent_token_file) if agent_token_file else "") or ""

@@ -14,7 +14,7 @@ from assay.cli.server_options import connect
 
 if TYPE_CHECKING:
     from assay.alert.life import Happening
-    from assay.engines.fleet.client import FleetClient
+    from assay.place.fleet.client import FleetClient
     from assay.store.notices import NoticeState
     from assay.store.store import Store
 

@@ -22,8 +22,8 @@ from assay.cli.server_options import (
 if TYPE_CHECKING:
     from assay.analyse.records import CampaignRecord
     from assay.api.campaign import CampaignResult
-    from assay.engines.fleet.client import FleetClient
     from assay.engines.slurm.attach import Manner
+    from assay.place.fleet.client import FleetClient
     from assay.report.live import View
     from assay.store.store import Store
 

@@ -98,9 +98,9 @@ def _of_server(server: str, token_file: Path | None, ca: Path | None, begin: flo
 
 def written(found: Read, form: str, begin: float, end: float) -> str:
     """A digest as text: html, md or json."""
-    from assay import __version__
     from assay.documents import to_json
     from assay.report.digest import build, digest_markdown
+    from assay.version import __version__
 
     made = build(found.material, begin, end, __version__)
     if form == "json":

@@ -14,8 +14,8 @@ from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, co
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.engines.fleet.client import FleetClient
     from assay.engines.slurm.logs import Log
+    from assay.place.fleet.client import FleetClient
     from assay.plan.job import Job
     from assay.store.store import Store
 

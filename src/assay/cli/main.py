@@ -13,7 +13,6 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from assay import __version__
 from assay.cli import (
     ab,
     agent,
@@ -59,6 +58,7 @@ from assay.cli import (
     validate,
 )
 from assay.errors import AssayError
+from assay.version import __version__
 
 INTERRUPTED = 130
 # Impatience, or a key that is held down. A press after this time counts again.

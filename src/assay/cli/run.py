@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from assay.api.campaign import CampaignResult
     from assay.engines.fleet.campaign import Wishes
-    from assay.engines.fleet.client import FleetClient
     from assay.engines.slurm.attach import Manner
+    from assay.place.fleet.client import FleetClient
     from assay.report.live import View
     from assay.spec.load import Loaded
 

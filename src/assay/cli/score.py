@@ -13,7 +13,7 @@ from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, co
 if TYPE_CHECKING:
     from assay.analyse.records import MultiRunJobResult
     from assay.analyse.scores import ScoreRecord
-    from assay.engines.fleet.client import FleetClient
+    from assay.place.fleet.client import FleetClient
     from assay.store.store import Store
 
     Scores = dict[str, tuple[ScoreRecord, ...]]

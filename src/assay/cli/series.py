@@ -12,7 +12,7 @@ from assay.cli.options import StoreOption, open_store, say, terminal_width
 from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, connect, say_json
 
 if TYPE_CHECKING:
-    from assay.engines.fleet.client import FleetClient
+    from assay.place.fleet.client import FleetClient
     from assay.series.repository import KnownFinding
     from assay.store.series_file import SeriesFile
     from assay.store.series_records import Point, SeriesFilter, SeriesRecord

@@ -12,7 +12,7 @@ import typer
 from assay.cli.options import say, terminal_width
 
 if TYPE_CHECKING:
-    from assay.engines.fleet.client import FleetClient
+    from assay.place.fleet.client import FleetClient
 
 ServerOption = Annotated[
     str | None, typer.Option("--server", help="URL of the server.", envvar="ASSAY_SERVER", show_default=False)
@@ -36,8 +36,8 @@ def connect(
         UsageError: if none is named, or the token file cannot be read.
         NotAssayError: if what answers there is no assay server.
     """
-    from assay.engines.fleet.client import FleetClient, read_token
     from assay.errors import UsageError
+    from assay.place.fleet.client import FleetClient, read_token
 
     if not server:
         raise UsageError("no server is named", code="no-server", try_="give --server URL, or set ASSAY_SERVER")

@@ -21,7 +21,7 @@ from assay.demo.runs import RUNS
 from assay.demo.scene import environment
 from assay.demo.studies import LABELS, STUDIES, Study
 from assay.errors import UsageError
-from assay.place.protocol import Heartbeat, Held, Progress
+from assay.place.fleet.protocol import Heartbeat, Held, Progress
 from assay.plan.job import Job
 from assay.run.records import PHASES
 from assay.store.listing import JobFilter, Listing

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
-from assay import __version__
+from assay.place.fleet.protocol import Enrolment
 from assay.place.needs import Profile
-from assay.place.protocol import Enrolment
+from assay.version import __version__
 
 GIB = 2**30
 _DEBIAN = "Debian GNU/Linux 12 (bookworm)"

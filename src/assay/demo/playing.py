@@ -24,7 +24,7 @@ from assay.demo.studies import LABELS, STUDIES, Study
 from assay.demo.watching import deal_with, import_series, tell_channels
 from assay.documents import to_json
 from assay.errors import UsageError
-from assay.place.protocol import Heartbeat, Held, Progress, Submission
+from assay.place.fleet.protocol import Heartbeat, Held, Progress, Submission
 from assay.plan.job import Job
 from assay.plan.plan import Plan, make_plan
 from assay.report.wording import failure_of, failure_sentence, job_label

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from pydantic import JsonValue
 
-from assay import __version__
 from assay.analyse.judge import describe_for
 from assay.analyse.records import Answer, Check, MetricStatistics, MultiRunJobResult
 from assay.analyse.summary import summarise
@@ -31,6 +30,7 @@ from assay.spec.load import Loaded, load
 from assay.spec.matrix import apply
 from assay.spec.target import ModelTarget
 from assay.store.store import Store
+from assay.version import __version__
 
 if TYPE_CHECKING:
     from assay.series.repository import KnownFinding

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from assay import __version__
 from assay.clock import iso
 from assay.demo.changes import Moment
 from assay.demo.machines import GIB, Machine, machine_facts
 from assay.plan.job import Job
+from assay.version import __version__
 
 Values = NDArray[np.float64]
 # What a round of the control workload takes on a server at rest.

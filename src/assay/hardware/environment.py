@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 from pydantic import JsonValue
 
-from assay import __version__
 from assay.hardware.info import hardware
 from assay.hardware.machine import governor, machine
+from assay.version import __version__
 
 _PACKAGES = (
     "numpy",

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay import __version__
 from assay.errors import UsageError
 from assay.infra.outside import call, deploy_folder, find, show
 from assay.infra.record import PartState, Status, folder_of, keep, kept, make_folder, remove_folder
+from assay.version import __version__
 
 RECORD = "terraform.json"
 FILES = "terraform/aws"

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay import __version__
 from assay.errors import MeasureError, UsageError
 from assay.files import write_whole
 from assay.infra.keys import Keys, how_to_use, make_keys
@@ -17,6 +16,7 @@ from assay.infra.outside import call, deploy_folder, show, succeeds
 from assay.infra.processes.health import agent, page, without
 from assay.infra.record import PartState, Status, folder_of, keep, kept, make_folder, remove_folder
 from assay.run.services.ports import free_port, refuse_taken
+from assay.version import __version__
 
 RECORD = "compose.json"
 SETTINGS = "compose.env"

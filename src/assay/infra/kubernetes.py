@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay import __version__
 from assay.errors import MeasureError, UsageError
 from assay.infra.outside import call, deploy_folder, find, succeeds
 from assay.infra.record import DEFAULT, PartState, Status, folder_of, keep, kept, make_folder, remove_folder
+from assay.version import __version__
 
 RECORD = "helm.json"
 CHART = "helm/assay"

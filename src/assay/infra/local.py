@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from assay import __version__
 from assay.errors import MeasureError, UsageError
 from assay.infra.keys import Keys, how_to_use, make_keys
 from assay.infra.processes.choosing import ports_again, ports_for, programs_for
@@ -22,6 +21,7 @@ from assay.infra.processes.supervising import PartNote, supervisor_runs
 from assay.infra.record import DEFAULT, PartState, Status, folder_of, keep, kept, make_folder, remove_folder
 from assay.run.processes import is_alive
 from assay.run.scratch import held
+from assay.version import __version__
 
 Tell = Callable[[str], None]
 _MEMORY_WITHIN_S = 10.0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from assay import __version__
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.documents import from_json
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL, State
 from assay.run.records import Failure, SingleRunResult
 from assay.store.store import Store, StoredJob
+from assay.version import __version__
 
 Runs = Callable[[str], tuple[SingleRunResult, ...]]
 

@@ -10,9 +10,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import Engine, func, select
 
-from assay import __version__
 from assay.store.database import reading
 from assay.store.tables import AgentRow, JobRow
+from assay.version import __version__
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 Counts = Mapping[str, Mapping[str, int]]

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, defer
 from assay.clock import Clock
 from assay.documents import adapter, to_plain
 from assay.errors import StoreError, UsageError
-from assay.place.protocol import Submission
+from assay.place.fleet.protocol import Submission
 from assay.spec.watching import Schedule
 from assay.store.database import insert_into, reading, writing
 from assay.store.paging import Page, bounded, from_cursor, page_of

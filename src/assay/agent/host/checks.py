@@ -14,9 +14,9 @@ from pathlib import Path
 from assay.agent.host.files import free_bytes
 from assay.agent.settings import RedisPlace
 from assay.clock import SYSTEM_CLOCK
-from assay.engines.fleet.client import FleetClient, RefusedError
 from assay.errors import AssayError
 from assay.files import write_whole
+from assay.place.fleet.client import FleetClient, RefusedError
 from assay.units import show_bytes
 
 _MEASURE_S = 120.0
@@ -160,7 +160,7 @@ def _psutil() -> str:
 
 def _pydantic() -> str:
     from assay.documents import from_json, to_json
-    from assay.place.protocol import Heartbeat
+    from assay.place.fleet.protocol import Heartbeat
 
     beat = from_json(Heartbeat, to_json(Heartbeat("active")), source="proof")
     return f"reads and writes messages: {beat.state}"

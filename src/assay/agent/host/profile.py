@@ -50,10 +50,10 @@ def look() -> HostFacts:
 
 def examine() -> HostFacts:
     """Look at this machine from within this process: tries runtimes, and loads them."""
-    from assay import __version__
     from assay.hardware.machine import machine
     from assay.run.capabilities import local_profile
     from assay.spec.devices import compute_unit
+    from assay.version import __version__
 
     profile = local_profile()
     found = {compute_unit(device): None for offered in profile.devices.values() for device in offered}

@@ -9,7 +9,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from assay.engines.fleet.client import FleetClient
+from assay.place.fleet.client import FleetClient
 from assay.plan.job import JobFile
 
 

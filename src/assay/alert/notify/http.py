@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from assay import __version__
 from assay.alert.notify.protocol import (
     LONGEST_TIMEOUT_S,
     REPAIR_S,
@@ -27,6 +26,7 @@ from assay.alert.notify.protocol import (
     revealed,
 )
 from assay.report.wording import one_line
+from assay.version import __version__
 
 MOST_BODY = 4_000_000
 _SHOWN = 200

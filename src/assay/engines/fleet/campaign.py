@@ -12,10 +12,10 @@ from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.api.campaign import CampaignResult
 from assay.clock import wall_time
 from assay.documents import from_json
-from assay.engines.fleet.client import AWAY, FleetClient, read_token
 from assay.errors import MeasureError, UsageError
 from assay.hardware.environment import git_state
-from assay.place.protocol import Submission
+from assay.place.fleet.client import AWAY, FleetClient, read_token
+from assay.place.fleet.protocol import Submission
 from assay.plan.job import JobFile
 from assay.plan.lifecycle import FINAL
 from assay.report.grid import plain

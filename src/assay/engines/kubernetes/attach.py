@@ -13,7 +13,6 @@ from assay.api.campaign import note_findings
 from assay.clock import Clock
 from assay.engines import FailureReason
 from assay.engines.collect import Ended, collect
-from assay.engines.fleet.client import FleetClient
 from assay.engines.kubernetes.client.api import SILENT, Api
 from assay.engines.kubernetes.client.kubeconfig import connect
 from assay.engines.kubernetes.document import PodCampaign, known_folder, read_document
@@ -24,6 +23,7 @@ from assay.engines.kubernetes.teardown import tear_down
 from assay.engines.reporting import Nobody, Telling, relaying
 from assay.engines.slurm.attach import Manner
 from assay.errors import MeasureError
+from assay.place.fleet.client import FleetClient
 from assay.plan.lifecycle import FINAL, campaign_state
 from assay.report.live import View
 from assay.report.reading import read_campaign

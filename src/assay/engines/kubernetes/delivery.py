@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assay.engines.fleet.client import FleetClient, read_token
 from assay.engines.kubernetes.client.api import FORBIDDEN, SILENT, Api
 from assay.engines.kubernetes.objects.pods import CONTAINER
 from assay.engines.kubernetes.pod.parcels import Parcel, Receiver
 from assay.engines.kubernetes.reading import PodLog, is_gone, lines_of
 from assay.engines.slurm.node.progress import Progress
 from assay.errors import AssayError, MeasureError
+from assay.place.fleet.client import FleetClient, read_token
 from assay.units import show_bytes
 
 # Fetching large files from a pod may take this long.

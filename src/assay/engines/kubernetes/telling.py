@@ -7,7 +7,7 @@ from datetime import datetime
 from assay.engines.kubernetes.states.observed import Seen
 from assay.engines.kubernetes.states.states import phase_of, waiting_words
 from assay.engines.slurm.node.progress import Progress
-from assay.place.protocol import Standing
+from assay.place.fleet.protocol import Standing
 from assay.plan.job import Job
 
 

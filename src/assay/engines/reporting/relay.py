@@ -15,12 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Protocol, cast
 
-from assay.engines.fleet.client import AwayError, FleetClient, RefusedError
-from assay.engines.fleet.transport import back_off_s
 from assay.engines.reporting.record import read_record
 from assay.engines.reporting.results import digest_of, refused_in_words, result_of, send_result
 from assay.errors import AssayError
-from assay.place.protocol import Elsewhere, Standing, Standings
+from assay.place.fleet.client import AwayError, FleetClient, RefusedError
+from assay.place.fleet.protocol import Elsewhere, Standing, Standings
+from assay.place.fleet.transport import back_off_s
 from assay.plan.lifecycle import FINAL
 from assay.store.listing import Listing
 from assay.store.store import Store

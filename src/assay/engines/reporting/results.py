@@ -8,9 +8,9 @@ from pathlib import Path
 
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import to_json
-from assay.engines.fleet.client import FleetClient, RefusedError
 from assay.errors import UsageError
-from assay.place.protocol import DeliveryWord
+from assay.place.fleet.client import FleetClient, RefusedError
+from assay.place.fleet.protocol import DeliveryWord
 from assay.report.reading import read_job
 from assay.run.records import SingleRunResult
 from assay.store.listing import Listing

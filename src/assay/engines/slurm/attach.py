@@ -14,7 +14,6 @@ from assay.analyse.records import CampaignRecord
 from assay.api.campaign import note_findings
 from assay.clock import Clock
 from assay.engines.collect import Ended, collect
-from assay.engines.fleet.client import FleetClient
 from assay.engines.reporting import Nobody, Telling, relaying
 from assay.engines.slurm.document import ClusterCampaign, folder_of, read_document
 from assay.engines.slurm.folder import Folder
@@ -26,6 +25,7 @@ from assay.engines.slurm.states import FailureReason
 from assay.engines.slurm.submit import note_cancelled, read_submitted, submit_all
 from assay.engines.slurm.teardown import tear_down
 from assay.errors import MeasureError
+from assay.place.fleet.client import FleetClient
 from assay.plan.lifecycle import FINAL, campaign_state
 from assay.report.live import View
 from assay.report.reading import read_campaign

@@ -10,7 +10,7 @@ from assay.engines.slurm.node.progress import read_progress
 from assay.engines.slurm.scheduler import BatchState
 from assay.engines.slurm.states import WAITING, is_final, waiting_words
 from assay.engines.slurm.told import Seen
-from assay.place.protocol import Standing
+from assay.place.fleet.protocol import Standing
 from assay.plan.job import Job
 
 

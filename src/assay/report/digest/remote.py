@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from assay.alert.records import AlertRecord
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.documents import adapter, from_json
-from assay.engines.fleet.client import FleetClient
+from assay.place.fleet.client import FleetClient
 from assay.report.digest.reading import Read, began, has_unmeasured, read, unmeasured
 from assay.report.digest.records import Link
 from assay.series.collect import KnownFinding, Point, SeriesRecord

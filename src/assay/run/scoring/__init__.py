@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from assay import __version__
 from assay.errors import AssayError, MeasureError
 from assay.run.scoring.outputs import OUTPUTS, Output, as_asked, read_outputs, write_outputs
+from assay.version import __version__
 
 __all__ = [
     "GROUP", "OUTPUTS", "Output", "Scored", "Scorer", "as_asked", "find_scorer", "read_outputs", "score", "scored",

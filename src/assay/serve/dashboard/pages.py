@@ -12,11 +12,11 @@ from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from starlette.routing import Match
 
-from assay import __version__
 from assay.serve.dashboard.files import BuiltFiles, content_headers
 from assay.serve.dashboard.policy import new_nonce, page_headers
 from assay.serve.web.access import public
 from assay.serve.web.problems import RequestProblem
+from assay.version import __version__
 
 # Not pages, whatever follows: programs ask there, and are told that something is not there in their own words.
 _NOT_PAGES = frozenset({"api", "metrics", "docs"})

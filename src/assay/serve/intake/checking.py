@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue
 
 from assay.errors import AssayError, Problem
-from assay.place.protocol import Submission
+from assay.place.fleet.protocol import Submission
 from assay.plan.job import JobFile
 from assay.serve.intake.preview import preview
 from assay.serve.intake.submission import plan_loaded

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from assay.alert.ingest import observe_job
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import adapter, to_json
-from assay.place.protocol import Delivered
+from assay.place.fleet.protocol import Delivered
 from assay.plan.job import Job
 from assay.plan.lifecycle import Event
 from assay.report.wording import failure_of, failure_sentence

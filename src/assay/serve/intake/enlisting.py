@@ -11,7 +11,7 @@ from pydantic import JsonValue, ValidationError
 
 from assay.documents import adapter
 from assay.errors import MeasureError
-from assay.place.protocol import Enrolled, Enrolment
+from assay.place.fleet.protocol import Enrolled, Enrolment
 from assay.run.models.policy import UrlPolicy, checked_transport
 from assay.serve.settings import ServerSettings
 from assay.serve.web.problems import RequestProblem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay.errors import SpecError
-from assay.place.protocol import Submission
+from assay.place.fleet.protocol import Submission
 from assay.plan.job import JobFile
 from assay.serve.intake.submission import Planned
 from assay.serve.logs import tell

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from assay.errors import Problem, SpecError, UsageError
-from assay.place.protocol import Submission
+from assay.place.fleet.protocol import Submission
 from assay.plan.job import Job, JobFile
 from assay.plan.plan import Plan, make_plan
 from assay.plan.support import refuse_unsupported

@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 
 from assay.errors import UsageError
-from assay.place.protocol import Heartbeat, HeartbeatAnswer
+from assay.place.fleet.protocol import Heartbeat, HeartbeatAnswer
 from assay.store.control import Control
 from assay.store.fleet.transactions import unknown_agent
 

@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 
 from assay.errors import AssayError, UsageError
-from assay.place.protocol import Submission
+from assay.place.fleet.protocol import Submission
 from assay.plan.cron import next_times, start_of
 from assay.serve.intake.submission import demand_files, keep, plan_submission
 from assay.serve.logs import tell, tell_failure

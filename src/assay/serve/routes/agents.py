@@ -11,8 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from assay.documents import to_json
 from assay.errors import UsageError
-from assay.place.leasing import Lease
-from assay.place.protocol import (
+from assay.place.fleet.protocol import (
     Claim,
     Enrolled,
     Enrolment,
@@ -21,6 +20,7 @@ from assay.place.protocol import (
     LeaseGiven,
     LeaseRequest,
 )
+from assay.place.leasing import Lease
 from assay.serve.intake.enlisting import ask_agent, call_agent
 from assay.serve.logs import tell
 from assay.serve.state import ServerState

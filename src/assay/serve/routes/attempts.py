@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import JsonValue
 
 from assay.analyse.records import MultiRunJobResult
-from assay.place.protocol import Delivered, Progress, Release
+from assay.place.fleet.protocol import Delivered, Progress, Release
 from assay.serve.intake.delivery import deliver, missing_artefacts
 from assay.serve.intake.files import known_size
 from assay.serve.live.feed import LiveEvent

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from assay.errors import SpecError
-from assay.place.protocol import Submission
+from assay.place.fleet.protocol import Submission
 from assay.serve.intake.checking import BenchmarkRead, BenchmarkText, read_text
 from assay.serve.intake.preview import preview
 from assay.serve.intake.submission import plan_submission

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from assay.analyse.records import CampaignRecord
 from assay.documents import to_json
-from assay.place.protocol import Submission
+from assay.place.fleet.protocol import Submission
 from assay.plan.job import JobFile
 from assay.plan.plan import Plan
 from assay.report.reading import read_campaign

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import adapter
-from assay.place.protocol import Delivered, Elsewhere, Known, Standing, Standings
+from assay.place.fleet.protocol import Delivered, Elsewhere, Known, Standing, Standings
 from assay.serve.intake.delivery import deliver_told
 from assay.serve.intake.submission import label_of
 from assay.serve.live.feed import LiveEvent

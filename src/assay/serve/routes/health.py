@@ -5,7 +5,6 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from assay import __version__
 from assay.errors import StoreError
 from assay.serve.live.queueing import RedisQueue
 from assay.serve.state import ServerState
@@ -13,6 +12,7 @@ from assay.serve.web.access import MetricsAccess, public
 from assay.serve.web.parameters import State
 from assay.serve.web.problems import RETRY_AFTER_S, Unavailable
 from assay.serve.web.records import Health, Readiness
+from assay.version import __version__
 
 router = APIRouter(prefix="/api/v1", tags=["health"])
 metrics_router = APIRouter(tags=["health"])

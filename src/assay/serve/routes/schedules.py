@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Path, Query, Response
 
-from assay.place.protocol import Submission
+from assay.place.fleet.protocol import Submission
 from assay.serve.intake.scheduling import keep_schedule, seen
 from assay.serve.intake.submission import demand_files, plan_submission
 from assay.serve.live.schedules import Scheduler

@@ -9,11 +9,11 @@ from functools import cache
 from fastapi import APIRouter, Request, Response
 from pydantic import JsonValue
 
-from assay import __version__
 from assay.plan.digest import content_hash
 from assay.serve.web.access import Reader, readers
 from assay.serve.web.parameters import State, unchanged
 from assay.store.tokens import Role
+from assay.version import __version__
 
 router = APIRouter(prefix="/api/v1", tags=["session"])
 

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Response
 
 from assay.analyse.records import CampaignRecord
 from assay.errors import UsageError
-from assay.place.protocol import Submission
+from assay.place.fleet.protocol import Submission
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL
 from assay.plan.plan import combine

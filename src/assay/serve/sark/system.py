@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 
-from assay import __version__
 from assay.clock import iso
 from assay.errors import StoreError
 from assay.serve.sark.campaigns import OUTPUTS, every_campaign
@@ -16,6 +15,7 @@ from assay.serve.state import ServerState, state_of
 from assay.serve.web.access import admins, public, readers
 from assay.spec.devices import COMPUTE_UNITS, compute_unit
 from assay.spec.target import ModelTarget
+from assay.version import __version__
 
 router = APIRouter(prefix="/api", tags=["SARK"], route_class=SarkRoute)
 

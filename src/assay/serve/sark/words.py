@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import JsonValue
 
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
+from assay.place.fleet.protocol import Enrolment
 from assay.place.needs import Profile
-from assay.place.protocol import Enrolment
 from assay.plan.digest import content_hash
 from assay.plan.job import Job
 from assay.report.table import sark_columns

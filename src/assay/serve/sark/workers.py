@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 from fastapi import APIRouter, Depends
 
 from assay.errors import UsageError
-from assay.place.protocol import AgentState, Heartbeat
+from assay.place.fleet.protocol import AgentState, Heartbeat
 from assay.serve.sark.errors import SarkRoute, json_body
 from assay.serve.sark.words import (
     WORKER_STATES,

@@ -10,9 +10,9 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
-from assay import __version__
 from assay.serve.web.access import public
 from assay.serve.web.problems import MEDIA_TYPE, ProblemDocument, RequestProblem
+from assay.version import __version__
 
 API = "/api/v1"
 _FILES = {

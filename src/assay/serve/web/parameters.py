@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Header, Path, Query, Request, Response
 
-from assay.place.protocol import AGENT_KEY
+from assay.place.fleet.protocol import AGENT_KEY
 from assay.serve.state import ServerState, state_of
 from assay.store.listing import JobFilter
 

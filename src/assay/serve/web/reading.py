@@ -9,7 +9,6 @@ from typing import Literal
 from pydantic import JsonValue
 from sqlalchemy import func, select
 
-from assay import __version__
 from assay.analyse.compare import compare_metric
 from assay.analyse.compare.likeness import unusable
 from assay.analyse.compare.moved import doubted, machine_moved
@@ -26,6 +25,7 @@ from assay.store.database import reading
 from assay.store.listing import JobFilter
 from assay.store.records import JobDetail, JobSummary, StoredJob, StoredResult
 from assay.store.tables import EventRow
+from assay.version import __version__
 
 # A matrix of more jobs is too large to look at.
 LARGEST_MATRIX = 2000

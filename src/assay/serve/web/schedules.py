@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from assay.place.protocol import Submission
+from assay.place.fleet.protocol import Submission
 from assay.plan.cron import next_times, start_of
 from assay.spec.watching import Schedule
 from assay.store.firings import FiringRecord, Outcome

@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 
 from assay.documents import from_json, to_json
 from assay.errors import UsageError
+from assay.place.fleet.protocol import Enrolment, Heartbeat, HeartbeatAnswer, Held
 from assay.place.needs import Profile
-from assay.place.protocol import Enrolment, Heartbeat, HeartbeatAnswer, Held
 from assay.plan.digest import content_hash
 from assay.plan.lifecycle import after
 from assay.store.database import insert_into

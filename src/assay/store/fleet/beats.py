@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from assay.place.protocol import Heartbeat, HeartbeatAnswer, Held
+from assay.place.fleet.protocol import Heartbeat, HeartbeatAnswer, Held
 from assay.store.fleet.transactions import Transactions
 from assay.store.tables import AgentRow, JobRow
 

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from assay.documents import to_json
 from assay.errors import UsageError
-from assay.place.protocol import DeliveryWord, Elsewhere, Standing
+from assay.place.fleet.protocol import DeliveryWord, Elsewhere, Standing
 from assay.plan.digest import content_hash
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL, Event, State, after

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 from assay.documents import from_json, to_json
 from assay.place.broker import Offer
+from assay.place.fleet.protocol import Progress
 from assay.place.leasing import Delivery, Lease, after_loss, backoff_s, delivery
-from assay.place.protocol import Progress
 from assay.plan.job import Job
 from assay.plan.lifecycle import Event, State, after
 from assay.run.records import SingleRunResult

@@ -9,11 +9,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay import __version__
 from assay.errors import StoreError, UsageError
 from assay.store.objects.answers import Answer, read_answer
 from assay.store.objects.files import ObjectFacts, ObjectsAwayError
 from assay.store.objects.places import Place
+from assay.version import __version__
 
 if TYPE_CHECKING:
     from obstore.store import S3Store

@@ -133,7 +133,7 @@ def words_of(result: MultiRunJobResult) -> tuple[str, str, str]:
 
 def uploader(url: str, token: str | None, tell: Callable[[str], None]) -> Callable[[Path, Parcel], bool]:
     """Brings files to a server; a server that does not take one is told once, and the log is used instead."""
-    from assay.engines.fleet.client import FleetClient
+    from assay.place.fleet.client import FleetClient
 
     client = FleetClient(url, token)
     refused: list[str] = []

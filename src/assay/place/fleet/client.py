@@ -13,17 +13,8 @@ import httpx
 from pydantic import JsonValue
 
 from assay.documents import from_json, to_json
-from assay.engines.fleet.transport import (
-    AWAY,
-    AwayError,
-    NotAssayError,
-    RefusedError,
-    Transport,
-    is_loopback,
-    server_url,
-)
 from assay.errors import MeasureError, UsageError
-from assay.place.protocol import (
+from assay.place.fleet.protocol import (
     AGENT_KEY,
     Claim,
     Delivered,
@@ -40,6 +31,15 @@ from assay.place.protocol import (
     Standings,
     Submission,
     agent_key,
+)
+from assay.place.fleet.transport import (
+    AWAY,
+    AwayError,
+    NotAssayError,
+    RefusedError,
+    Transport,
+    is_loopback,
+    server_url,
 )
 
 __all__ = [
