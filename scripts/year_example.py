@@ -16,12 +16,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from assay import __version__
+from assay.alert.digest import Movement, build, digest_markdown
+from assay.alert.digest.html import digest_html, picture_of
+from assay.alert.digest.material import DigestInput, StoreSource, ended, movement, read
 from assay.alert.evaluate import act
 from assay.alert.ingest import expect
 from assay.demo.replay import Standing, Watch, play
-from assay.report.digest import Movement, build, digest_markdown
-from assay.report.digest.reading import Read, StoreSource, ended, movement, read
-from assay.report.html.digest import digest_html, picture_of
 from assay.report.html.series import Spot, series_svg
 from assay.series.repository import SeriesStore
 from assay.sim.history import Found, History, Line, marks, score, series_name, truth, year
@@ -88,7 +88,7 @@ def _write(history: History, lines: Sequence[Line], store: Store, until: float) 
     PAGE.write_text(_MARKED.sub(lambda match: f"{match[1]}\n{table}\n{match[2]}", page), encoding="utf-8")
 
 
-def named_simply(found: Read) -> Read:
+def named_simply(found: DigestInput) -> DigestInput:
     """The same without the folder of this run, which says nothing to a reader."""
     return replace(found, material=replace(found.material, source="a year of simulated nights"))
 

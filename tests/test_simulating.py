@@ -167,8 +167,8 @@ def test_a_series_goes_on_across_machines_of_a_kind_models_and_drivers(store):
 
 
 def test_the_digest_of_such_a_store(store):
-    from assay.report.digest import build, digest_markdown
-    from assay.report.digest.reading import read_store
+    from assay.alert.digest import build, digest_markdown
+    from assay.alert.digest.material import read_store
 
     until = FIRST.timestamp() + 110 * 86_400
     found = read_store(store, until - 20 * 86_400, until)
@@ -194,8 +194,8 @@ def test_the_digest_of_such_a_store(store):
 
 
 def test_a_job_that_ended_silent_is_told(store):
-    from assay.report.digest import build
-    from assay.report.digest.reading import read_store
+    from assay.alert.digest import build
+    from assay.alert.digest.material import read_store
 
     late = FIRST.timestamp() + 120 * 86_400
     found = read_store(store, late - 7 * 86_400, late)

@@ -9,11 +9,11 @@ import pytest
 from tests.test_simulating import FIRST, SMALL
 from typer.testing import CliRunner
 
+from assay.alert.digest.material import read_store
+from assay.api.server_digest import read_server
 from assay.cli.main import app
 from assay.demo.replay import Watch, play
 from assay.place.fleet.client import FleetClient
-from assay.report.digest.reading import read_store
-from assay.report.digest.remote import read_server
 from assay.series.repository import SeriesStore
 from assay.sim.history import History
 from assay.store.store import Store

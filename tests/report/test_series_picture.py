@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report.digest.material import DAY, SINCE, UNTIL, spots
+from tests.alert.digest.material import DAY, SINCE, UNTIL, spots
 
 from assay.report.html.moments import moment_axis
 from assay.report.html.series import Picture, Spot, Turn, draw_series, gaps, levels, series_svg

@@ -10,7 +10,7 @@ from assay.cli.options import open_store, say
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
-    from assay.report.digest.reading import Read
+    from assay.alert.digest.material import DigestInput
 
 
 def digest(
@@ -79,8 +79,8 @@ def _moment(text: str, option: str) -> float:
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
-def _of_store(store: Path | None, begin: float, end: float) -> Read:
-    from assay.report.digest.reading import read_store
+def _of_store(store: Path | None, begin: float, end: float) -> DigestInput:
+    from assay.alert.digest.material import read_store
 
     kept = open_store(store)
     try:
@@ -89,17 +89,17 @@ def _of_store(store: Path | None, begin: float, end: float) -> Read:
         kept.close()
 
 
-def _of_server(server: str, token_file: Path | None, ca: Path | None, begin: float, end: float) -> Read:
+def _of_server(server: str, token_file: Path | None, ca: Path | None, begin: float, end: float) -> DigestInput:
+    from assay.api.server_digest import read_server
     from assay.cli.server_options import connect
-    from assay.report.digest.remote import read_server
 
     return read_server(connect(server, token_file, ca), begin, end)
 
 
-def written(found: Read, form: str, begin: float, end: float) -> str:
+def written(found: DigestInput, form: str, begin: float, end: float) -> str:
     """A digest as text: html, md or json."""
+    from assay.alert.digest import build, digest_markdown
     from assay.documents import to_json
-    from assay.report.digest import build, digest_markdown
     from assay.version import __version__
 
     made = build(found.material, begin, end, __version__)
@@ -107,6 +107,6 @@ def written(found: Read, form: str, begin: float, end: float) -> str:
         return to_json(made, indent=2) + "\n"
     if form == "md":
         return digest_markdown(made)
-    from assay.report.html.digest import digest_html
+    from assay.alert.digest.html import digest_html
 
     return digest_html(made, found.spots, found.past)

@@ -16,8 +16,7 @@ from typing import IO, Literal
 from pydantic import Field, field_validator
 
 from assay.alert.message import Message
-from assay.alert.notify.protocol import REPAIR_S, Channel, NotifyError, revealed
-from assay.alert.notify.webhook import payload
+from assay.alert.notify.protocol import REPAIR_S, Channel, NotifyError, payload, revealed
 from assay.report.wording import one_line
 from assay.run.processes import TAG_VARIABLE, kill_tree
 

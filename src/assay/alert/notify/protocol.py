@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
 from assay.alert.message import Message
+from assay.documents import to_plain
 from assay.errors import AssayError, MeasureError
 from assay.spec.secrets import REFERENCE, references, resolve_secrets
 from assay.spec.section import Duration, Section
@@ -16,6 +17,9 @@ from assay.spec.section import Duration, Section
 # Something is set up wrongly: somebody has to repair it, so there is no hurry to try again.
 REPAIR_S = 900.0
 LONGEST_TIMEOUT_S = 60.0
+PAYLOAD_VERSION = 1
+# What assay remembers for itself is no part of the payload.
+_PRIVATE = frozenset({"past", "telling"})
 
 
 class NotifyError(AssayError):
@@ -142,3 +146,18 @@ def revealed(text: str) -> str:
             at=problem.at,
             try_="set it where `assay serve` is started",
         ) from None
+
+
+def payload(message: Message) -> dict[str, Any]:
+    """A message as a JSON document: what webhooks and commands are given."""
+    return {
+        "version": PAYLOAD_VERSION,
+        "key": message.key,
+        "event": message.event,
+        "subject": message.subject,
+        "text": message.text,
+        "markdown": message.markdown,
+        "url": message.url,
+        "alert": {name: part for name, part in to_plain(message.alert).items() if name not in _PRIVATE},
+        "picture_svg": message.picture_svg,
+    }

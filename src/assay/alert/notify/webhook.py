@@ -6,21 +6,17 @@ import hashlib
 import hmac
 import json
 import time
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator
 
 from assay.alert.message import Message
 from assay.alert.notify.http import HttpChannel
-from assay.alert.notify.protocol import Secret, revealed
-from assay.documents import to_plain
+from assay.alert.notify.protocol import Secret, payload, revealed
 
 TIMESTAMP = "Assay-Timestamp"
 SIGNATURE = "Assay-Signature"
 KEY = "Idempotency-Key"
-VERSION = 1
-# What assay remembers for itself.
-_PRIVATE = frozenset({"past", "telling"})
 
 _OURS = {name.lower() for name in (TIMESTAMP, SIGNATURE, KEY, "Content-Type", "Content-Length", "Host")}
 
@@ -51,21 +47,6 @@ class Webhook(HttpChannel):
         if self.secret is not None:
             headers[SIGNATURE] = signature(revealed(self.secret), stamp, body)
         self.caller().ask("POST", revealed(self.url), body, headers)
-
-
-def payload(message: Message) -> dict[str, Any]:
-    """A message as a JSON document: what webhooks and commands are given."""
-    return {
-        "version": VERSION,
-        "key": message.key,
-        "event": message.event,
-        "subject": message.subject,
-        "text": message.text,
-        "markdown": message.markdown,
-        "url": message.url,
-        "alert": {name: part for name, part in to_plain(message.alert).items() if name not in _PRIVATE},
-        "picture_svg": message.picture_svg,
-    }
 
 
 def signature(secret: str, timestamp: int, body: bytes) -> str:

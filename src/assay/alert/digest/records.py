@@ -8,15 +8,14 @@ from typing import Literal
 from assay.analyse.records import Answer
 from assay.metrics import Better
 
-DIGEST_SCHEMA = "assay.digest/1"
 # A page with more pictures is slow to open; tables hold the rest.
 MOST_PICTURES = 40
 
-State = Literal["open", "expected", "acknowledged", "snoozed", "resolved"]
+MovementState = Literal["open", "expected", "acknowledged", "snoozed", "resolved"]
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class SeriesLabel:
     """A series, as people know it."""
 
     id: str
@@ -36,10 +35,10 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class SeriesHealth:
     """A series and what its last check says about it."""
 
-    series: Named
+    series: SeriesLabel
     points: int
     """Results with a value, all of them."""
     last_at: float | None
@@ -59,7 +58,7 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RecordedDifference:
     """Something that differs between the last good result and the first bad one."""
 
     name: str
@@ -68,7 +67,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ResultLink:
     """A way to a result."""
 
     job: str
@@ -84,7 +83,7 @@ class Movement:
     """A change of a series."""
 
     id: str
-    series: Named
+    series: SeriesLabel
     kind: Literal["step", "drift"]
     at: float
     """When the first result after it came."""
@@ -108,17 +107,17 @@ class Movement:
     cause: str = "unknown"
     why: tuple[str, ...] = ()
     """The reasons for the cause."""
-    differs: tuple[Difference, ...] = ()
-    state: State = "open"
+    differs: tuple[RecordedDifference, ...] = ()
+    state: MovementState = "open"
     found_at: float = 0.0
     alert: str = ""
     """The alert that it belongs to."""
-    good: Link | None = None
-    bad: Link | None = None
+    good: ResultLink | None = None
+    bad: ResultLink | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedJob:
     """A job that gave no numbers, as often as it did so for the same reason."""
 
     benchmark: str
@@ -127,12 +126,12 @@ class Failed:
     first_at: float
     last_at: float
     times: int = 1
-    link: Link | None = None
+    link: ResultLink | None = None
     """To the newest one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AlertSummary:
     """An alert."""
 
     id: str
@@ -154,19 +153,19 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class DigestMaterial:
     """Everything that a digest is made from."""
 
     source: str
     """Where it was read: the folder of a store, or the URL of a server."""
-    series: tuple[Watched, ...] = ()
+    series: tuple[SeriesHealth, ...] = ()
     movements: tuple[Movement, ...] = ()
-    failed: tuple[Failed, ...] = ()
-    alerts: tuple[Told, ...] = ()
+    failed: tuple[FailedJob, ...] = ()
+    alerts: tuple[AlertSummary, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class MovementGroup:
     """Changes that came together, by one cause."""
 
     cause: str
@@ -177,10 +176,10 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Noisy:
+class NoisySeries:
     """A series in which small changes stay invisible."""
 
-    series: Named
+    series: SeriesLabel
     spread: float
     memory: float
     points: int
@@ -192,10 +191,10 @@ class Noisy:
 
 
 @dataclass(frozen=True, slots=True)
-class Silent:
+class SilentJob:
     """A job that gives no results any more."""
 
-    series: Named
+    series: SeriesLabel
     """One of its series."""
     metrics: tuple[str, ...]
     """All of them."""
@@ -217,16 +216,16 @@ class Digest:
     """How many of them got results in that time."""
     last_at: float | None
     """When the newest result of all came."""
-    groups: tuple[Group, ...] = ()
-    failed: tuple[Failed, ...] = ()
-    noisy: tuple[Noisy, ...] = ()
-    handled: tuple[Told, ...] = ()
+    groups: tuple[MovementGroup, ...] = ()
+    failed: tuple[FailedJob, ...] = ()
+    noisy: tuple[NoisySeries, ...] = ()
+    handled: tuple[AlertSummary, ...] = ()
     """Alerts that were acknowledged, snoozed, expected or resolved in that time."""
     expected: tuple[Movement, ...] = ()
     """Changes that somebody called expected, without an alert."""
-    alerts: tuple[Told, ...] = ()
+    alerts: tuple[AlertSummary, ...] = ()
     """Open alerts about something else than these changes."""
-    silent: tuple[Silent, ...] = ()
+    silent: tuple[SilentJob, ...] = ()
     long_silent: int = 0
     """So many more are silent for much longer than the time of this digest."""
     assay_version: str = ""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from assay.alert.digest.material import DigestInput, began, has_unmeasured, read, unmeasured
+from assay.alert.digest.records import ResultLink
 from assay.alert.records import AlertRecord
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.documents import adapter, from_json
 from assay.place.fleet.client import FleetClient
-from assay.report.digest.reading import Read, began, has_unmeasured, read, unmeasured
-from assay.report.digest.records import Link
 from assay.series.collect import KnownFinding, Point, SeriesRecord
 
 _PAGE = 500
 
 
-def read_server(client: FleetClient, since: float, until: float) -> Read:
+def read_server(client: FleetClient, since: float, until: float) -> DigestInput:
     """Read the material of a digest from a server."""
     return read(ServerSource(client), since, until)
 
@@ -67,9 +67,9 @@ class ServerSource:
                 record = from_json(CampaignRecord, text, source=one["id"])
                 yield from unmeasured(record.benchmark, record.created_at, record.jobs)
 
-    def link(self, job: str, at: float) -> Link:
+    def link(self, job: str, at: float) -> ResultLink:
         """The address of a result."""
-        return Link(job, at, href=f"{self._client.url}/api/v1/jobs/{job}/result")
+        return ResultLink(job, at, href=f"{self._client.url}/api/v1/jobs/{job}/result")
 
     def address(self, alert: AlertRecord) -> str:
         return f"{self._client.url}/api/v1/alerts/{alert.id}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from assay.report.digest.causes import short, told_in_title
-from assay.report.digest.records import Digest, Group, Link, Movement
-from assay.report.digest.wording import (
+from assay.alert.digest.build import short, told_in_title
+from assay.alert.digest.records import Digest, Movement, MovementGroup, ResultLink
+from assay.alert.digest.wording import (
     CAUSES,
     HANDLED,
     MOVED_HEAD,
@@ -85,7 +85,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in lines]
 
 
-def _group(group: Group) -> list[list[str]]:
+def _group(group: MovementGroup) -> list[list[str]]:
     """One cause: what differs, which series it moved, and where to look."""
     why = [escape(one) for one in group.why] or [escape(CAUSES.get(group.cause, group.cause))]
     return [
@@ -96,7 +96,7 @@ def _group(group: Group) -> list[list[str]]:
     ]
 
 
-def _details(one: Movement, group: Group) -> list[str]:
+def _details(one: Movement, group: MovementGroup) -> list[str]:
     named = f"**{escape(series_title(one.series))}**"
     word = one.unconfirmed or "cannot tell"
     doubts = [f"{named}: {word}, because {escape('; '.join(one.because))}"] if one.because else []
@@ -113,7 +113,7 @@ def _details(one: Movement, group: Group) -> list[str]:
     return [*doubts, *differs, ways]
 
 
-def _link(link: Link) -> str:
+def _link(link: ResultLink) -> str:
     if link.href.startswith(("http://", "https://")):
         return f"[{escape(link.job)}]({link.href.replace(')', '%29').replace(' ', '%20')})"
     return _code(link.command or link.job)

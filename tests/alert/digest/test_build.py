@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report.digest.material import COMMIT, DAY, DRIVER, SINCE, UNTIL, moved, named, nightly, told, watched, week
+from tests.alert.digest.material import COMMIT, DAY, DRIVER, SINCE, UNTIL, moved, named, nightly, told, watched, week
 
+from assay.alert.digest import build
+from assay.alert.digest.build import WITHIN, grouped, smallest_change, title_of
+from assay.alert.digest.records import DigestMaterial, FailedJob
 from assay.analyse.series import detect, series_of
-from assay.report.digest import build
-from assay.report.digest.causes import grouped, title_of
-from assay.report.digest.records import Failed, Material
-from assay.report.digest.visible import WITHIN, smallest_change
 
 
 def digest(**parts):
-    return build(Material("here", **parts), SINCE, UNTIL)
+    return build(DigestMaterial("here", **parts), SINCE, UNTIL)
 
 
 # What moved
@@ -121,7 +120,7 @@ def test_alerts_of_other_times_are_not_told_and_open_ones_about_something_else_a
 
 
 def test_failures_of_one_kind_are_one_line():
-    one = Failed("chat", "8", "killed", UNTIL - 2 * DAY, UNTIL - 2 * DAY)
+    one = FailedJob("chat", "8", "killed", UNTIL - 2 * DAY, UNTIL - 2 * DAY)
     made = digest(
         failed=(
             one,
@@ -222,12 +221,12 @@ def test_counts():
     assert (made.series, made.fresh, made.last_at) == (5, 5, UNTIL - DAY / 2)
     assert len(made.movements) == 4
     assert not made.is_empty
-    assert build(Material("here"), SINCE, UNTIL).is_empty
+    assert build(DigestMaterial("here"), SINCE, UNTIL).is_empty
 
 
 def test_the_digest_survives_the_way_through_json():
+    from assay.alert.digest import Digest
     from assay.documents import from_json, to_json
-    from assay.report.digest import Digest
 
     made = build(week(), SINCE, UNTIL, "1.0")
     assert from_json(Digest, to_json(made), source="test") == made

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from assay.alert.digest.records import (
+    AlertSummary,
+    Digest,
+    FailedJob,
+    Movement,
+    MovementGroup,
+    NoisySeries,
+    SeriesLabel,
+    SilentJob,
+)
 from assay.analyse.words import count
-from assay.report.digest.records import Digest, Failed, Group, Movement, Named, Noisy, Silent, Told
 from assay.report.numbers import NOTHING, decimals_for, name_with_unit, show, show_percent
 
 CAUSES = {
@@ -93,12 +102,12 @@ def _others(digest: Digest) -> str:
     return f"Beside that: {', '.join(there)}." if there else ""
 
 
-def group_title(group: Group) -> str:
+def group_title(group: MovementGroup) -> str:
     """The headline of a group: its cause, and what differs."""
     return f"{group.cause}: {group.title}"
 
 
-def series_title(series: Named) -> str:
+def series_title(series: SeriesLabel) -> str:
     """Metric with its unit, benchmark and place in the matrix."""
     named = name_with_unit(series.metric, series.unit)
     return " · ".join(part for part in (named, series.benchmark, series.point) if part)
@@ -150,29 +159,29 @@ def moved_row(one: Movement) -> tuple[str, ...]:
     )
 
 
-def failed_row(one: Failed) -> tuple[str, ...]:
+def failed_row(one: FailedJob) -> tuple[str, ...]:
     """A failed job as a line: job, times, when, why."""
     when = minute(one.last_at) if one.times == 1 else f"{day(one.first_at)} to {day(one.last_at)}"
     return (" · ".join(part for part in (one.benchmark, one.label) if part), str(one.times), when, one.why)
 
 
-def noisy_row(one: Noisy) -> tuple[str, ...]:
+def noisy_row(one: NoisySeries) -> tuple[str, ...]:
     """A noisy series as a line: series, spread, smallest visible change, why."""
     return (series_title(one.series), show_percent(one.spread), f"{show_percent(one.smallest)}", "; ".join(one.because))
 
 
-def silent_row(one: Silent, until: float) -> tuple[str, ...]:
+def silent_row(one: SilentJob, until: float) -> tuple[str, ...]:
     """A silent job as a line: job, metrics, last result, silent for, usual pause."""
     job = " · ".join(part for part in (one.series.benchmark, one.series.point, one.series.machine) if part)
     return (job, ", ".join(one.metrics), minute(one.last_at), duration(until - one.last_at), duration(one.usual_s))
 
 
-def told_row(one: Told) -> tuple[str, ...]:
+def told_row(one: AlertSummary) -> tuple[str, ...]:
     """An alert as a line: title, state, who, when."""
     state = f"snoozed until {minute(one.until)}" if one.state == "snoozed" and one.until else one.state
     return one.title, state, one.by or NOTHING, minute(one.changed_at)
 
 
-def open_row(one: Told) -> tuple[str, ...]:
+def open_row(one: AlertSummary) -> tuple[str, ...]:
     """An open alert as a line, under `OPEN_HEAD`."""
     return one.title, one.severity, minute(one.opened_at)

@@ -8,11 +8,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from tests.report.digest.material import DAY, SINCE, UNTIL, hostile, moved, named, spots, watched, week
+from tests.alert.digest.material import DAY, SINCE, UNTIL, hostile, moved, named, spots, watched, week
 
-from assay.report.digest import build, digest_markdown
-from assay.report.digest.records import MOST_PICTURES, Material
-from assay.report.digest.wording import (
+from assay.alert.digest import build, digest_markdown
+from assay.alert.digest.html import digest_html
+from assay.alert.digest.records import MOST_PICTURES, DigestMaterial
+from assay.alert.digest.wording import (
     change_text,
     interval_text,
     levels_text,
@@ -21,9 +22,8 @@ from assay.report.digest.wording import (
     summary,
     title,
 )
-from assay.report.html.digest import digest_html
 
-EMPTY = Material("a store", (watched(), watched(named("p99"))))
+EMPTY = DigestMaterial("a store", (watched(), watched(named("p99"))))
 
 
 def parsed(page: str) -> ET.Element:
@@ -72,10 +72,13 @@ def test_the_summary_of_a_week():
 @pytest.mark.parametrize(
     ("material", "told"),
     [
-        (Material("x"), "There is no series yet: results of the same job on the same kind of machine become one."),
+        (
+            DigestMaterial("x"),
+            "There is no series yet: results of the same job on the same kind of machine become one.",
+        ),
         (EMPTY, "2 of 2 series got results in these 7 days. Nothing moved, nothing failed and nothing fell silent."),
         (
-            Material("x", (watched(last_at=SINCE - DAY),)),
+            DigestMaterial("x", (watched(last_at=SINCE - DAY),)),
             "No series got a result in these 7 days, of 1 series that are known; the newest result came on 2025-12-24.",
         ),
     ],
@@ -201,7 +204,7 @@ def test_without_results_nothing_is_drawn_and_everything_is_told():
 
 def test_a_page_with_very_many_changes_stays_within_reason():
     many = tuple(moved(named(f"metric_{number}"), id=f"f{number}") for number in range(100))
-    made = build(Material("x", tuple(watched(one.series) for one in many), many), SINCE, UNTIL)
+    made = build(DigestMaterial("x", tuple(watched(one.series) for one in many), many), SINCE, UNTIL)
     html = digest_html(made, {one.series.id: spots(nights=365) for one in many})
     assert html.count("<figure") == MOST_PICTURES
     assert "60 more series moved and are not drawn." in html

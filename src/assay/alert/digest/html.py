@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 
-from assay.report.digest.causes import short
-from assay.report.digest.records import MOST_PICTURES, Digest, Group, Link, Movement
-from assay.report.digest.wording import (
+from assay.alert.digest.build import short
+from assay.alert.digest.records import MOST_PICTURES, Digest, Movement, MovementGroup, ResultLink
+from assay.alert.digest.wording import (
     CAUSES,
     HANDLED,
     MOVED_HEAD,
@@ -144,7 +144,7 @@ def _section(anchor: str, *content: Child) -> Markup:
     return el("section", el("h2", dict(_SECTIONS)[anchor]), *content, id=anchor)
 
 
-def _group(digest: Digest, group: Group, spots: Spots, past: Past, drawn: dict[str, str]) -> Markup:
+def _group(digest: Digest, group: MovementGroup, spots: Spots, past: Past, drawn: dict[str, str]) -> Markup:
     """One cause: why it is taken for it, the series that it moved, their pictures, and what differs."""
     pictures: list[Markup] = []
     for one in group.movements:
@@ -199,7 +199,7 @@ def _details(one: Movement) -> Markup:
     return join((el("h4", name), doubts, differs, el("ul", *ways)))
 
 
-def _link(link: Link) -> Markup:
+def _link(link: ResultLink) -> Markup:
     if link.href.startswith(("http://", "https://")):
         return el("a", link.job, href=link.href)
     return el("code", link.command or link.job)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from tests.alert.digest.material import SINCE, UNTIL, hostile, spots, week
 from tests.report.conftest import chromium
-from tests.report.digest.material import SINCE, UNTIL, hostile, spots, week
 from tests.report.test_html_live import CONTRAST, CUT_OFF, EMPTY_PICTURES, OFF_THE_PAPER, OUTSIDE, PAPER_PX, look
 from tests.report.test_series_picture import DRIFT, STEP, picture
 
-from assay.report.digest import build
-from assay.report.digest.records import Material
-from assay.report.html.digest import digest_html
+from assay.alert.digest import build
+from assay.alert.digest.html import digest_html
+from assay.alert.digest.records import DigestMaterial
 from assay.report.html.series import series_svg
 
 __all__ = ["chromium", "look"]  # fixtures of the report
 
 pytestmark = pytest.mark.live
-KINDS = {"week": week, "hostile": hostile, "empty": lambda: Material("here")}
+KINDS = {"week": week, "hostile": hostile, "empty": lambda: DigestMaterial("here")}
 
 
 @pytest.mark.parametrize("width", [360, 1200])

@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
+from assay.alert.digest.build import SILENT_FROM_S, long_ago
+from assay.alert.digest.records import (
+    MOST_PICTURES,
+    AlertSummary,
+    DigestMaterial,
+    FailedJob,
+    Movement,
+    RecordedDifference,
+    ResultLink,
+    SeriesHealth,
+    SeriesLabel,
+)
 from assay.alert.records import AlertRecord, record_of
 from assay.analyse.records import MultiRunJobResult
 from assay.analyse.series.triage import shown
-from assay.report.digest.build import SILENT_FROM_S, long_ago
-from assay.report.digest.records import (
-    MOST_PICTURES,
-    Difference,
-    Failed,
-    Link,
-    Material,
-    Movement,
-    Named,
-    Told,
-    Watched,
-)
 from assay.report.html.series import Spot
 from assay.report.reading import read_campaign
 from assay.report.wording import job_label, unmeasured_sentence
@@ -41,7 +41,7 @@ _NOT_MEASURED = ("failed", "poisoned")
 _STANDING = ("open", "acknowledged", "snoozed")
 
 
-class Source(Protocol):
+class DigestSource(Protocol):
     """Where the material lies."""
 
     @property
@@ -67,7 +67,7 @@ class Source(Protocol):
         """Jobs without numbers of campaigns that began since a moment, each with its benchmark."""
         ...
 
-    def link(self, job: str, at: float) -> Link:
+    def link(self, job: str, at: float) -> ResultLink:
         """The way to a result."""
         ...
 
@@ -77,22 +77,22 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class DigestInput:
     """What was read."""
 
-    material: Material
+    material: DigestMaterial
     spots: Mapping[str, tuple[Spot, ...]]
     """Series → its results, for the pictures of those that moved."""
     past: Mapping[str, tuple[Movement, ...]]
     """Series → all its changes."""
 
 
-def read_store(store: Store, since: float, until: float) -> Read:
+def read_store(store: Store, since: float, until: float) -> DigestInput:
     """Read the material of a digest from a store of this machine."""
     return read(StoreSource(store), since, until)
 
 
-def read(source: Source, since: float, until: float) -> Read:
+def read(source: DigestSource, since: float, until: float) -> DigestInput:
     """Read the material of a digest."""
     records = {one.id: one for one in source.series()}
     found = [one for one in source.findings(since=since) if one.state != "gone" and one.first_bad.at <= until]
@@ -106,17 +106,17 @@ def read(source: Source, since: float, until: float) -> Read:
         known = (one for one in source.findings(series=name) if one.state != "gone" and one.first_bad.at <= until)
         past[name] = tuple(ended(movement(one, source), one, points, first) for one in known)
     by_id = {one.id: one for mine in past.values() for one in mine}
-    material = Material(
+    material = DigestMaterial(
         source=source.name,
         series=tuple(_watched(source, one, since, until) for one in records.values()),
         movements=tuple(by_id.get(one.id) or movement(one, source) for one in found),
         failed=tuple(_failures(source, since)),
         alerts=tuple(_told(one, source) for one in source.alerts(since)),
     )
-    return Read(material, spots, past)
+    return DigestInput(material, spots, past)
 
 
-def movement(one: KnownFinding, source: Source) -> Movement:
+def movement(one: KnownFinding, source: DigestSource) -> Movement:
     """A finding as a digest tells it."""
     finding = one.finding
     return Movement(
@@ -137,7 +137,9 @@ def movement(one: KnownFinding, source: Source) -> Movement:
         unconfirmed=finding.unconfirmed.words if finding.unconfirmed else "",
         cause=one.triage.cause,
         why=one.triage.because,
-        differs=tuple(Difference(each.name, shown(each.before), shown(each.after)) for each in one.triage.differs),
+        differs=tuple(
+            RecordedDifference(each.name, shown(each.before), shown(each.after)) for each in one.triage.differs
+        ),
         state="expected" if one.state == "expected" else "open",
         found_at=one.found_at,
         good=source.link(one.last_good.job, one.last_good.at) if one.last_good.job else None,
@@ -145,13 +147,13 @@ def movement(one: KnownFinding, source: Source) -> Movement:
     )
 
 
-def named(one: SeriesRecord) -> Named:
+def named(one: SeriesRecord) -> SeriesLabel:
     """A series as people know it."""
     machine = one.machine
     cores = f"{machine['cores']} cores" if machine.get("cores") else ""
     parts = [str(part) for part in (machine.get("processor"), cores, machine.get("gpu")) if part]
     point = job_label(one.point, {}) if one.point else ""
-    return Named(one.id, one.benchmark, one.metric, one.unit, one.better, point, ", ".join(parts))
+    return SeriesLabel(one.id, one.benchmark, one.metric, one.unit, one.better, point, ", ".join(parts))
 
 
 def ended(one: Movement, known: KnownFinding, points: Sequence[Point], first: int) -> Movement:
@@ -166,7 +168,7 @@ def _spot(one: Point) -> Spot:
     return Spot(one.at, one.value, one.standard_error, one.verdict)
 
 
-def _watched(source: Source, one: SeriesRecord, since: float, until: float) -> Watched:
+def _watched(source: DigestSource, one: SeriesRecord, since: float, until: float) -> SeriesHealth:
     last = one.newest
     recent: tuple[float, ...] = ()
     if last is not None and last > until:  # the digest ends in the past: what came later is not part of it
@@ -176,7 +178,7 @@ def _watched(source: Source, one: SeriesRecord, since: float, until: float) -> W
         recent = tuple(point.at for point in source.points(one.id, _RECENT))
     loud_until, louder = _burst(source, one)
     report = one.report
-    return Watched(
+    return SeriesHealth(
         series=named(one),
         points=int(_number(report.get("points")) or one.points),
         last_at=last,
@@ -189,7 +191,7 @@ def _watched(source: Source, one: SeriesRecord, since: float, until: float) -> W
     )
 
 
-def _burst(source: Source, one: SeriesRecord) -> tuple[float | None, float]:
+def _burst(source: DigestSource, one: SeriesRecord) -> tuple[float | None, float]:
     """When the newest time of more noise ended, if that is not long ago, and how much louder it was."""
     bursts = one.report.get("bursts")
     newest = bursts[-1] if isinstance(bursts, list) and bursts else None
@@ -210,13 +212,13 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _failures(source: Source, since: float) -> Iterator[Failed]:
+def _failures(source: DigestSource, since: float) -> Iterator[FailedJob]:
     for benchmark, job in source.failed(since - _LONGEST_CAMPAIGN_S):
         if job.completed_at is None:
             continue
         at = began(job.completed_at)
         label = job_label(job.point, job.definition)
-        yield Failed(benchmark, label, unmeasured_sentence(job), at, at, link=source.link(job.job, at))
+        yield FailedJob(benchmark, label, unmeasured_sentence(job), at, at, link=source.link(job.job, at))
 
 
 def began(written: str) -> float:
@@ -225,9 +227,9 @@ def began(written: str) -> float:
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
-def _told(one: AlertRecord, source: Source) -> Told:
+def _told(one: AlertRecord, source: DigestSource) -> AlertSummary:
     why = one.history[-1].why if one.history else ""
-    return Told(
+    return AlertSummary(
         one.id,
         one.state,
         one.severity,
@@ -303,10 +305,10 @@ class StoreSource:
             if (cursor := page.next) is None:
                 return
 
-    def link(self, job: str, at: float) -> Link:
+    def link(self, job: str, at: float) -> ResultLink:
         """The command that shows a result."""
         campaign, _, index = job.rpartition("-job-")
-        return Link(job, at, command=f"assay results show {campaign} --job {index}")
+        return ResultLink(job, at, command=f"assay results show {campaign} --job {index}")
 
     def address(self, alert: AlertRecord) -> str:  # noqa: ARG002  (a store has no addresses)
         """Nothing: a store has no addresses."""

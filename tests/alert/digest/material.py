@@ -1,26 +1,39 @@
-"""Material for digests: a week with something of everything, an empty one, and one with hostile names."""
+"""DigestMaterial for digests: a week with something of everything, an empty one, and one with hostile names."""
 
 from __future__ import annotations
 
 import math
 from random import Random
 
-from assay.report.digest.records import Difference, Failed, Link, Material, Movement, Named, Told, Watched
+from assay.alert.digest.records import (
+    AlertSummary,
+    DigestMaterial,
+    FailedJob,
+    Movement,
+    RecordedDifference,
+    ResultLink,
+    SeriesHealth,
+    SeriesLabel,
+)
 from assay.report.html.series import Spot
 
 DAY = 86_400.0
 UNTIL = 1_767_225_600.0  # 2026-01-01
 SINCE = UNTIL - 7 * DAY
-COMMIT = Difference("commit", "a" * 40, "b" * 40)
-DRIVER = Difference("driver", "550.54.15", "560.35.03")
+COMMIT = RecordedDifference("commit", "a" * 40, "b" * 40)
+DRIVER = RecordedDifference("driver", "550.54.15", "560.35.03")
 
 
-def named(metric="latency_ms", benchmark="image classifier", point="batch=8", unit="ms", better="lower") -> Named:
-    return Named(f"id-{benchmark}-{point}-{metric}", benchmark, metric, unit, better, point, "AMD EPYC 9454P, 48 cores")
+def named(metric="latency_ms", benchmark="image classifier", point="batch=8", unit="ms", better="lower") -> SeriesLabel:
+    return SeriesLabel(
+        f"id-{benchmark}-{point}-{metric}", benchmark, metric, unit, better, point, "AMD EPYC 9454P, 48 cores"
+    )
 
 
-def watched(series=None, *, last_at=UNTIL - DAY / 2, points=365, spread=0.01, memory=0.0, recent=(), **more) -> Watched:
-    return Watched(series or named(), points, last_at, recent, "steady", spread, memory, **more)
+def watched(
+    series=None, *, last_at=UNTIL - DAY / 2, points=365, spread=0.01, memory=0.0, recent=(), **more
+) -> SeriesHealth:
+    return SeriesHealth(series or named(), points, last_at, recent, "steady", spread, memory, **more)
 
 
 def moved(
@@ -38,15 +51,15 @@ def moved(
         "probability": 0.998,
         "found_at": at + DAY,
         "why": ("commit changed from aaaaaaaaaaaa to bbbbbbbbbbbb",),
-        "good": Link("c1-job-1", at - DAY, command="assay results show c1 --job 1"),
-        "bad": Link("c2-job-1", at, href="http://127.0.0.1:8080/api/v1/jobs/c2-job-1"),
+        "good": ResultLink("c1-job-1", at - DAY, command="assay results show c1 --job 1"),
+        "bad": ResultLink("c2-job-1", at, href="http://127.0.0.1:8080/api/v1/jobs/c2-job-1"),
     }
     return Movement(
         series=series or named(), at=at, change=change, answer=answer, cause=cause, differs=differs, **(known | more)
     )
 
 
-def told(id_="a1", state="acknowledged", *, changed_at=UNTIL - DAY, findings=(), **more) -> Told:
+def told(id_="a1", state="acknowledged", *, changed_at=UNTIL - DAY, findings=(), **more) -> AlertSummary:
     known = {
         "severity": "warning",
         "benchmark": "image classifier",
@@ -55,14 +68,14 @@ def told(id_="a1", state="acknowledged", *, changed_at=UNTIL - DAY, findings=(),
         "by": "alice",
         "sentences": ("worse by 6 % [5, 7]",),
     }
-    return Told(id_, state, changed_at=changed_at, findings=findings, **(known | more))
+    return AlertSummary(id_, state, changed_at=changed_at, findings=findings, **(known | more))
 
 
 def nightly(last: float, count: int = 30) -> tuple[float, ...]:
     return tuple(last - DAY * (count - 1 - place) for place in range(count))
 
 
-def week() -> Material:
+def week() -> DigestMaterial:
     """A week with something of everything."""
     chat = named("ttft_ms", "chat service", "", "ms")
     rate = named("throughput_per_s", unit="1/s", better="higher")
@@ -94,14 +107,14 @@ def week() -> Material:
         ),
     )
     failed = (
-        Failed("chat service", "llama3.1", "error[out-of-memory] in load: killed", UNTIL - 2 * DAY, UNTIL - 2 * DAY),
-        Failed(
+        FailedJob("chat service", "llama3.1", "error[out-of-memory] in load: killed", UNTIL - 2 * DAY, UNTIL - 2 * DAY),
+        FailedJob(
             "chat service",
             "llama3.1",
             "error[out-of-memory] in load: killed",
             UNTIL - DAY,
             UNTIL - DAY,
-            link=Link("c9-job-0", UNTIL - DAY, command="assay results show c9 --job 0"),
+            link=ResultLink("c9-job-0", UNTIL - DAY, command="assay results show c9 --job 0"),
         ),
     )
     series = (
@@ -112,7 +125,7 @@ def week() -> Material:
         watched(named("energy_per_item_j", "training", "", "J"), spread=0.08, memory=0.4),
     )
     alerts = (told(findings=("f1", "f2")), told("a2", "open", title="agent gpu-02 is lost", by=""))
-    return Material("a store", series, movements, failed, alerts)
+    return DigestMaterial("a store", series, movements, failed, alerts)
 
 
 def spots(level: float = 71.5, nights: int = 120, seed: int = 1) -> list[Spot]:
@@ -129,17 +142,19 @@ def spots(level: float = 71.5, nights: int = 120, seed: int = 1) -> list[Spot]:
     return found
 
 
-def hostile() -> Material:
+def hostile() -> DigestMaterial:
     """Every text that a user can choose tries to become markup."""
     bad = '<script>alert(1)</script>"|`*_[x](y)\x1b[31m\nsecond line 模型'
-    series = Named("id-bad", bad, bad, "ms", "lower", bad, bad)
+    series = SeriesLabel("id-bad", bad, bad, "ms", "lower", bad, bad)
     movement = moved(
         series,
-        differs=(Difference(bad, bad, bad),),
+        differs=(RecordedDifference(bad, bad, bad),),
         why=(bad,),
         id="f9",
-        bad=Link(bad, UNTIL - DAY, href='javascript:alert(1)"'),
-        good=Link(bad, UNTIL, command=bad),
+        bad=ResultLink(bad, UNTIL - DAY, href='javascript:alert(1)"'),
+        good=ResultLink(bad, UNTIL, command=bad),
     )
-    failed = Failed(bad, bad, bad, UNTIL - DAY, UNTIL - DAY)
-    return Material(bad, (watched(series, spread=0.2),), (movement,), (failed,), (told(title=bad, sentences=(bad,)),))
+    failed = FailedJob(bad, bad, bad, UNTIL - DAY, UNTIL - DAY)
+    return DigestMaterial(
+        bad, (watched(series, spread=0.2),), (movement,), (failed,), (told(title=bad, sentences=(bad,)),)
+    )
