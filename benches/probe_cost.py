@@ -12,7 +12,7 @@ from pathlib import Path
 from assay.clock import SYSTEM_CLOCK
 from assay.plan.job import Job
 from assay.run.execute import execute_job
-from assay.run.records import RunOutcome, Seen
+from assay.run.records import MachineTelemetry, RunOutcome
 from assay.run.window import available_cores
 from assay.spec.benchmark import Definition
 from benches.figures import Figure, median_of
@@ -77,7 +77,7 @@ def _works() -> tuple[list[Work], dict[str, str]]:
 
 def _row(work: Work, pairs: int) -> list[str]:
     took: dict[str, list[float]] = {"off": [], EVERY: []}
-    seen: list[Seen] = []
+    seen: list[MachineTelemetry] = []
     for probe in there_and_back(list(took), pairs):
         work_ms, looked = _play(work, probe)
         took[probe].append(work_ms)
@@ -97,7 +97,7 @@ def verdict(change: Figure) -> str:
     return "**fail**" if change.low >= MOST else "cannot tell"
 
 
-def _play(work: Work, probe: str) -> tuple[float, Seen | None]:
+def _play(work: Work, probe: str) -> tuple[float, MachineTelemetry | None]:
     """How long the work took by its own clock, and what was seen of it."""
     definition = Definition.model_validate(
         {"target": {"command": work.command}, "measure": {"runs": 1, "probe": probe}}

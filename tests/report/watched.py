@@ -12,7 +12,7 @@ from tests.report import conftest as build
 
 from assay.analyse.records import MultiRunJobResult
 from assay.run.probes.job import FILE
-from assay.run.records import Energy, Seen
+from assay.run.records import Energy, MachineTelemetry
 
 S = 1_000_000_000
 BEGIN = 1000 * S  # of the measured window of run 0, on a clock that nobody knows the zero of
@@ -63,7 +63,7 @@ def recorded(run: int = 0, more=None, phases=PHASES) -> bytes:
     return gzip.compress(text.getvalue().encode())
 
 
-def seen(run: int = 0, **more) -> Seen:
+def seen(run: int = 0, **more) -> MachineTelemetry:
     energy = (
         Energy("NVML energy counter of GPU 0", "gpu", 6000.0 + 10 * run, 10.0, "counter", 81.0),
         Energy("RAPL counter of package-0", "package", 1200.0, 10.0, "counter", 40.0),
@@ -83,7 +83,7 @@ def seen(run: int = 0, **more) -> Seen:
         "cost": {"cpu_s": 0.05, "cpu_pct": 0.42, "look_ms": 0.31, "slowest_look_ms": 4.2},
         "absent": {"machine.cpu_mhz": "no core tells its clock"},
     }
-    return Seen((BEGIN, BEGIN + 10 * S), 0.1, 100, **{**told, **more})
+    return MachineTelemetry((BEGIN, BEGIN + 10 * S), 0.1, 100, **{**told, **more})
 
 
 ENERGY = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay.run.derived import derived, gpus_used, labels_of
-from assay.run.records import Energy, Seen
+from assay.run.records import Energy, MachineTelemetry
 from assay.spec.benchmark import Definition
 
 S = 1_000_000_000
@@ -22,9 +22,9 @@ def definition(raw, **more) -> Definition:
     return Definition.model_validate({**raw, **more})
 
 
-def seen(*energy: Energy, absent=None, **statistics: dict[str, float]) -> Seen:
+def seen(*energy: Energy, absent=None, **statistics: dict[str, float]) -> MachineTelemetry:
     told = {name.replace("gpu", "gpu:", 1).replace("__", "."): one for name, one in statistics.items()}
-    return Seen((0, 2 * S), 0.1, 20, statistics=told, energy=energy, absent=absent or {})
+    return MachineTelemetry((0, 2 * S), 0.1, 20, statistics=told, energy=energy, absent=absent or {})
 
 
 def flat(value: float) -> dict[str, float]:

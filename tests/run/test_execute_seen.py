@@ -58,7 +58,7 @@ def rows(path) -> list[dict[str, str]]:
 
 
 def looking() -> list[psutil.Process]:
-    return children("assay.run.probes.looking")
+    return children("assay.run.probes.sampler")
 
 
 def test_a_program_is_seen_in_its_measured_window_and_the_readings_are_kept(tmp_path):

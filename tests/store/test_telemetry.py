@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import StoreError
-from assay.run.probes.writing import HEAD, write
+from assay.run.probes.columns import HEAD, write
 from assay.store.telemetry import read_telemetry
 
 

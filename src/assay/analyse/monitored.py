@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.analyse.counters import Course, broken, rate, total
-from assay.run.probes.known import KNOWN
+from assay.run.probes.series import ALIASES
 from assay.store.metrics import Metrics, Scraped
 
 Whose = Literal["node", "gpu", "service"]
@@ -55,7 +55,7 @@ _GPU = (
     (Quantity("gpu_power_w", "GPU power", "W", "gpu"), "DCGM_FI_DEV_POWER_USAGE", 1.0),
     (Quantity("gpu_temperature_c", "GPU temperature", "°C", "gpu"), "DCGM_FI_DEV_GPU_TEMP", 1.0),
 )
-# The server's own numbers, by the names under which `run.probes.known` finds them; the share of a cache is no sum.
+# The server's own numbers, by the names under which `run.probes.series` finds them; the share of a cache is no sum.
 _SERVICE = (
     (Quantity("requests_per_s", "Requests ended", "1/s", "service"), "throughput_per_s"),
     (Quantity("running", "Requests running", "", "service"), "concurrency"),
@@ -217,7 +217,7 @@ def _services(metrics: Metrics) -> Iterator[Watched]:
 
 def _known(metric: str, series: Sequence[Scraped], names: set[str], interval_s: float) -> Course | None:
     """One of the server's own numbers, by the first of its known names that the server has."""
-    known = [one.name for one in KNOWN if one.metric == metric and one.how in ("rate", "mean")]
+    known = [one.name for one in ALIASES if one.metric == metric and one.how in ("rate", "mean")]
     name = next((one for one in (*known, *_FALLBACK.get(metric, ())) if one in names), None)
     if name is None:
         return None

@@ -11,7 +11,7 @@ from assay.metrics import describe
 from assay.report.numbers import show
 from assay.report.sheet import Sheet
 from assay.report.wording import one_line
-from assay.run.records import Seen
+from assay.run.records import MachineTelemetry
 from assay.units import show_bytes, show_seconds
 
 # What a series is called for people; a series that is not here keeps its own name.
@@ -46,7 +46,7 @@ class Figure:
     runs: int
 
 
-def seen_of(job: MultiRunJobResult) -> dict[int, Seen]:
+def seen_of(job: MultiRunJobResult) -> dict[int, MachineTelemetry]:
     """Run → what was seen of it, for the runs that went well."""
     return {run.run_id: run.seen for run in job.runs if run.seen is not None and run.error is None}
 

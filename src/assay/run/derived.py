@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from assay.run.records import Energy, Seen
+from assay.run.records import Energy, MachineTelemetry
 from assay.spec.benchmark import Definition, MachinePrice
 from assay.spec.target import EndpointTarget
 
@@ -41,7 +41,7 @@ class _Found:
 
 def derived(
     report_metrics: Mapping[str, float],
-    seen: Seen | None,
+    seen: MachineTelemetry | None,
     definition: Definition,
     machine_labels: Mapping[str, str],
     machine: str = "",
@@ -74,7 +74,7 @@ def labels_of(environ: Mapping[str, str]) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs if name.strip()}
 
 
-def gpus_used(seen: Seen, definition: Definition) -> tuple[str, ...]:
+def gpus_used(seen: MachineTelemetry, definition: Definition) -> tuple[str, ...]:
     """The boards that the job computed on: those with a process of it, or, where that is not known, all it may use."""
     boards = dict.fromkeys(match[1] for name in seen.statistics if (match := _BOARD.match(name)))
     counts = {board: seen.statistics.get(f"{board}.job_processes") for board in boards}
@@ -86,7 +86,7 @@ def gpus_used(seen: Seen, definition: Definition) -> tuple[str, ...]:
     return busy or tuple(boards)
 
 
-def _highest(seen: Seen, series: str) -> float:
+def _highest(seen: MachineTelemetry, series: str) -> float:
     return seen.statistics.get(series, {}).get("max", 0.0)
 
 
@@ -95,7 +95,7 @@ def _asks_for_gpu(definition: Definition) -> bool:
     return device.partition(":")[0] in _NVIDIA
 
 
-def _utilisation(found: _Found, seen: Seen, definition: Definition) -> None:
+def _utilisation(found: _Found, seen: MachineTelemetry, definition: Definition) -> None:
     shares = [
         seen.statistics[series]["mean"]
         for board in gpus_used(seen, definition)
@@ -109,7 +109,7 @@ def _utilisation(found: _Found, seen: Seen, definition: Definition) -> None:
         )
 
 
-def _energy(found: _Found, seen: Seen, definition: Definition) -> None:
+def _energy(found: _Found, seen: MachineTelemetry, definition: Definition) -> None:
     """Energy and mean power of the devices that the job used, if all of them were read in one way."""
     parts, reason = _parts(seen, definition)
     if reason:
@@ -140,7 +140,7 @@ def _energy(found: _Found, seen: Seen, definition: Definition) -> None:
     }
 
 
-def _parts(seen: Seen, definition: Definition) -> tuple[list[Energy], str]:
+def _parts(seen: MachineTelemetry, definition: Definition) -> tuple[list[Energy], str]:
     """What the job's energy is the sum of, or why that is not known."""
     if isinstance(definition.target, EndpointTarget):
         return [], "the endpoint was not started by this benchmark: what it uses is not seen"
@@ -166,17 +166,17 @@ def _no_counter(absent: Mapping[str, str]) -> str:
     return "; ".join(reasons) or "nothing here tells it"
 
 
-def _joules(found: _Found, seen: Seen, power_w: float) -> float:
+def _joules(found: _Found, seen: MachineTelemetry, power_w: float) -> float:
     """Energy of the watched window: as it was read, else the mean power for as long as the window was."""
     return found.metrics.get("energy_j", power_w * _length_s(seen))
 
 
-def _length_s(seen: Seen) -> float:
+def _length_s(seen: MachineTelemetry) -> float:
     return (seen.window_ns[1] - seen.window_ns[0]) / 1e9
 
 
 def _per_joule(
-    found: _Found, metrics: Mapping[str, float], joules: float, seen: Seen, counted: Mapping[str, JsonValue]
+    found: _Found, metrics: Mapping[str, float], joules: float, seen: MachineTelemetry, counted: Mapping[str, JsonValue]
 ) -> None:
     """Energy of the window over what was done in it; a rate alone, as a program tells it, is taken for all of it."""
     for rate, per_one, per_joule, _ in _COUNTED:

@@ -26,8 +26,8 @@ from assay.run.launch import TAIL_LINES, Ended, Watch, launch, log_tail
 from assay.run.load.barrier import Meeting, give_up
 from assay.run.models.sources import LocalModel, resolve
 from assay.run.probes.columns import WINDOW
-from assay.run.probes.job import FILE, JobProbe, watching_job
-from assay.run.records import Failure, RunOutcome, SampleSet, Seen, SingleRunResult
+from assay.run.probes.job import FILE, JobProbe, job_probe
+from assay.run.records import Failure, MachineTelemetry, RunOutcome, SampleSet, SingleRunResult
 from assay.run.scratch import scratch_folder
 from assay.run.services import Running, held
 from assay.spec.secrets import redact, redacted, references
@@ -159,7 +159,7 @@ def _watched(job: Job) -> Iterator[JobProbe | None]:
     if every == "off":
         yield None
         return
-    with scratch_folder() as folder, watching_job(folder, every, own=(os.getpid(),)) as probe:
+    with scratch_folder() as folder, job_probe(folder, every, own=(os.getpid(),)) as probe:
         yield probe
 
 
@@ -244,7 +244,7 @@ def execute_run(
     return RunOutcome(_complete(job, result, report, samples, prepared, ended), samples, files)
 
 
-def _seen(probe: JobProbe | None, report: ChildReport, scratch: Path) -> Seen | None:
+def _seen(probe: JobProbe | None, report: ChildReport, scratch: Path) -> MachineTelemetry | None:
     """What was seen of a run from the side; its readings lie among the files that are kept."""
     if probe is None:
         return None

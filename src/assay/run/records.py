@@ -93,7 +93,7 @@ class Energy:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MachineTelemetry:
     """What another process saw of a run and of its machine, over the measured window."""
 
     window_ns: tuple[int, int]
@@ -160,7 +160,7 @@ class SingleRunResult:
     error: Failure | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     """Name → content hash (SHA-256) of each further file that the run left: answers, logs of services, telemetry."""
-    seen: Seen | None = None
+    seen: MachineTelemetry | None = None
     """What was seen from the side; None where nobody looked."""
 
 

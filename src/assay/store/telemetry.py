@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import StoreError
-from assay.run.probes.writing import HEAD
+from assay.run.probes.columns import HEAD
 from assay.store.samples import arrow
 
 if TYPE_CHECKING:

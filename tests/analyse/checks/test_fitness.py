@@ -13,7 +13,7 @@ from assay.analyse.checks.table import ADVISORY, APPLIES, CONDITIONS, conditions
 from assay.analyse.judge import judge, metrics_of
 from assay.analyse.records import Check
 from assay.hardware.fitness.history import usual
-from assay.run.records import Seen
+from assay.run.records import MachineTelemetry
 
 GIB = 2**30
 GOOD = {
@@ -266,7 +266,7 @@ def test_device_held_alone(ask, lock, passed, words):
 
 
 def seen(**parts):
-    return Seen(window_ns=(0, 1), every_s=0.1, looks=9, **parts)
+    return MachineTelemetry(window_ns=(0, 1), every_s=0.1, looks=9, **parts)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.run.probes.columns import Column
-from assay.run.probes.energy import NoEnergyError, counted, power_between_steps, sampled, summed, value_at
+from assay.run.probes.totals import NoEnergyError, counted, power_between_steps, sampled, summed, value_at
 
 S = 1_000_000_000
 

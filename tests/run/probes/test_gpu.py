@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from assay.run.probes.gpu import Gpus
+from assay.run.probes.service_sampler import GpuSeries
 
 
 class NvmlError(Exception):
@@ -34,7 +34,7 @@ def nvml(*, gpus: int = 1, power: bool = True) -> SimpleNamespace:
 
 
 def test_each_gpu_is_read():
-    gpus = Gpus(lambda name: nvml(gpus=2))
+    gpus = GpuSeries(lambda name: nvml(gpus=2))
     gpus.read()
     gpus.read()
     assert gpus.absent == ""
@@ -50,7 +50,7 @@ def test_each_gpu_is_read():
 
 
 def test_what_a_board_does_not_tell_is_left_out():
-    gpus = Gpus(lambda name: nvml(power=False))
+    gpus = GpuSeries(lambda name: nvml(power=False))
     gpus.read()
     assert list(gpus.columns[0]["power_w"].value) == []
     assert list(gpus.columns[0]["gpu_util_pct"].value) == [97.0]
@@ -68,7 +68,7 @@ def no_driver() -> None:
     ],
 )
 def test_a_machine_without_a_gpu_says_why(library, says):
-    gpus = Gpus(lambda name: library)
+    gpus = GpuSeries(lambda name: library)
     gpus.read()
     assert gpus.absent == says
     assert gpus.columns == []

@@ -16,7 +16,7 @@ from time import perf_counter_ns
 import psutil
 import pytest
 
-from assay.run.probes.job import FILE, JobProbe, watching_job
+from assay.run.probes.job import FILE, JobProbe, job_probe
 
 pytestmark = pytest.mark.live
 
@@ -45,7 +45,7 @@ def cpu_s(pid: int) -> float:
 
 
 def test_a_busy_job_and_its_file(tmp_path):
-    with watching_job(tmp_path, 0.05, own=(os.getpid(),)) as probe:
+    with job_probe(tmp_path, 0.05, own=(os.getpid(),)) as probe:
         probe.ready()
         with running(SPIN) as job:
             probe.begin(job.pid)
@@ -82,7 +82,7 @@ def test_a_busy_job_and_its_file(tmp_path):
 
 
 def test_what_others_do_is_not_the_jobs(tmp_path):
-    with watching_job(tmp_path, 0.05, own=(os.getpid(),)) as probe, running(SLEEP) as job:
+    with job_probe(tmp_path, 0.05, own=(os.getpid(),)) as probe, running(SLEEP) as job:
         probe.begin(job.pid)
         with running(SPIN) as other:
             time.sleep(0.3)
@@ -97,7 +97,7 @@ def test_what_others_do_is_not_the_jobs(tmp_path):
 
 
 def test_shares_add_up(tmp_path):
-    with watching_job(tmp_path, 0.05, own=(os.getpid(),)) as probe, running(SPIN) as job:
+    with job_probe(tmp_path, 0.05, own=(os.getpid(),)) as probe, running(SPIN) as job:
         probe.begin(job.pid)
         begin = perf_counter_ns()
         time.sleep(0.7)
@@ -113,7 +113,7 @@ def test_bytes_written_are_seen(tmp_path):
         "    for _ in range(8):\n        file.write(os.urandom(2_000_000)); file.flush(); os.fsync(file.fileno())\n"
         "        time.sleep(0.05)\ntime.sleep(600)"
     )
-    with watching_job(tmp_path, 0.05) as probe, running(code) as job:
+    with job_probe(tmp_path, 0.05) as probe, running(code) as job:
         probe.begin(job.pid)
         begin = perf_counter_ns()
         deadline = time.monotonic() + 8
@@ -129,7 +129,7 @@ def test_bytes_written_are_seen(tmp_path):
 
 
 def test_processes_beside_the_first_one_belong_to_the_job(tmp_path):
-    with watching_job(tmp_path, 0.05) as probe, running(SLEEP) as job, running(SPIN) as service:
+    with job_probe(tmp_path, 0.05) as probe, running(SLEEP) as job, running(SPIN) as service:
         probe.begin(job.pid, beside=(service.pid,))
         begin = perf_counter_ns()
         time.sleep(0.8)
@@ -139,7 +139,7 @@ def test_processes_beside_the_first_one_belong_to_the_job(tmp_path):
 
 
 def test_one_process_for_all_runs_and_each_has_its_own_readings(tmp_path):
-    with watching_job(tmp_path, 0.05) as probe:
+    with job_probe(tmp_path, 0.05) as probe:
         seen = []
         for code in (SPIN, SLEEP):
             with running(code) as job:
@@ -155,7 +155,7 @@ def test_one_process_for_all_runs_and_each_has_its_own_readings(tmp_path):
 
 
 def test_a_run_that_crashed_is_seen_from_its_begin_to_its_end(tmp_path):
-    with watching_job(tmp_path, 0.02) as probe:
+    with job_probe(tmp_path, 0.02) as probe:
         probe.ready()
         with running("import os, time; time.sleep(1.5); os.abort()") as job:  # longer than any start of the probe
             before = perf_counter_ns()
@@ -170,7 +170,7 @@ def test_a_run_that_crashed_is_seen_from_its_begin_to_its_end(tmp_path):
 
 
 def test_a_job_that_is_gone_before_the_first_look_leaves_the_machine(tmp_path):
-    with watching_job(tmp_path, 0.02) as probe:
+    with job_probe(tmp_path, 0.02) as probe:
         with running("pass") as job:
             job.wait()
         probe.begin(job.pid)
@@ -185,7 +185,7 @@ def process_of(probe: JobProbe) -> psutil.Process:
 
 
 def test_a_killed_probe_is_told_and_ends_nothing(tmp_path):
-    with watching_job(tmp_path, 0.05) as probe, running(SLEEP) as job:
+    with job_probe(tmp_path, 0.05) as probe, running(SLEEP) as job:
         probe.begin(job.pid)
         process_of(probe).send_signal(signal.SIGKILL)
         begin = time.monotonic()
@@ -200,7 +200,7 @@ def test_a_killed_probe_is_told_and_ends_nothing(tmp_path):
 
 def test_a_probe_that_hangs_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setitem(JobProbe.finish.__globals__, "_SUM_UP_S", 0.3)
-    with watching_job(tmp_path, 0.05) as probe, running(SLEEP) as job:
+    with job_probe(tmp_path, 0.05) as probe, running(SLEEP) as job:
         probe.begin(job.pid)
         process_of(probe).send_signal(signal.SIGSTOP)
         seen = probe.finish([], {}, tmp_path / FILE)
@@ -209,7 +209,7 @@ def test_a_probe_that_hangs_is_given_up(tmp_path, monkeypatch):
 
 def test_one_that_is_ready_late_joins_late(tmp_path, monkeypatch):
     monkeypatch.setitem(JobProbe.finish.__globals__, "_BEGIN_S", 0.0)
-    with watching_job(tmp_path, 0.05) as probe, running(SPIN) as job:
+    with job_probe(tmp_path, 0.05) as probe, running(SPIN) as job:
         probe.begin(job.pid)
         time.sleep(1.0)
         seen = probe.finish([], {}, tmp_path / FILE)
@@ -219,7 +219,7 @@ def test_one_that_is_ready_late_joins_late(tmp_path, monkeypatch):
 
 def test_one_that_cannot_be_started_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
-    with watching_job(tmp_path, 0.05) as probe:
+    with job_probe(tmp_path, 0.05) as probe:
         probe.ready()
         probe.begin(os.getpid())
         seen = probe.finish([], {}, tmp_path / FILE)
@@ -227,7 +227,7 @@ def test_one_that_cannot_be_started_is_told(tmp_path, monkeypatch):
 
 
 def test_more_marks_than_a_pipe_holds_keep_nobody_waiting(tmp_path):
-    with watching_job(tmp_path, 0.05) as probe, running(SLEEP) as job:
+    with job_probe(tmp_path, 0.05) as probe, running(SLEEP) as job:
         probe.begin(job.pid)
         now = perf_counter_ns()
         time.sleep(0.2)
@@ -237,7 +237,7 @@ def test_more_marks_than_a_pipe_holds_keep_nobody_waiting(tmp_path):
 
 
 def test_a_folder_that_takes_no_file_is_told(tmp_path):
-    with watching_job(tmp_path, 0.05) as probe, running(SLEEP) as job:
+    with job_probe(tmp_path, 0.05) as probe, running(SLEEP) as job:
         probe.begin(job.pid)
         (tmp_path / "plain").write_text("")
         seen = probe.finish([], {}, tmp_path / "plain" / FILE)
@@ -247,8 +247,8 @@ def test_a_folder_that_takes_no_file_is_told(tmp_path):
 
 def test_it_ends_with_whoever_started_it(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from assay.run.probes.job import watching_job\n"
-        "with watching_job(Path(sys.argv[1]), 0.1) as p: p.ready(); print(p._process.pid, flush=True); time.sleep(600)"
+        "import sys, time; from pathlib import Path; from assay.run.probes.job import job_probe\n"
+        "with job_probe(Path(sys.argv[1]), 0.1) as p: p.ready(); print(p._process.pid, flush=True); time.sleep(600)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
     with holder.stdout:
@@ -265,7 +265,7 @@ def test_nothing_stays_when_the_body_raises(tmp_path):
     found = []
 
     def body():
-        with watching_job(tmp_path, 0.05) as probe:
+        with job_probe(tmp_path, 0.05) as probe:
             found.append(process_of(probe))
             raise RuntimeError
 
@@ -276,7 +276,7 @@ def test_nothing_stays_when_the_body_raises(tmp_path):
 
 def test_it_is_light():
     """No library but the standard one, and a start below 150 ms of processor time."""
-    code = "import assay.run.probes.looking, sys, time; print(time.process_time(), *sys.modules)"
+    code = "import assay.run.probes.sampler, sys, time; print(time.process_time(), *sys.modules)"
     costs = []
     for _ in range(3):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.run.probes.prometheus import parse
-from assay.run.probes.series import Histogram, Series, growth, increase, rate_per_s, readings, span_of
-from assay.run.probes.summary import summarise
+from assay.run.probes.series import Histogram, Series, growth, increase, rate_per_s, readings, span_of, summarise
 
 S = 1_000_000_000
 
@@ -28,7 +27,7 @@ def scraped(*texts: str, every_s: float = 1.0) -> list[Series]:
     import threading
     import zlib
 
-    from assay.run.probes.scraping import Endpoint, Scraper
+    from assay.run.probes.prometheus import Endpoint, Scraper
 
     scraper = Scraper(Endpoint("llm", ""), every_s, threading.Event())
     for number, text in enumerate(texts):

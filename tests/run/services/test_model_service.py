@@ -8,7 +8,7 @@ import pytest
 from tests.model_server import SCRIPT, servers_python
 from tests.run.services.conftest import is_gone
 
-from assay.run.probes import watching
+from assay.run.probes import service_probe
 from assay.run.services import started
 from assay.spec.benchmark import Service
 
@@ -22,7 +22,7 @@ def test_a_language_model_is_started_measured_and_ended(scratch):
         one = running["llm"]
         assert 0.05 < one.start_to_ready_s < 120
         pids, urls = {"llm": one.pid}, {"llm": f"{one.base_url}/metrics"}
-        with watching(scratch=scratch, scrapes=urls, pids=pids, every_s=0.2, gpus=False) as probe:
+        with service_probe(scratch=scratch, scrapes=urls, pids=pids, every_s=0.2, gpus=False) as probe:
             body = {"prompt": "The capital of France is", "max_tokens": 8, "temperature": 0}
             answer = httpx.post(f"{one.base_url}/v1/completions", json=body, timeout=120, trust_env=False).json()
             telemetry = probe.finish((one.ready_ns, one.ready_ns + 3600 * 10**9))

@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.demo.scene import Scene, Values
+from assay.run.probes.columns import Rows, write
 from assay.run.probes.job import FILE
-from assay.run.probes.writing import Rows, write
-from assay.run.records import Energy, Seen
+from assay.run.records import Energy, MachineTelemetry
 
 __all__ = ["FILE", "seen_of", "write_telemetry"]
 
@@ -25,7 +25,7 @@ _THERMAL_BIT = 0x40  # of NVML: slowed down by the software for heat
 
 def seen_of(
     scene: Scene, phases: Mapping[str, float], work: float, rss_mb: float, spans: Mapping[str, Mapping[str, JsonValue]]
-) -> Seen:
+) -> MachineTelemetry:
     """What was seen of the measured window."""
     before = sum(seconds for name, seconds in phases.items() if name in ("prepare", "load", "first", "warmup"))
     measured = phases.get("measure", sum(phases.values()))
@@ -36,7 +36,7 @@ def seen_of(
     held = ("slowed down for heat",) if scene.moment.hot else ()
     throttled: dict[str, tuple[str, ...]] = {"cpu": held} if scene.machine.architecture == "x86_64" else {}
     on_gpu = _on_gpu(scene)
-    return Seen(
+    return MachineTelemetry(
         window_ns=(begin, begin + int(measured * 1e9)),
         every_s=_EVERY_S,
         looks=max(1, int(measured / _EVERY_S)),

@@ -6,9 +6,12 @@ import platform
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from assay.monitoring.exporter.text import Family
+
+if TYPE_CHECKING:
+    from assay.hardware.gpu.readings import GpuReader
 
 _MIB = 2**20
 # Reading of ours → DCGM's name, its kind, how our unit becomes DCGM's, its meaning.
@@ -26,20 +29,7 @@ _NAMES: dict[str, tuple[str, str, Callable[[float], float], str]] = {
 }  # fmt: skip
 
 
-class Reader(Protocol):
-    """What reads GPUs: `assay.hardware.gpu.readings.GpuReader`."""
-
-    facts: list[dict[str, str | int]]
-
-    @property
-    def count(self) -> int: ...
-
-    def read(self, index: int) -> dict[str, float]:
-        """One reading of one GPU."""
-        ...
-
-
-def nvml_reader() -> Reader:
+def nvml_reader() -> GpuReader:
     """What reads the GPUs of this machine."""
     from assay.hardware.gpu.readings import GpuReader
 
@@ -49,7 +39,7 @@ def nvml_reader() -> Reader:
 class Gpus:
     """All GPUs of the machine, read when they are asked for."""
 
-    def __init__(self, make: Callable[[], Reader] = nvml_reader) -> None:
+    def __init__(self, make: Callable[[], GpuReader] = nvml_reader) -> None:
         self._reader = make()
         self._lock = threading.Lock()  # two scrapes at once must not share one NVML call
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from assay.run.probes.watching import FILE, Probe, Telemetry, watching
+from assay.run.probes.service import FILE, ServiceProbe, Telemetry, service_probe
 
-__all__ = ["FILE", "Probe", "Telemetry", "watching"]
+__all__ = ["FILE", "ServiceProbe", "Telemetry", "service_probe"]

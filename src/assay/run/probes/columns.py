@@ -1,16 +1,23 @@
-"""Columns: what was read of a machine again and again, in arrays, with the stretch of time that a rate stands for."""
+"""Columns: readings over time in arrays, their file (packed CSV), and a sampler's answers (a line of JSON each)."""
 
 from __future__ import annotations
 
+import csv
+import gzip
+import json
+import math
+import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, Literal
 
 Window = tuple[int, int]
+"""Begin and end, of `time.perf_counter_ns`."""
 # A mark that is no phase: the very window that a target counted in, where that is not its whole phase `measure`.
 WINDOW = "window"
-"""Begin and end, of `time.perf_counter_ns`."""
 POWERMETRICS = "powermetrics"  # the source of what that tool of macOS tells
 Kind = Literal["gauge", "rate", "counter"]
 """A state at one moment; a mean since the look before; a sum that only grows."""
@@ -67,3 +74,42 @@ class Columns:
         column.at_ns.append(at_ns)
         column.value.append(value)
         return column
+
+
+HEAD = ("source", "name", "labels", "at_ns", "value")
+Rows = tuple[str, str, str, Sequence[int], Sequence[float]]
+"""Source, name and labels (JSON) of a series, its moments and its values."""
+
+
+def write(path: Path, series: Iterable[Rows]) -> int:
+    """Write all readings; the same readings make the same file.
+
+    Returns:
+        How many rows there are.
+    """
+    count = 0
+    with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as packed, TextIOWrapper(packed, "utf-8") as text:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(HEAD)
+        for source, name, labels, at_ns, value in series:
+            writer.writerows((source, name, labels, at, one) for at, one in zip(at_ns, value, strict=True))
+            count += len(at_ns)
+    return count
+
+
+def answer(told: Mapping[str, Any]) -> None:
+    """Answer with one line of JSON; a closed pipe is ignored."""
+    try:
+        sys.stdout.write(json.dumps(_finite(told), allow_nan=False) + "\n")
+        sys.stdout.flush()
+    except OSError:
+        return
+
+
+def _finite(value: Any) -> Any:  # noqa: ANN401  (JSON has no narrower type)
+    """The same without NaN and infinities, for which JSON has no word."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value

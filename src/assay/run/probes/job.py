@@ -1,4 +1,4 @@
-"""Watching a job and its machine from another process: one for all runs of the job, ended with whoever started it."""
+"""Probe of a job and its machine: a process that samples them, one for all runs of the job, ended with its parent."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 
 from assay.run.inherited import readable
 from assay.run.probes.columns import WINDOW
-from assay.run.records import Energy, Seen
+from assay.run.records import Energy, MachineTelemetry
 
 FILE = "machine.csv.gz"
 """All readings of a run: CSV, packed with gzip; columns source, name, labels (JSON), at_ns (`perf_counter_ns`), value.
 Sources are `job`, `others`, `own`, `machine`, `gpu:0`, `rapl:package-0` and `phase`, whose value is 1 where a phase
 begins and 0 where it ends."""
-_LOG = "looking.log"
+_LOG = "sampler.log"
 # No run waits longer for it to be ready: it may join later.
 _BEGIN_S = 1.0
 _SUM_UP_S = 30.0
@@ -29,7 +29,7 @@ _MOST_BYTES = 60_000
 
 
 class JobProbe:
-    """The process that looks; nothing that happens to it is raised, `Seen.absent` says it."""
+    """The process that samples; nothing that happens to it is raised, `MachineTelemetry.absent` says it."""
 
     def __init__(self, scratch: Path, every_s: float, own: Collection[int] = ()) -> None:
         self._every_s, self._own, self._log = every_s, tuple(own), scratch / _LOG
@@ -41,7 +41,7 @@ class JobProbe:
         try:
             with self._log.open("wb") as log:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "assay.run.probes.looking"],
+                    [sys.executable, "-m", "assay.run.probes.sampler"],
                     bufsize=0,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -69,7 +69,9 @@ class JobProbe:
         self._begin_ns = time.perf_counter_ns()
         self._say({"begin": pid, "beside": tuple(beside)})
 
-    def finish(self, marks: Sequence[tuple[str, int, int]], spans: Mapping[str, tuple[int, int]], file: Path) -> Seen:
+    def finish(
+        self, marks: Sequence[tuple[str, int, int]], spans: Mapping[str, tuple[int, int]], file: Path
+    ) -> MachineTelemetry:
         """The run has ended: what was seen of it.
 
         Args:
@@ -92,7 +94,7 @@ class JobProbe:
             self._give_up(f"the watching process said something else: {problem!r}")
         with suppress(OSError):
             file.unlink(missing_ok=True)  # half of it is no file
-        return Seen((self._begin_ns, time.perf_counter_ns()), self._every_s, 0, absent={"probe": self._why})
+        return MachineTelemetry((self._begin_ns, time.perf_counter_ns()), self._every_s, 0, absent={"probe": self._why})
 
     def end(self) -> None:
         """End the process, whatever it does."""
@@ -162,7 +164,7 @@ def _has_counters() -> bool:
 
 
 @contextmanager
-def watching_job(scratch: Path, every_s: float, own: Collection[int] = ()) -> Iterator[JobProbe]:
+def job_probe(scratch: Path, every_s: float, own: Collection[int] = ()) -> Iterator[JobProbe]:
     """Have all runs of a job watched from another process.
 
     Args:
@@ -175,9 +177,9 @@ def watching_job(scratch: Path, every_s: float, own: Collection[int] = ()) -> It
         probe.end()
 
 
-def _seen(told: Mapping[str, Any]) -> Seen:
+def _seen(told: Mapping[str, Any]) -> MachineTelemetry:
     begin, end = told["window_ns"]
-    return Seen(
+    return MachineTelemetry(
         window_ns=(begin, end),
         every_s=told["every_s"],
         looks=told["looks"],

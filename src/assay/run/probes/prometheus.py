@@ -1,4 +1,4 @@
-"""The Prometheus text format, version 0.0.4, read strictly: a line that is not right fails the whole scrape.
+"""Scrapes of the Prometheus text format, version 0.0.4, read strictly: a line that is not right fails the whole scrape.
 
 A full reader comes with `prometheus-client`, which only a server needs; this one also keeps to what a probe can
 afford, a few microseconds per line.
@@ -7,13 +7,19 @@ afford, a few microseconds per line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import socket
+import ssl
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, cast, get_args
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import cast, get_args
+from urllib.parse import urlsplit
 
-Kind = Literal["counter", "gauge", "histogram", "summary", "untyped"]
-Labels = tuple[tuple[str, str], ...]
+from assay.run.probes.series import Labels, Series, SeriesKind
 
 _SPACE = r"[ \t]"
 _SAMPLE = re.compile(
@@ -47,10 +53,10 @@ class Exposition:
     """Everything that one scrape returned."""
 
     samples: tuple[Sample, ...]
-    kinds: dict[str, Kind] = field(default_factory=dict)
+    kinds: dict[str, SeriesKind] = field(default_factory=dict)
     """Name of a family → its kind, where it was told."""
 
-    def family(self, name: str) -> tuple[str, Kind]:
+    def family(self, name: str) -> tuple[str, SeriesKind]:
         """The family of a sample's name: `x_bucket` belongs to the histogram `x`."""
         if (kind := self.kinds.get(name)) is not None:
             return name, kind
@@ -67,7 +73,7 @@ def parse(text: str) -> Exposition:
     Raises:
         FormatError: with the line that is not right.
     """
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, SeriesKind] = {}
     samples = []
     for number, line in enumerate(text.split("\n"), 1):
         try:
@@ -80,7 +86,7 @@ def parse(text: str) -> Exposition:
     return Exposition(tuple(samples), kinds)
 
 
-def _note_kind(line: str, kinds: dict[str, Kind]) -> None:
+def _note_kind(line: str, kinds: dict[str, SeriesKind]) -> None:
     """Take a TYPE line; every other comment says nothing to us."""
     if not line.lstrip("# \t").startswith("TYPE"):
         return
@@ -88,9 +94,9 @@ def _note_kind(line: str, kinds: dict[str, Kind]) -> None:
     if match is None:
         raise FormatError("not a TYPE line")
     name, kind = match.groups()
-    if kind not in get_args(Kind):
+    if kind not in get_args(SeriesKind):
         raise FormatError(f"unknown type {kind}")
-    if kinds.setdefault(name, cast("Kind", kind)) != kind:
+    if kinds.setdefault(name, cast("SeriesKind", kind)) != kind:
         raise FormatError(f"{name} has two types")
 
 
@@ -130,3 +136,124 @@ def _unescaped(match: re.Match[str]) -> str:
         return {"\\": "\\", '"': '"', "n": "\n"}[match[1]]
     except KeyError:
         raise FormatError(f"unknown escape \\{match[1]}") from None
+
+
+_MOST_BYTES = 16 * 2**20
+_ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where to read."""
+
+    source: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    verify: bool = True
+    ca: str | None = None
+    address: str | None = None
+    """Where to connect, in place of whatever the host's name says then."""
+
+
+@dataclass(slots=True)
+class Scraper:
+    """Reads an endpoint until told to stop. Bodies are kept packed; they are understood after the run."""
+
+    endpoint: Endpoint
+    every_s: float
+    stop: threading.Event
+    bodies: list[tuple[int, int, bytes]] = field(default_factory=list)
+    failed: int = 0
+    last_error: str = ""
+    _connection: HTTPConnection | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def follow(self) -> None:
+        """Read at the rate asked for; a slow answer delays the next reading and is not made up for."""
+        due = time.monotonic()
+        while not self.stop.is_set():
+            self.scrape()
+            due = max(due + self.every_s, time.monotonic())
+            self.stop.wait(max(0.0, due - time.monotonic()))
+
+    def scrape(self) -> None:
+        """Read once; a failure is counted and never raised."""
+        with self._lock:
+            before_ns = time.perf_counter_ns()
+            try:
+                body = self._get()
+            except (OSError, HTTPException, ValueError) as failure:
+                self._drop()
+                self._fail(str(failure) or type(failure).__name__)
+            else:
+                self.bodies.append((before_ns, time.perf_counter_ns(), zlib.compress(body, 1)))
+
+    def series(self) -> list[Series]:
+        """All readings, as columns."""
+        found: dict[tuple[str, Labels], Series] = {}
+        last_ns: int | None = None
+        for before_ns, after_ns, body in self.bodies:
+            try:
+                exposition = parse(zlib.decompress(body).decode("utf-8"))
+            except (FormatError, UnicodeDecodeError) as wrong:
+                self._fail(f"not the Prometheus text format: {wrong}")
+                continue
+            at_ns = (before_ns + after_ns) // 2
+            for sample in exposition.samples:
+                key = (sample.name, sample.labels)
+                if key not in found:
+                    family, kind = exposition.family(sample.name)
+                    found[key] = Series(sample.name, sample.labels, kind, family, unseen_ns=last_ns)
+                found[key].add(at_ns, sample.value)
+            last_ns = at_ns
+        return list(found.values())
+
+    @property
+    def asked(self) -> int:
+        """How often it was read, or tried to be."""
+        return len(self.bodies) + self.failed
+
+    def slowest_ms(self) -> float | None:
+        """The longest that an answer took."""
+        return max(((after - before) / 1e6 for before, after, _ in self.bodies), default=None)
+
+    def _get(self) -> bytes:
+        parts = urlsplit(self.endpoint.url)
+        connection = self._connection or self._connect(parts.scheme, parts.hostname or "", parts.port)
+        self._connection = connection
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection.request("GET", path, headers={"Accept": _ACCEPT, **self.endpoint.headers})
+        answer = connection.getresponse()
+        body = answer.read(_MOST_BYTES + 1)
+        if answer.status != 200:
+            raise ValueError(f"status {answer.status}")
+        if len(body) > _MOST_BYTES:
+            raise ValueError(f"more than {_MOST_BYTES} bytes")
+        if answer.will_close:
+            self._drop()
+        return body
+
+    def _connect(self, scheme: str, host: str, port: int | None) -> HTTPConnection:
+        wait_s = max(1.0, min(5.0, 2 * self.every_s))
+        context = self._context() if scheme == "https" else None
+        connection = (HTTPConnection if context is None else HTTPSConnection)(host, port, timeout=wait_s)
+        connection.auto_open = 0  # it would ask for the name again
+        made = socket.create_connection((self.endpoint.address or host, connection.port), wait_s)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sock = made if context is None else context.wrap_socket(made, server_hostname=host)
+        return connection
+
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.endpoint.ca)
+        if not self.endpoint.verify:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _fail(self, reason: str) -> None:
+        self.failed += 1
+        self.last_error = reason[:300]

@@ -1,18 +1,20 @@
-"""Series: what was read again and again, in columns, and what it says about a stretch of time."""
+"""Series of a service's metrics, their summary over a window, and what well-known servers call what we measure."""
 
 from __future__ import annotations
 
+import json
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any, Literal
 
-from assay.run.probes.prometheus import Kind, Labels
+from assay.run.probes.columns import Window
 
-Window = tuple[int, int]
-"""Begin and end, of `time.perf_counter_ns`."""
+SeriesKind = Literal["counter", "gauge", "histogram", "summary", "untyped"]
+Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(slots=True)
@@ -21,7 +23,7 @@ class Series:
 
     name: str
     labels: Labels
-    kind: Kind
+    kind: SeriesKind
     family: str
     at_ns: array[int] = field(default_factory=lambda: array("q"))
     value: array[float] = field(default_factory=lambda: array("d"))
@@ -139,3 +141,205 @@ def histogram_of(buckets: Mapping[float, Sequence[Series]], sums: Sequence[Serie
     if not edges or not math.isinf(edges[-1]):
         return None
     return Histogram(counts[-1], sum(grown(one, window) for one in sums), tuple(edges), tuple(counts))
+
+
+How = Literal["histogram", "rate", "mean", "ratio"]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricAlias:
+    """A number of a server and the metric of ours that it speaks of."""
+
+    metric: str
+    name: str
+    how: How
+    """Quantiles of a histogram, growth per second of a counter, mean of a gauge, or growth over `per`'s growth."""
+    scale: float = 1.0
+    per: str = ""
+
+
+def _seconds(metric: str, name: str) -> MetricAlias:
+    return MetricAlias(metric, name, "histogram", 1e3)
+
+
+def _of_vllm(prefix: str) -> tuple[MetricAlias, ...]:
+    return (
+        _seconds("ttft_ms", f"{prefix}:time_to_first_token_seconds"),
+        _seconds("itl_ms", f"{prefix}:inter_token_latency_seconds"),
+        _seconds(
+            "itl_ms", f"{prefix}:time_per_output_token_seconds"
+        ),  # its name before it was told apart from the next
+        _seconds("tpot_ms", f"{prefix}:request_time_per_output_token_seconds"),
+        _seconds("e2e_ms", f"{prefix}:e2e_request_latency_seconds"),
+        _seconds("queue_ms", f"{prefix}:request_queue_time_seconds"),
+        _seconds("prefill_ms", f"{prefix}:request_prefill_time_seconds"),
+        MetricAlias("output_tokens_per_s", f"{prefix}:generation_tokens_total", "rate"),
+        MetricAlias("input_tokens_per_s", f"{prefix}:prompt_tokens_total", "rate"),
+        MetricAlias("throughput_per_s", f"{prefix}:request_success_total", "rate"),
+        MetricAlias("concurrency", f"{prefix}:num_requests_running", "mean"),
+        MetricAlias("waiting", f"{prefix}:num_requests_waiting", "mean"),
+        MetricAlias("cache_used_share", f"{prefix}:kv_cache_usage_perc", "mean"),
+        MetricAlias("cache_used_share", f"{prefix}:gpu_cache_usage_perc", "mean"),
+    )
+
+
+# In the order of preference where a server tells one metric twice.
+ALIASES: tuple[MetricAlias, ...] = (
+    *_of_vllm("vllm"),
+    *_of_vllm("sglang"),
+    MetricAlias("throughput_per_s", "sglang:num_requests_total", "rate"),
+    MetricAlias("concurrency", "sglang:num_running_reqs", "mean"),
+    MetricAlias("waiting", "sglang:num_queue_reqs", "mean"),
+    # Text Generation Inference
+    _seconds("e2e_ms", "tgi_request_duration"),
+    _seconds("queue_ms", "tgi_request_queue_duration"),
+    _seconds("tpot_ms", "tgi_request_mean_time_per_token_duration"),
+    MetricAlias("throughput_per_s", "tgi_request_success", "rate"),
+    MetricAlias("output_tokens_per_s", "tgi_request_generated_tokens_sum", "rate"),
+    MetricAlias("input_tokens_per_s", "tgi_request_input_length_sum", "rate"),
+    MetricAlias("concurrency", "tgi_batch_current_size", "mean"),
+    MetricAlias("waiting", "tgi_queue_size", "mean"),
+    # Triton
+    MetricAlias("ttft_ms", "nv_inference_first_response_histogram_ms", "histogram"),
+    MetricAlias("service_ms", "nv_inference_request_duration_us", "ratio", 1e-3, "nv_inference_request_success"),
+    MetricAlias("queue_ms", "nv_inference_queue_duration_us", "ratio", 1e-3, "nv_inference_request_success"),
+    MetricAlias("throughput_per_s", "nv_inference_request_success", "rate"),
+    MetricAlias("waiting", "nv_inference_pending_request_count", "mean"),
+    # llama.cpp
+    MetricAlias("output_tokens_per_s", "llamacpp:tokens_predicted_total", "rate"),
+    MetricAlias("input_tokens_per_s", "llamacpp:prompt_tokens_total", "rate"),
+    MetricAlias("tpot_ms", "llamacpp:tokens_predicted_seconds_total", "ratio", 1e3, "llamacpp:tokens_predicted_total"),
+    MetricAlias("prefill_ms_per_token", "llamacpp:prompt_seconds_total", "ratio", 1e3, "llamacpp:prompt_tokens_total"),
+    MetricAlias("concurrency", "llamacpp:requests_processing", "mean"),
+    MetricAlias("waiting", "llamacpp:requests_deferred", "mean"),
+    # Qdrant
+    _seconds("service_ms", "rest_responses_duration_seconds"),
+    MetricAlias("throughput_per_s", "rest_responses_total", "rate"),
+)
+
+
+# A server may tell thousands of series; the file has them all, the result's record only so many.
+MOST = 200
+SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+
+
+def summarise(series: Sequence[Series], window: Window) -> dict[str, Any]:
+    """Everything that changed or was not zero in the window, and the server's view of what we measure ourselves."""
+    families: dict[str, list[Series]] = {}
+    for one in series:
+        families.setdefault(one.family, []).append(one)
+    told: dict[str, Any] = {}
+    for name, members in sorted(families.items()):
+        if not name.endswith("_created"):  # when a counter was made: no number of the window
+            told |= _family(name, members, window)
+    kept = dict(list(told.items())[:MOST])
+    left_out = {"left_out": len(told) - len(kept)} if len(told) > len(kept) else {}
+    return {"covers": _covers(series, window), "server_view": server_view(families, window), "series": kept, **left_out}
+
+
+def server_view(families: Mapping[str, Sequence[Series]], window: Window) -> dict[str, dict[str, Any]]:
+    """Statistic of ours, such as `ttft_ms.p50` → the server's own value, and what it was read from."""
+    view: dict[str, dict[str, Any]] = {}
+    for known in ALIASES:
+        for statistic, told in _known(known, families, window).items():
+            view.setdefault(f"{known.metric}{statistic}", {**told, "from": known.name})
+    return view
+
+
+def key_of(name: str, labels: Labels) -> str:
+    """A series as Prometheus writes it."""
+    inside = ",".join(f"{label}={json.dumps(value, ensure_ascii=False)}" for label, value in labels)
+    return f"{name}{{{inside}}}" if inside else name
+
+
+def _family(name: str, members: Sequence[Series], window: Window) -> dict[str, Any]:
+    kind = members[0].kind
+    if kind == "histogram":
+        return _histograms(name, members, window)
+    told: dict[str, Any] = {}
+    for one in members:
+        is_counter = kind == "counter" or (kind == "untyped" and one.name.endswith("_total"))
+        if is_counter or (kind == "summary" and one.name != name):
+            rate = rate_per_s(one, window)
+            told |= {key_of(one.name, one.labels): {"per_s": rate}} if rate else {}
+        elif values := readings(one, window):
+            low, high = min(values), max(values)
+            mean = math.fsum(values) / len(values)
+            told |= {key_of(one.name, one.labels): {"mean": mean, "max": high}} if low or high else {}
+    return told
+
+
+def _histograms(name: str, members: Sequence[Series], window: Window) -> dict[str, Any]:
+    by_labels: dict[Labels, list[Series]] = {}
+    for one in members:
+        by_labels.setdefault(tuple(pair for pair in one.labels if pair[0] != "le"), []).append(one)
+    told: dict[str, Any] = {}
+    for labels, group in by_labels.items():
+        found = _histogram(name, group, window)
+        if found is not None and found.count > 0:
+            told[key_of(name, labels)] = {"count": found.count, "mean": found.mean, **_quantiles(found, 1.0)}
+    return told
+
+
+def _histogram(name: str, members: Iterable[Series], window: Window) -> Histogram | None:
+    buckets: dict[float, list[Series]] = {}
+    sums = []
+    for one in members:
+        if one.name == f"{name}_bucket" and (edge := _edge(one.labels)) is not None:
+            buckets.setdefault(edge, []).append(one)
+        elif one.name == f"{name}_sum":
+            sums.append(one)
+    return histogram_of(buckets, sums, window)
+
+
+def _edge(labels: Labels) -> float | None:
+    try:
+        return float(dict(labels)["le"])
+    except (KeyError, ValueError):
+        return None
+
+
+def _quantiles(found: Histogram, scale: float) -> dict[str, dict[str, Any]]:
+    """Quantiles with the edges of the bucket that each lies in; the upper one is None where there is none."""
+    told: dict[str, dict[str, Any]] = {}
+    for name, share in SHARES.items():
+        if (quantile := found.quantile(share)) is not None:
+            # Of what is never below zero, no more than 1 - share can lie above this: a bucket may be far wider.
+            most = math.inf if found.mean is None or found.edges[0] < 0 else found.mean / (1 - share)
+            top = max(quantile.low, min(quantile.high, most))
+            value = None if quantile.value is None else min(quantile.value, top) * scale
+            told[name] = {"value": value, "between": [quantile.low * scale, None if math.isinf(top) else top * scale]}
+    return told
+
+
+def _known(known: MetricAlias, families: Mapping[str, Sequence[Series]], window: Window) -> dict[str, dict[str, Any]]:
+    if known.how == "histogram":
+        found = _histogram(known.name, families.get(known.name, ()), window)
+        if found is None or found.mean is None:
+            return {}
+        quantiles = {f".{name}": told for name, told in _quantiles(found, known.scale).items()}
+        return {".mean": {"value": found.mean * known.scale, "count": found.count}, **quantiles}
+    series = _named(families, known.name)
+    if known.how == "mean":
+        values = [value for one in series for value in readings(one, window)]
+        return {".mean": {"value": known.scale * math.fsum(values) / len(values)}} if values else {}
+    if known.how == "rate":
+        rates = [rate for one in series if (rate := rate_per_s(one, window)) is not None]
+        return {"": {"value": known.scale * math.fsum(rates)}} if rates else {}
+    below = sum(grown(one, window) for one in _named(families, known.per))
+    above = sum(grown(one, window) for one in series)
+    return {".mean": {"value": known.scale * above / below, "count": below}} if below > 0 else {}
+
+
+def _named(families: Mapping[str, Sequence[Series]], name: str) -> list[Series]:
+    return [one for one in families.get(name, families.get(name.removesuffix("_sum"), ())) if one.name == name]
+
+
+def _covers(series: Sequence[Series], window: Window) -> dict[str, Any]:
+    """Which stretch of time the numbers stand for, and whether all of it lies inside the window."""
+    longest = max(series, key=lambda one: len(one.at_ns), default=None)
+    span = span_of(longest.at_ns, window) if longest is not None else None
+    if longest is None or span is None:
+        return {"scrapes": 0}
+    begin, end = longest.at_ns[span.low], longest.at_ns[span.high - 1]
+    return {"scrapes": span.high - span.low, "seconds": (end - begin) / 1e9, "inside_window": span.exact}

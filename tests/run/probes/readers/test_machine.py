@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from assay.run.probes.readers.machine import SECTOR, Machine
+from assay.run.probes.readers.machine import SECTOR, LinuxMachine
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 TICK = os.sysconf("SC_CLK_TCK")
@@ -58,7 +58,7 @@ def tree(tmp_path) -> Path:
 
 
 def test_all_parts_are_read(tree):
-    machine = Machine(tree)
+    machine = LinuxMachine(tree)
     told = machine.read(slow=True)
     assert machine.absent == {}
     page = os.sysconf("SC_PAGE_SIZE")
@@ -76,7 +76,7 @@ def test_all_parts_are_read(tree):
 
 
 def test_files_are_read_anew_each_time(tree):
-    machine = Machine(tree)
+    machine = LinuxMachine(tree)
     put(tree, "proc/net/dev", NET.format(10**12, 5))
     put(tree, "proc/stat", STAT.format(1500, 40))
     told = machine.read(slow=False)
@@ -89,7 +89,7 @@ def test_a_container_without_sys_still_tells_the_rest(tree):
     bare = tree / "bare"
     bare.mkdir()
     (tree / "proc").rename(bare / "proc")
-    machine = Machine(bare)
+    machine = LinuxMachine(bare)
     told = machine.read(slow=True)
     assert {"busy_s", "net_in_bytes", "swap_in_bytes"} <= told.totals.keys()
     assert told.states.keys() == {"memory_available_bytes"}
@@ -99,14 +99,14 @@ def test_a_container_without_sys_still_tells_the_rest(tree):
 
 
 def test_a_machine_that_tells_nothing_says_why_of_each_part(tmp_path):
-    machine = Machine(tmp_path)
+    machine = LinuxMachine(tmp_path)
     assert machine.read(slow=True).totals == {}
     assert len(machine.absent) == 8
     assert "no such file" in machine.absent["machine.cpu_pct"]
 
 
 def test_a_part_that_is_lost_in_the_middle_is_told_once(tree):
-    machine = Machine(tree)
+    machine = LinuxMachine(tree)
     put(tree, "proc/meminfo", "nothing\n")
     assert "memory_available_bytes" not in machine.read(slow=False).states
     assert machine.absent["machine.memory_available_bytes"].startswith("lost in the middle")
@@ -114,7 +114,7 @@ def test_a_part_that_is_lost_in_the_middle_is_told_once(tree):
 
 
 def test_a_core_that_throttles_is_seen_in_the_window_in_which_its_count_grew(tree):
-    machine = Machine(tree)
+    machine = LinuxMachine(tree)
     machine.read(slow=True)
     before = time.perf_counter_ns()
     put(tree, "sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "9\n")
@@ -127,7 +127,7 @@ def test_a_core_that_throttles_is_seen_in_the_window_in_which_its_count_grew(tre
 
 def test_a_raspberry_pi_tells_by_bits(tree):
     put(tree, "sys/devices/platform/soc/soc:firmware/get_throttled", "50005\n")
-    machine = Machine(tree)
+    machine = LinuxMachine(tree)
     machine.read(slow=True)
     assert machine.throttled((0, 2**62)) == ("under-voltage", "throttled")
 
@@ -139,12 +139,12 @@ def test_sensors_of_a_chip_are_taken_where_no_zone_is(tree):
     put(tree, "sys/class/hwmon/hwmon0/name", "k10temp\n")
     put(tree, "sys/class/hwmon/hwmon1/name", "nvme\n")
     put(tree, "sys/class/hwmon/hwmon1/temp1_input", "80000\n")
-    assert Machine(tree).read(slow=True).states["temperature_c"] == 48.5
+    assert LinuxMachine(tree).read(slow=True).states["temperature_c"] == 48.5
 
 
 @pytest.mark.live
 def test_this_machine_agrees_with_psutil():
-    machine = Machine()
+    machine = LinuxMachine()
     told, times = machine.read(slow=True), psutil.cpu_times()
     busy = sum(times) - times.idle - times.iowait - times.steal - times.guest - times.guest_nice
     assert told.totals["busy_s"] == pytest.approx(busy, abs=2)

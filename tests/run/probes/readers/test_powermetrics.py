@@ -7,7 +7,7 @@ import plistlib
 
 import pytest
 
-from assay.run.probes.readers.powermetrics import Powermetrics, Report, parse, reports
+from assay.run.probes.readers.energy import Powermetrics, Report, parse, reports
 
 
 def report(watts_m: float | None = 7500.0, elapsed_ns: int = 503_000_000, **more) -> bytes:

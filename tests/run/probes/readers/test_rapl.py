@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.run.probes.readers.rapl import Rapl, Zone
+from assay.run.probes.readers.energy import Rapl, Zone
 
 S = 1_000_000_000
 RANGE_UJ = 262_143_328_850

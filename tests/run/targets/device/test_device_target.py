@@ -18,7 +18,7 @@ from assay.hardware.bench.cpu import suite as of_cpu
 from assay.hardware.bench.records import Accuracy, Measurements, Outcome, Point
 from assay.plan.job import Job
 from assay.run.contract import Order
-from assay.run.records import Seen
+from assay.run.records import MachineTelemetry
 from assay.run.targets import find_target, target_name
 from assay.run.targets.device import measure, throttled_tests
 from assay.run.targets.device.one_run import _facts, _Loaded, _metrics, _samples
@@ -131,7 +131,7 @@ def test_a_device_without_its_library_is_refused(order):
 
 
 def seen(spans):
-    return Seen((0, 1), 0.1, 3, spans=spans)
+    return MachineTelemetry((0, 1), 0.1, 3, spans=spans)
 
 
 def test_tests_that_were_throttled_are_named_with_their_reasons():

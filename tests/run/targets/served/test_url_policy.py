@@ -12,7 +12,7 @@ import pytest
 from assay.errors import MeasureError
 from assay.run.load.http.origin import origin_of
 from assay.run.models.policy import VARIABLE
-from assay.run.probes import watching
+from assay.run.probes import service_probe
 from assay.run.services.running import Running
 from assay.run.targets.served.reaching import reach
 from assay.run.targets.vector.dsn import checked_dsn
@@ -152,7 +152,9 @@ def test_clients_beside_the_load_reach_a_service_of_the_job(monkeypatch, site):
 
 def test_metrics_are_read_from_the_address_that_was_checked(monkeypatch, site, tmp_path):
     url = f"http://no-such-name.invalid:{site.server_port}/metrics"
-    with watching(scratch=tmp_path, scrapes={"service": url}, addresses={"service": "127.0.0.1"}, gpus=False) as probe:
+    with service_probe(
+        scratch=tmp_path, scrapes={"service": url}, addresses={"service": "127.0.0.1"}, gpus=False
+    ) as probe:
         seen = probe.finish((0, perf_counter_ns()))
     assert not seen.absent
     assert site.seen[0]["Host"] == f"no-such-name.invalid:{site.server_port}"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from assay.run.probes.columns import Columns, Window
+
+if TYPE_CHECKING:
+    from assay.hardware.gpu.readings import GpuReader
 
 # Files without which no driver of NVIDIA answers; the last is that of Windows' Linux.
 _DEVICES = ("nvidia[0-9]*", "nvidiactl", "dxg")
@@ -19,31 +22,8 @@ _PATIENCE_S = 1.0
 _KTHREADD = 2
 
 
-class Reader(Protocol):
-    """What reads the boards: `hardware.gpu.readings.GpuReader`."""
-
-    absent: str
-    lost: dict[int, str]
-    """Boards that do not answer, and why."""
-
-    @property
-    def count(self) -> int: ...
-
-    def read(self, index: int, /) -> Mapping[str, float]:
-        """What one board tells now; raises once when it is lost."""
-        ...
-
-    def throttle_reasons(self, bits: int, /) -> tuple[str, ...]:
-        """Bits in words."""
-        ...
-
-    def processes(self, index: int, /) -> Collection[tuple[int, int | None]]:
-        """Process ids that compute on a board, with their memory."""
-        ...
-
-
 @dataclass(slots=True)
-class Sighting:
+class GpuProcess:
     """A process on a board."""
 
     first_ns: int
@@ -57,20 +37,20 @@ def has_driver(root: Path = Path("/")) -> bool:
     return any(any((root / "dev").glob(pattern)) for pattern in _DEVICES)
 
 
-def nvml_reader() -> Reader:
-    """The reader of the house, loaded where there is a driver alone."""
+def nvml_reader() -> GpuReader:
+    """NVML is loaded only where there is a driver."""
     from assay.hardware.gpu.readings import GpuReader
 
     return GpuReader()
 
 
-class Gpus:
+class GpuSampler:
     """All boards, looked at again and again until told to stop."""
 
-    def __init__(self, every_s: float, make: Callable[[], Reader] = nvml_reader, root: Path = Path("/")) -> None:
+    def __init__(self, every_s: float, make: Callable[[], GpuReader] = nvml_reader, root: Path = Path("/")) -> None:
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self.absent: dict[str, str] = {}
-        self.sightings: dict[tuple[int, int], Sighting] = {}
+        self.sightings: dict[tuple[int, int], GpuProcess] = {}
         self.looks_s: list[float] = []
         self._every_s, self._proc = every_s, root / "proc"
         self._columns = Columns()
@@ -80,7 +60,7 @@ class Gpus:
         self._processes_ns = 0
         self._untold: set[int] = set()
         try:
-            self._reader: Reader | None = make()
+            self._reader: GpuReader | None = make()
         except Exception as failure:  # a library of the driver may fail in any way
             self._reader, self.absent["gpu"] = None, f"NVML cannot be loaded: {failure}"
             return
@@ -214,7 +194,7 @@ class Gpus:
             for pid in found:
                 seen = self.sightings.get((index, pid))
                 if seen is None:
-                    self.sightings[index, pid] = Sighting(now_ns, now_ns, self._name(pid))
+                    self.sightings[index, pid] = GpuProcess(now_ns, now_ns, self._name(pid))
                 else:
                     seen.last_ns = now_ns
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from assay.run.probes.columns import Window
-from assay.run.probes.readers.reading import Kept, Reading, why
+from assay.run.probes.readers import KernelFile, Reading, why
 
 SECTOR = 512  # of /proc/diskstats, whatever the disk itself has
 # Asking each core for its clock or its heat wakes it up on some processors.
@@ -36,7 +36,7 @@ class Part(Protocol):
         ...
 
 
-class Machine:
+class LinuxMachine:
     """All parts that can be read here."""
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -91,7 +91,7 @@ class Processors:
     """Busy time of all processors together, and what the hypervisor took away."""
 
     def __init__(self, root: Path) -> None:
-        self._file = Kept(root / "proc/stat", 512)
+        self._file = KernelFile(root / "proc/stat", 512)
         self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
 
     def read(self, into: Reading) -> None:
@@ -107,7 +107,7 @@ class Memory:
     """Memory that programs could still get."""
 
     def __init__(self, root: Path) -> None:
-        self._file = Kept(root / "proc/meminfo", 512)
+        self._file = KernelFile(root / "proc/meminfo", 512)
 
     def read(self, into: Reading) -> None:
         """Add what is available."""
@@ -122,7 +122,7 @@ class Disks:
     """Bytes read from and written to real disks: partitions, loops and stacked devices would count them again."""
 
     def __init__(self, root: Path) -> None:
-        self._file = Kept(root / "proc/diskstats", 16384, whole=True)
+        self._file = KernelFile(root / "proc/diskstats", 16384, whole=True)
         try:
             found = sorted((root / "sys/block").iterdir())
         except OSError:
@@ -145,7 +145,7 @@ class Network:
     """Bytes in and out over real interfaces; where a container has none, over all but the loop and bridges."""
 
     def __init__(self, root: Path) -> None:
-        self._file = Kept(root / "proc/net/dev", 16384, whole=True)
+        self._file = KernelFile(root / "proc/net/dev", 16384, whole=True)
         names = [line.partition(b":")[0].strip() for line in self._file.read().splitlines()[2:]]
         places = {name: root / "sys/class/net" / os.fsdecode(name) for name in names if name != b"lo"}
         real = {name for name, place in places.items() if (place / "device").exists()}
@@ -168,7 +168,7 @@ class Swap:
     """Bytes that went to swap and came back: a run that swaps measures the disk."""
 
     def __init__(self, root: Path) -> None:
-        self._file = Kept(root / "proc/vmstat", 16384, whole=True)
+        self._file = KernelFile(root / "proc/vmstat", 16384, whole=True)
         self._page = os.sysconf("SC_PAGE_SIZE")
 
     def read(self, into: Reading) -> None:
@@ -187,7 +187,7 @@ class Clocks:
         paths = sorted(cpus.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
         if not paths:
             raise _UnseenError("no core tells its clock (no cpufreq in /sys/devices/system/cpu)")
-        self._files = [Kept(path) for path in _spread(paths)]
+        self._files = [KernelFile(path) for path in _spread(paths)]
 
     def read(self, into: Reading) -> None:
         """Add the mean clock."""
@@ -212,7 +212,7 @@ class Heat:
         self._files = []
         for path in zones or _spread(sensors):
             try:
-                one = Kept(path)
+                one = KernelFile(path)
                 one.number()
             except (OSError, ValueError):  # a sensor that is there and tells nothing
                 continue
@@ -233,11 +233,11 @@ class Throttling:
         self._last_ns = time.perf_counter_ns()
         cpus = root / "sys/devices/system/cpu"
         self._counts = {
-            f"{what} too hot": [Kept(path) for path in sorted(cpus.glob(f"cpu[0-9]*/thermal_throttle/{file}"))]
+            f"{what} too hot": [KernelFile(path) for path in sorted(cpus.glob(f"cpu[0-9]*/thermal_throttle/{file}"))]
             for what, file in (("core", "core_throttle_count"), ("package", "package_throttle_count"))
         }
         firmware = root / "sys/devices/platform/soc/soc:firmware/get_throttled"
-        self._bits = Kept(firmware) if firmware.exists() else None
+        self._bits = KernelFile(firmware) if firmware.exists() else None
         if self._bits is None and not any(self._counts.values()):
             raise _UnseenError("the kernel keeps no count of it (no thermal_throttle in /sys/devices/system/cpu)")
         self._before: dict[str, float] = {}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from assay.run.records import Seen
+from assay.run.records import MachineTelemetry
 
 
-def throttled_tests(seen: Seen | None) -> dict[str, tuple[str, ...]]:
+def throttled_tests(seen: MachineTelemetry | None) -> dict[str, tuple[str, ...]]:
     """Test → the reasons for which a device held its clocks down during it, such as `gpu:0: power cap`.
 
     Tests that were not throttled, or that nobody looked at, are left out.

@@ -17,7 +17,7 @@ from assay.errors import MeasureError
 from assay.run import window
 from assay.run.contract import Measured, Order, Rules, Stage
 from assay.run.load.http.recording import Recording, client_metrics
-from assay.run.probes import Probe, Telemetry, watching
+from assay.run.probes import ServiceProbe, Telemetry, service_probe
 from assay.run.records import SampleSet, Window
 from assay.run.scoring import OUTPUTS, Output, as_asked, find_scorer, scored, write_outputs
 from assay.run.services import refuse_ended
@@ -189,7 +189,7 @@ class _Run:
         tls = there.target.tls
         ca = None if tls.ca is None else str(self.base / tls.ca)
         addresses = {} if there.metrics_address is None else {"service": there.metrics_address}
-        return watching(
+        return service_probe(
             scratch=self.scratch,
             scrapes=scrapes,
             pids=pids,
@@ -253,7 +253,7 @@ class _Run:
     # -- after the load ------------------------------------------------------------------------------------------
 
     def _telemetry(self, watched: object, recording: Recording) -> None:
-        if not isinstance(watched, Probe):
+        if not isinstance(watched, ServiceProbe):
             return
         seen: Telemetry = watched.finish(recording.window)
         self.facts["telemetry"] = dict(seen.facts)

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from assay.run.contract import Order
-from assay.run.probes import Probe, watching
+from assay.run.probes import ServiceProbe, service_probe
 from assay.run.services import Running, refuse_ended
 from assay.run.targets.vector.report import Findings
 from assay.spec.target import Tls
@@ -62,7 +62,7 @@ class Surroundings:
             found.metrics["start_to_ready_s"] = self.service.start_to_ready_s
 
     @contextmanager
-    def watched(self, order: Order) -> Iterator[Probe | None]:
+    def watched(self, order: Order) -> Iterator[ServiceProbe | None]:
         """Watch a service of ours, or the metrics that it shows; a plain endpoint is left alone."""
         scrapes = {} if self.metrics_url is None else {"service": self.metrics_url}
         pids = {"service": self.service.pid} if self.service is not None and self.service.pid else {}
@@ -71,7 +71,7 @@ class Surroundings:
             return
         ca = None if self.tls.ca is None else str(Path(order.job.base) / self.tls.ca)
         addresses = {} if self.metrics_address is None else {"service": self.metrics_address}
-        with watching(
+        with service_probe(
             scratch=Path(order.scratch),
             scrapes=scrapes,
             pids=pids,
@@ -82,7 +82,7 @@ class Surroundings:
         ) as probe:
             yield probe
 
-    def keep(self, probe: Probe | None, window: tuple[int, int], found: Findings) -> None:
+    def keep(self, probe: ServiceProbe | None, window: tuple[int, int], found: Findings) -> None:
         """Keep what a probe saw in the measured window.
 
         Raises:

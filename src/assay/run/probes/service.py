@@ -1,4 +1,4 @@
-"""Watching a service while it is measured: from another process, so that it costs the measuring one nothing."""
+"""Probe of a service while it is measured: in another process, so that it costs the measuring one nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SUM_UP_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What was seen of a service from the side."""
+    """Telemetry of a service: its own metrics, its processes and GPUs."""
 
     file: Path | None = None
     """All readings: CSV, packed with gzip; columns source, name, labels (JSON), at_ns (`perf_counter_ns`), value."""
@@ -31,12 +31,12 @@ class Telemetry:
     """Source → statistic of ours, such as `ttft_ms.p50` → the server's own `value`, `from` which of its metrics, and
     for a histogram `between` which edges it lies."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """For the result: the summary of each source, processes, GPUs, how many scrapes failed, and what watching cost."""
+    """For the result: the summary of each source, processes, GPUs, how many scrapes failed, and what the probe cost."""
     absent: Mapping[str, str] = field(default_factory=dict)
     """What could not be seen, and why."""
 
 
-class Probe:
+class ServiceProbe:
     """A process that watches; `finish` ends it."""
 
     def __init__(self, process: subprocess.Popen[bytes], path: Path, log: Path) -> None:
@@ -44,7 +44,7 @@ class Probe:
         self._telemetry: Telemetry | None = None
 
     def finish(self, window: tuple[int, int]) -> Telemetry:
-        """Stop watching and sum up the measured window; whatever went wrong is told in `absent`, never raised.
+        """Stop service_probe and sum up the measured window; whatever went wrong is told in `absent`, never raised.
 
         Args:
             window: its begin and end, of `time.perf_counter_ns`.
@@ -87,12 +87,12 @@ class Probe:
         state = "does not answer" if code is None else f"ended with code {code}"
         with suppress(OSError):
             lines = self._log.read_text(errors="replace").strip().splitlines()[-1:]
-            return f"the watching process {state}{''.join(f': {line[:300]}' for line in lines)}"
-        return f"the watching process {state}"
+            return f"the service_probe process {state}{''.join(f': {line[:300]}' for line in lines)}"
+        return f"the service_probe process {state}"
 
 
 @contextmanager
-def watching(
+def service_probe(
     *,
     scratch: Path,
     scrapes: Mapping[str, str] | None = None,
@@ -104,7 +104,7 @@ def watching(
     verify: bool = True,
     ca: str | None = None,
     addresses: Mapping[str, str] | None = None,
-) -> Iterator[Probe]:
+) -> Iterator[ServiceProbe]:
     """Watch services from another process.
 
     Args:
@@ -128,13 +128,13 @@ def watching(
     }
     with (scratch / _LOG).open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "assay.run.probes"],
+            [sys.executable, "-m", "assay.run.probes.service_sampler"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             env=os.environ,
         )
-    probe = Probe(process, scratch / FILE, scratch / _LOG)
+    probe = ServiceProbe(process, scratch / FILE, scratch / _LOG)
     try:
         probe.begin(json.dumps(order))
         yield probe

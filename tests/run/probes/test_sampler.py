@@ -13,7 +13,7 @@ import pytest
 from tests.hardware.gpu.recorded import Nvml, board
 
 from assay.hardware.gpu.readings import GpuReader
-from assay.run.probes.looker import Looker
+from assay.run.probes.sampler import Sampler
 
 pytestmark = [pytest.mark.simulated, pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")]
 
@@ -60,7 +60,7 @@ def machine(root: Path, *, driver: bool = True) -> Path:
     return root
 
 
-def seen_of(looker: Looker, root: Path, seconds: float = 0.5, *, pid: int | None = None, during=lambda: None):
+def seen_of(looker: Sampler, root: Path, seconds: float = 0.5, *, pid: int | None = None, during=lambda: None):
     """Look for a while at this process, and give back what was seen."""
     looker.begin(os.getpid() if pid is None else pid)
     begin = time.perf_counter_ns()
@@ -78,8 +78,8 @@ def seen_of(looker: Looker, root: Path, seconds: float = 0.5, *, pid: int | None
 def looked(tmp_path):
     made = []
 
-    def make(boards: Boards, **more) -> Looker:
-        looker = Looker(0.02, (), machine(tmp_path), lambda: boards, **more)
+    def make(boards: Boards, **more) -> Sampler:
+        looker = Sampler(0.02, (), machine(tmp_path), lambda: boards, **more)
         made.append(looker)
         return looker
 
@@ -175,7 +175,7 @@ def test_a_machine_without_a_driver_never_asks_for_boards(tmp_path):
     def never():
         raise AssertionError("there is no driver")
 
-    looker = Looker(0.02, (), machine(tmp_path, driver=False), never)
+    looker = Sampler(0.02, (), machine(tmp_path, driver=False), never)
     told, _ = seen_of(looker, tmp_path, 0.1)
     assert not [name for name in told["absent"] if name.startswith("gpu")]
 
@@ -184,14 +184,14 @@ def test_a_driver_whose_library_is_missing_says_so(tmp_path):
     def missing():
         raise ImportError("no module named pynvml")
 
-    looker = Looker(0.02, (), machine(tmp_path), missing)
+    looker = Sampler(0.02, (), machine(tmp_path), missing)
     told, _ = seen_of(looker, tmp_path, 0.1)
     assert told["absent"]["gpu"] == "NVML cannot be loaded: no module named pynvml"
 
 
 def test_an_h200_played_back_through_the_reader_of_the_house(tmp_path):
     told_by_board = board("h200")
-    looker = Looker(0.02, (), machine(tmp_path), lambda: GpuReader(Nvml(told_by_board).load))
+    looker = Sampler(0.02, (), machine(tmp_path), lambda: GpuReader(Nvml(told_by_board).load))
     try:
         told, _ = seen_of(looker, tmp_path, 0.3)
     finally:
@@ -224,7 +224,7 @@ class Clock:
 
 def test_a_package_whose_counter_wraps_within_the_window(tmp_path):
     package = Clock(machine(tmp_path, driver=False), watts=1000.0)
-    looker = Looker(0.02, (), tmp_path)
+    looker = Sampler(0.02, (), tmp_path)
     looker.begin(os.getpid())
     begin = time.perf_counter_ns()
     for _ in range(50):
@@ -244,7 +244,7 @@ def test_a_package_whose_counter_wraps_within_the_window(tmp_path):
 
 
 def test_a_machine_that_shows_nothing_still_gives_an_answer(tmp_path):
-    looker = Looker(0.02, (os.getpid(),), tmp_path)
+    looker = Sampler(0.02, (os.getpid(),), tmp_path)
     told, _ = seen_of(looker, tmp_path, 0.1)
     assert told["statistics"] == {}
     assert told["energy"] == []
@@ -253,7 +253,7 @@ def test_a_machine_that_shows_nothing_still_gives_an_answer(tmp_path):
 
 
 def test_what_fails_in_a_look_is_told_and_the_next_is_tried(tmp_path):
-    looker = Looker(0.02, (), machine(tmp_path, driver=False))
+    looker = Sampler(0.02, (), machine(tmp_path, driver=False))
     real = looker._own.read
     looker._own.read = lambda: 1 / 0
     looker.look()
@@ -264,7 +264,7 @@ def test_what_fails_in_a_look_is_told_and_the_next_is_tried(tmp_path):
 
 
 def test_a_run_of_hours_is_looked_at_less_often(tmp_path):
-    looker = Looker(0.1, (), tmp_path)
+    looker = Sampler(0.1, (), tmp_path)
     assert looker.wait_s() == 0.1
     looker._run.at_ns = [0] * 36_000
     assert looker.wait_s() == 0.2

@@ -1,13 +1,41 @@
-"""A process, those beside it and all their descendants on Linux, read as one straight from /proc."""
+"""Processes on Linux, read straight from /proc: those of a job with all their descendants, and our own."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from assay.run.probes.readers.reading import Kept, Reading, why
+from assay.run.probes.readers import KernelFile, Reading, why
+
+
+class HarnessProcesses:
+    """This process, and those that started it: what the harness uses is neither the job's nor that of others."""
+
+    def __init__(self, pids: Sequence[int], root: Path = Path("/")) -> None:
+        self.pids = {os.getpid(), *pids}
+        self._files: list[KernelFile] = []
+        for pid in pids if sys.platform == "linux" else ():
+            try:
+                self._files.append(KernelFile(root / "proc" / str(pid) / "stat", 1024))
+            except OSError:
+                continue
+        self._tick_s = 1 / os.sysconf("SC_CLK_TCK") if self._files else 0.0
+        self._last_s = [0.0] * len(self._files)
+
+    def read(self) -> float:
+        """Seconds of processor time so far."""
+        for number, file in enumerate(self._files):
+            try:
+                text = file.read()
+                fields = text[text.rindex(b")") + 2 :].split(None, 14)
+                self._last_s[number] = (int(fields[11]) + int(fields[12])) * self._tick_s
+            except (OSError, ValueError, IndexError):  # it has ended
+                continue
+        return time.process_time() + sum(self._last_s)
+
 
 # Searching all processes of the machine for new ones costs more than a look; a new child of a main thread is seen at
 # once all the same, in the list that the kernel keeps of them.
@@ -24,7 +52,7 @@ class _Member:
     __slots__ = ("_children", "_known", "io", "stat")
 
     def __init__(self, proc: Path, pid: int) -> None:
-        self.stat = Kept(proc / str(pid) / "stat", 1024)
+        self.stat = KernelFile(proc / str(pid) / "stat", 1024)
         self.io = _kept(proc / str(pid) / "io")
         self._children = _kept(proc / str(pid) / "task" / str(pid) / "children")
         self._known = b""
@@ -53,7 +81,7 @@ class _Member:
                 file.close()
 
 
-class Family:
+class ProcessTree:
     """Processes of a job."""
 
     def __init__(self, pids: Collection[int], root: Path = Path("/"), strangers: set[int] | None = None) -> None:
@@ -176,8 +204,8 @@ class Family:
         self.pids.add(pid)
 
 
-def _kept(path: Path) -> Kept | None:
+def _kept(path: Path) -> KernelFile | None:
     try:
-        return Kept(path, 512)
+        return KernelFile(path, 512)
     except OSError:
         return None

@@ -18,8 +18,8 @@ import pytest
 from tests.model_server import smollm2
 from tests.run.children import children
 
-from assay.run.probes import FILE, watching
-from assay.run.probes.gpu import Gpus
+from assay.run.probes import FILE, service_probe
+from assay.run.probes.service_sampler import GpuSeries
 
 pytestmark = pytest.mark.live
 
@@ -63,7 +63,7 @@ def test_counters_come_on_our_clock(tmp_path, endpoint, monkeypatch):
     monkeypatch.setenv("SCRAPE_KEY", "sesame-1234")
     headers = {"Authorization": "Bearer ${env:SCRAPE_KEY}"}
     urls = {"llm": f"{endpoint.url}/metrics"}
-    with watching(scratch=tmp_path, scrapes=urls, headers=headers, every_s=0.1, gpus=False) as probe:
+    with service_probe(scratch=tmp_path, scrapes=urls, headers=headers, every_s=0.1, gpus=False) as probe:
         begin = perf_counter_ns()
         sleep(1.5)
         end = perf_counter_ns()
@@ -92,7 +92,7 @@ def test_counters_come_on_our_clock(tmp_path, endpoint, monkeypatch):
 )
 def test_an_endpoint_that_tells_nothing_is_absent_with_its_reason(tmp_path, endpoint, path, says):
     urls = {"llm": endpoint.url + path}
-    with watching(scratch=tmp_path, scrapes=urls, every_s=0.05, gpus=False) as probe:
+    with service_probe(scratch=tmp_path, scrapes=urls, every_s=0.05, gpus=False) as probe:
         sleep(0.3)
         telemetry = probe.finish((0, perf_counter_ns()))
     assert says in telemetry.absent["server:llm"]
@@ -102,14 +102,14 @@ def test_an_endpoint_that_tells_nothing_is_absent_with_its_reason(tmp_path, endp
 
 def test_an_endpoint_that_nobody_serves_ends_nothing(tmp_path):
     urls = {"llm": "http://127.0.0.1:9/metrics"}
-    with watching(scratch=tmp_path, scrapes=urls, every_s=0.05, gpus=False) as probe:
+    with service_probe(scratch=tmp_path, scrapes=urls, every_s=0.05, gpus=False) as probe:
         telemetry = probe.finish((0, perf_counter_ns()))
     assert "refused" in telemetry.absent["server:llm"]
 
 
 def test_an_unset_secret_is_named_and_nothing_is_sent(tmp_path, endpoint):
     headers = {"Authorization": "${env:NOT_SET_ANYWHERE}"}
-    with watching(scratch=tmp_path, scrapes={"llm": endpoint.url}, headers=headers, gpus=False) as probe:
+    with service_probe(scratch=tmp_path, scrapes={"llm": endpoint.url}, headers=headers, gpus=False) as probe:
         telemetry = probe.finish((0, perf_counter_ns()))
     assert "NOT_SET_ANYWHERE" in telemetry.absent["server:llm"]
     assert endpoint.seen == []
@@ -132,7 +132,7 @@ def test_a_process_tree_is_read(tmp_path):
     try:
         service.stdout.readline()
         sleep(0.3)  # the child takes its memory
-        with watching(scratch=tmp_path, pids={"llm": service.pid}, gpus=False) as probe:
+        with service_probe(scratch=tmp_path, pids={"llm": service.pid}, gpus=False) as probe:
             before, begin = psutil.Process(service.pid).cpu_times(), perf_counter_ns()
             sleep(1.5)
             end, after = perf_counter_ns(), psutil.Process(service.pid).cpu_times()
@@ -154,7 +154,7 @@ def test_a_process_tree_is_read(tmp_path):
 def test_a_process_that_is_gone_is_absent(tmp_path):
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
-    with watching(scratch=tmp_path, pids={"llm": done.pid}, gpus=False) as probe:
+    with service_probe(scratch=tmp_path, pids={"llm": done.pid}, gpus=False) as probe:
         sleep(0.2)
         telemetry = probe.finish((0, perf_counter_ns()))
     assert telemetry.absent == {"process:llm": f"process {done.pid} has ended"}
@@ -165,23 +165,24 @@ def watchers() -> list[psutil.Process]:
 
 
 def test_a_watcher_that_is_killed_is_told_and_ends_nothing(tmp_path):
-    with watching(scratch=tmp_path, pids={"llm": os.getpid()}, gpus=False) as probe:
+    with service_probe(scratch=tmp_path, pids={"llm": os.getpid()}, gpus=False) as probe:
         (watcher,) = watchers()
         watcher.send_signal(signal.SIGKILL)
         telemetry = probe.finish((0, perf_counter_ns()))
-    assert telemetry.absent == {"telemetry": "the watching process ended with code -9"}
+    assert telemetry.absent == {"telemetry": "the service_probe process ended with code -9"}
 
 
 def test_no_watcher_stays_when_the_body_raises(tmp_path):
-    with pytest.raises(RuntimeError), watching(scratch=tmp_path, gpus=False):
+    with pytest.raises(RuntimeError), service_probe(scratch=tmp_path, gpus=False):
         raise RuntimeError
     assert watchers() == []
 
 
 def test_the_watcher_ends_with_whoever_started_it(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from assay.run.probes import watching\n"
-        "with watching(scratch=Path(sys.argv[1]), gpus=False) as p: print(p._process.pid, flush=True); time.sleep(600)"
+        "import sys, time; from pathlib import Path; from assay.run.probes import service_probe\n"
+        "with service_probe(scratch=Path(sys.argv[1]), gpus=False) as p:\n"
+        "    print(p._process.pid, flush=True); time.sleep(600)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
     with holder.stdout:
@@ -200,7 +201,7 @@ def test_the_watcher_ends_with_whoever_started_it(tmp_path):
 
 
 def test_it_loads_nothing_heavy():
-    code = "import runpy, sys; import assay.run.probes.__main__; print(' '.join(sys.modules))"
+    code = "import runpy, sys; import assay.run.probes.service_sampler; print(' '.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numpy", "pydantic", "pyarrow", "httpx"} & {name.partition(".")[0] for name in loaded}
 
@@ -209,13 +210,13 @@ def test_gpus_are_absent_with_a_reason_where_there_is_no_library():
     def load(name: str):
         raise ImportError
 
-    assert "pynvml is not installed" in Gpus(load).absent
+    assert "pynvml is not installed" in GpuSeries(load).absent
 
 
 def test_llama_cpp_tells_its_own_view_of_a_real_model(tmp_path):
     import httpx
 
-    with smollm2() as url, watching(scratch=tmp_path, scrapes={"llm": f"{url}/metrics"}, every_s=0.3) as probe:
+    with smollm2() as url, service_probe(scratch=tmp_path, scrapes={"llm": f"{url}/metrics"}, every_s=0.3) as probe:
         begin = perf_counter_ns()
         body = {"messages": [{"role": "user", "content": "Count to twenty."}], "max_tokens": 24, "temperature": 0}
         usage = []

@@ -8,13 +8,13 @@ from collections.abc import Collection
 import psutil
 
 from assay.run.probes.columns import Window
-from assay.run.probes.readers.reading import Reading
+from assay.run.probes.readers import Reading
 
 # Here every search walks all processes of the machine.
 _SEARCH_EVERY_S = 1.0
 
 
-class Machine:
+class PsutilMachine:
     """The whole machine."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Machine:
         return None
 
 
-class Family:
+class PsutilTree:
     """Processes of a job: a process, those beside it and all their descendants."""
 
     def __init__(self, pids: Collection[int]) -> None:

@@ -1,21 +1,31 @@
-"""Everything that is looked at during a run, and what was seen of it."""
+"""The sampler of a job and its machine, and its process: `python -m assay.run.probes.sampler`, started by `job_probe`.
+
+Its standard input brings one line of JSON for each thing to do: what to sample, the `begin` of a run, its `finish`.
+It answers the first and each `finish` with one line. When its input ends, so does the process: it never outlives
+its parent.
+"""
 
 from __future__ import annotations
 
+import gc
+import json
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from assay.run.probes.columns import POWERMETRICS, WINDOW, Column, Columns, Window
-from assay.run.probes.energy import power_between_steps
-from assay.run.probes.readers.gpus import Gpus, Reader, has_driver, nvml_reader
-from assay.run.probes.readers.own import Own
-from assay.run.probes.readers.rapl import Rapl
-from assay.run.probes.readers.reading import Reading
-from assay.run.probes.summing import energies, joined, statistic, statistics
-from assay.run.probes.writing import Rows, write
+from assay.run.inherited import readable
+from assay.run.probes.columns import POWERMETRICS, WINDOW, Columns, Rows, Window, answer, write
+from assay.run.probes.readers import Reading
+from assay.run.probes.readers.energy import Powermetrics, Rapl
+from assay.run.probes.readers.gpus import GpuSampler, has_driver, nvml_reader
+from assay.run.probes.readers.processes import HarnessProcesses
+from assay.run.probes.totals import energies, joined, power_between_steps, statistic, statistics
+
+if TYPE_CHECKING:
+    from assay.hardware.gpu.readings import GpuReader
 
 _SLOW_EVERY_NS = 1_000_000_000
 # Sums of bytes lose nothing between two readings, and are a third of the cost of a look.
@@ -28,6 +38,7 @@ _IDLE_EVERY_S = 0.02
 _MANY_LOOKS = 36_000
 # Two looks closer together than this share of the time between looks give no rate: the kernel counts in ticks.
 _CLOSE = 0.3
+_PATIENCE_S = 3600.0
 
 Marks = Sequence[tuple[str, int, int]]
 """Phase, begin and end."""
@@ -49,7 +60,7 @@ class _Family(Protocol):
 
 
 class _Run:
-    """What was seen of one run so far."""
+    """What was sampled of one run so far."""
 
     def __init__(self) -> None:
         self.columns = Columns()
@@ -70,15 +81,15 @@ class _Run:
         self.carry_s = 0.0
 
 
-class Looker:
-    """Looks at machine, job, GPUs and counters of energy."""
+class Sampler:
+    """Samples machine, job, GPUs and counters of energy."""
 
     def __init__(
         self,
         every_s: float,
         own: Sequence[int] = (),
         root: Path = Path("/"),
-        make_gpus: Callable[[], Reader] = nvml_reader,
+        make_gpus: Callable[[], GpuReader] = nvml_reader,
     ) -> None:
         """Open all files.
 
@@ -87,14 +98,14 @@ class Looker:
         """
         self._every_s, self._close_ns = every_s, _CLOSE * every_s * 1e9
         self._machine, self._new_family = _of_this_system(root)
-        self._own = Own(own, root)
+        self._own = HarnessProcesses(own, root)
         self._rapl = Rapl(root)
-        self._powermetrics = _powermetrics()
+        self._powermetrics = Powermetrics() if sys.platform == "darwin" else None
         self._family: _Family | None = None
         self._idle: dict[str, float] | None = None
         self._failed: dict[str, str] = {}
         self._run = _Run()
-        self._gpus = Gpus(every_s, make_gpus, root) if has_driver(root) or sys.platform == "win32" else None
+        self._gpus = GpuSampler(every_s, make_gpus, root) if has_driver(root) or sys.platform == "win32" else None
         if self._gpus is not None and self._gpus.count:
             self._gpus.start()
 
@@ -140,7 +151,7 @@ class Looker:
         """The run has ended: sum up its measured window, write everything down, and be ready for the next one.
 
         Returns:
-            The fields of `records.Seen`.
+            The fields of `records.MachineTelemetry`.
         """
         self.look(slow=True)
         self._look_at_gpus()
@@ -177,7 +188,6 @@ class Looker:
         return self._every_s * 2.0 ** (len(self._run.at_ns) // _MANY_LOOKS)
 
     def close(self) -> None:
-        """Stop everything that was started for looking."""
         if self._gpus is not None:
             self._gpus.stop()
         if self._powermetrics is not None:
@@ -258,7 +268,7 @@ class Looker:
         columns = self._columns()
         told: dict[str, float] = {}
         for source, column in columns.named("energy_j"):
-            watts = power_between_steps(column) if _seconds(column) >= LEAST_IDLE_S else None
+            watts = power_between_steps(column) if (column.at_ns[-1] - column.at_ns[0]) / 1e9 >= LEAST_IDLE_S else None
             told |= {source: watts} if watts is not None else {}
         for source, column in columns.named("power_w"):
             found = statistic(column, (0, time.perf_counter_ns())) if source.startswith("gpu:") else {}
@@ -313,27 +323,15 @@ class Looker:
 
 def _of_this_system(root: Path) -> tuple[_Machine, Callable[[Sequence[int]], _Family]]:
     if sys.platform == "linux":
-        from assay.run.probes.readers.family import Family
-        from assay.run.probes.readers.machine import Machine
+        from assay.run.probes.readers.machine import LinuxMachine
+        from assay.run.probes.readers.processes import ProcessTree
 
         strangers: set[int] = set()
         # Children of services that run already are among those who were there before.
-        return Machine(root), lambda pids: Family(pids, root, strangers if len(pids) < 2 else None)
-    from assay.run.probes.readers import elsewhere
+        return LinuxMachine(root), lambda pids: ProcessTree(pids, root, strangers if len(pids) < 2 else None)
+    from assay.run.probes.readers.psutil_reader import PsutilMachine, PsutilTree
 
-    return elsewhere.Machine(), elsewhere.Family
-
-
-def _powermetrics() -> Any:  # noqa: ANN401  (its module is loaded on macOS alone)
-    if sys.platform != "darwin":
-        return None
-    from assay.run.probes.readers.powermetrics import Powermetrics
-
-    return Powermetrics()
-
-
-def _seconds(column: Column) -> float:
-    return (column.at_ns[-1] - column.at_ns[0]) / 1e9
+    return PsutilMachine(), PsutilTree
 
 
 def _counts(on_boards: Mapping[str, int]) -> dict[str, dict[str, float]]:
@@ -348,3 +346,65 @@ def _rows(columns: Columns, marks: Marks) -> list[Rows]:
     """All series, and the phases of the run as series that are 1 from their begin to their end."""
     rows: list[Rows] = [(source, name, "", column.at_ns, column.value) for source, name, column in columns]
     return [*rows, *(("phase", phase, "", (begin, end), (1.0, 0.0)) for phase, begin, end in marks)]
+
+
+class CommandInput:
+    """Lines of standard input, waited for no longer than until the next look."""
+
+    def __init__(self, fd: int = 0) -> None:
+        self._fd, self._rest = fd, b""
+
+    def within(self, wait_s: float) -> list[dict[str, Any]] | None:
+        """The documents that came in some time; None when there will be no more."""
+        if not readable(self._fd, max(0.0, wait_s)):
+            return []
+        if not (chunk := os.read(self._fd, 65536)):
+            return None
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+
+def follow(sampler: Sampler, commands: CommandInput, todo: list[dict[str, Any]] | None) -> None:
+    """Look again and again, and do what is asked, until the input ends."""
+    due_s = time.monotonic()
+    while todo is not None:
+        for command in todo:
+            _do(sampler, command)
+            due_s = time.monotonic() + sampler.wait_s()  # each of them has just taken a look
+        now_s = time.monotonic()
+        if now_s >= due_s:
+            sampler.look()
+            # One that came late is not made up for: two looks at once say no more than one.
+            due_s = max(due_s + sampler.wait_s(), now_s)
+        todo = commands.within(due_s - time.monotonic())
+
+
+def _do(sampler: Sampler, command: Mapping[str, Any]) -> None:
+    if "begin" in command:
+        sampler.begin(command["begin"], command["beside"])
+    elif "finish" in command:
+        marks = [(str(phase), int(begin), int(end)) for phase, begin, end in command["marks"]]
+        spans = {str(name): (int(begin), int(end)) for name, (begin, end) in command["spans"].items()}
+        answer({"seen": sampler.finish(marks, spans, Path(command["finish"]))})
+
+
+def main() -> int:
+    """Sample until the parent is gone."""
+    commands = CommandInput()
+    while not (first := commands.within(_PATIENCE_S)):
+        if first is None:
+            return 0
+    order, *rest = first
+    gc.disable()  # nothing here is made in circles, and a collection would be the slowest look of all
+    sampler = Sampler(float(order["every_s"]), order["own"])
+    sampler.settle()
+    answer({"ready": True})
+    try:
+        follow(sampler, commands, rest)
+    finally:
+        sampler.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

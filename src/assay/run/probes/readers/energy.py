@@ -1,15 +1,22 @@
-"""Energy counters of processors: RAPL through powercap (Intel and AMD), or AMD's own driver."""
+"""Energy of processors: RAPL through powercap (Intel and AMD), AMD's own driver, or `powermetrics` on macOS.
+
+Only root may start `powermetrics`, and Apple calls its figures estimates.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import IO, Any, Literal
 
-from assay.run.probes.readers.reading import Kept, why
+from assay.run.probes.readers import KernelFile, why
 
 Scope = Literal["package", "dram", "system"]
 # One range of a counter must last longer at this power than the time between two readings, or a second round of it
@@ -27,7 +34,7 @@ class Zone:
     source: str
     """`rapl:package-0`."""
     scope: Scope
-    file: Kept
+    file: KernelFile
     range_j: float | None
     """Where it begins again at zero; None for one that does not."""
     joules: float = 0.0
@@ -58,7 +65,7 @@ class Zone:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EnergyStep:
     """What a counter told at one look."""
 
     source: str
@@ -74,7 +81,7 @@ class Step:
 class Rapl:
     """All counters that may be read here, and the reasons of the others."""
 
-    def __init__(self, root: Path = Path("/"), opened: Callable[[Path], Kept] = Kept) -> None:
+    def __init__(self, root: Path = Path("/"), opened: Callable[[Path], KernelFile] = KernelFile) -> None:
         self.absent: dict[str, str] = {}
         self._opened = opened
         self.zones: list[Zone] = []
@@ -90,7 +97,7 @@ class Rapl:
                 "(a virtual machine, or a kernel without it)"
             )
 
-    def read(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> list[Step]:
+    def read(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> list[EnergyStep]:
         """What all counters tell that still answer."""
         told = []
         for zone in list(self.zones):
@@ -101,7 +108,7 @@ class Rapl:
                 self.zones.remove(zone)
                 self.absent[zone.source] = f"lost in the middle: {_reason(problem)}"
             else:
-                told.append(Step(zone.source, since_ns, at_ns, joules, joules - before_j))
+                told.append(EnergyStep(zone.source, since_ns, at_ns, joules, joules - before_j))
         return told
 
     def unsure(self, source: str, window: tuple[int, int]) -> str:
@@ -179,3 +186,103 @@ class Rapl:
 
 def _reason(problem: Exception) -> str:
     return why(problem) if isinstance(problem, OSError) else str(problem)
+
+
+_EVERY_MS = 500  # each report costs some milliseconds to make and to read
+_BLOCK = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Mean power over one stretch of time."""
+
+    seconds: float
+    watts: float
+    """Processor, graphics and neural engine together."""
+
+
+class Powermetrics:
+    """A running `powermetrics`, read by a thread of its own; or the reason why there is none."""
+
+    def __init__(
+        self,
+        start: Callable[[], IO[bytes]] | None = None,
+        *,
+        system: str = sys.platform,
+        root: bool | None = None,
+        now_ns: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self.absent = ""
+        self._found: list[tuple[int, int, float]] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._now_ns = now_ns
+        if system != "darwin":
+            self.absent = "powermetrics is part of macOS alone"
+            return
+        if not (os.geteuid() == 0 if root is None else root):
+            self.absent = "powermetrics needs root; try: sudo assay run …"
+            return
+        try:
+            stream = (start or self._start)()
+        except OSError as problem:
+            self.absent = f"powermetrics cannot be started: {problem.strerror or problem}"
+            return
+        self._thread = threading.Thread(target=self._follow, args=(stream,), daemon=True)
+        self._thread.start()
+
+    def take(self) -> list[tuple[int, int, float]]:
+        """Begin, end and mean watts of the stretches that were reported since the last time."""
+        return [self._found.pop(0) for _ in range(len(self._found))]
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _start(self) -> IO[bytes]:
+        words = ["powermetrics", "--samplers", "cpu_power,gpu_power", "--format", "plist", "-i", str(_EVERY_MS)]
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        if self._process.stdout is None:
+            raise OSError("it has no output")
+        return self._process.stdout
+
+    def _follow(self, stream: IO[bytes]) -> None:
+        try:
+            for report in reports(stream):
+                end_ns = self._now_ns()
+                self._found.append((end_ns - round(report.seconds * 1e9), end_ns, report.watts))
+        except (OSError, ValueError) as problem:
+            self.absent = f"lost in the middle: {problem}"
+        else:
+            self.absent = "powermetrics has ended"
+
+
+def reports(stream: IO[bytes]) -> Iterator[Report]:
+    """Every report of a stream of property lists with a zero byte between them; one that tells no power is left out."""
+    rest = b""
+    while block := stream.read1(_BLOCK) if hasattr(stream, "read1") else stream.read(_BLOCK):
+        *whole, rest = (rest + block).split(b"\0")
+        yield from (found for one in whole if (found := parse(one)) is not None)
+    if rest.strip() and (found := parse(rest)) is not None:
+        yield found
+
+
+def parse(text: bytes) -> Report | None:
+    import plistlib  # macOS alone pays for it
+    from xml.parsers.expat import ExpatError
+
+    try:
+        told: dict[str, Any] = plistlib.loads(text.strip())
+        seconds = float(told["elapsed_ns"]) / 1e9
+        processor: dict[str, Any] = told["processor"]
+    except (ValueError, KeyError, TypeError, ExpatError, plistlib.InvalidFileException):
+        return None
+    if seconds <= 0:
+        return None
+    # Apple's own chips tell milliwatts of all three parts together; those with an Intel processor, watts of it.
+    for key, scale in (("combined_power", 1e-3), ("package_watts", 1.0)):
+        if isinstance(watts := processor.get(key), int | float):
+            return Report(seconds, float(watts) * scale)
+    return None

@@ -1,6 +1,6 @@
-"""The process that watches: `python -m assay.run.probes`, started by `watching`, never by a user.
+"""The sampler of a service: `python -m assay.run.probes.service_sampler`, started by `service_probe`, never by a user.
 
-Its standard input is one line that says what to watch, then one that says for which window to sum up; at its end the
+Its standard input is one line that says what to sample, then one that says for which window to sum up; at its end the
 process ends. Its standard output answers each with one line.
 """
 
@@ -12,27 +12,123 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from assay.errors import AssayError
-from assay.run.probes.gpu import Gpus
-from assay.run.probes.scraping import Endpoint, Scraper
-from assay.run.probes.series import Series, Window, rate_per_s, readings
-from assay.run.probes.summary import summarise
-from assay.run.probes.tree import Tree
-from assay.run.probes.writing import Rows, answer, write
+from assay.hardware.gpu.library import Load
+from assay.hardware.gpu.readings import GpuLost, GpuReader
+from assay.run.probes.columns import Rows, Window, answer, write
+from assay.run.probes.prometheus import Endpoint, Scraper
+from assay.run.probes.series import Series, rate_per_s, readings, summarise
 from assay.spec.secrets import resolve_secrets
 
+# Walking all processes for new children costs a millisecond or two; reading the known ones costs much less.
+LOOK_FOR_CHILDREN_EVERY_S = 1.0
+NAMES = ("cpu_s", "rss_bytes", "threads", "processes")
 
-class Watcher:
+
+class ServiceProcesses:
+    """One process and its descendants, read as one."""
+
+    def __init__(self, source: str, pid: int) -> None:
+        self.source = source
+        self._root = pid
+        self._known: dict[int, psutil.Process] = {}
+        self._cpu_s: dict[int, float] = {}
+        self._total_cpu_s = 0.0
+        self._looked_s = float("-inf")
+        self.gone = ""
+        kinds = {"cpu_s": "counter"}
+        self.columns = {name: Series(name, (), kinds.get(name, "gauge"), name) for name in NAMES}  # type: ignore[arg-type]
+
+    @property
+    def pids(self) -> set[int]:
+        """Processes seen so far."""
+        return set(self._cpu_s)
+
+    def read(self) -> None:
+        """Take one reading of all processes that are there."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= LOOK_FOR_CHILDREN_EVERY_S:
+            self._looked_s = now_s
+            self._look()
+        at_ns = time.perf_counter_ns()
+        rss = threads = alive = 0
+        for pid, process in list(self._known.items()):
+            try:
+                with process.oneshot():
+                    times = process.cpu_times()
+                    rss += process.memory_info().rss
+                    threads += process.num_threads()
+            except psutil.Error:
+                del self._known[pid]
+                continue
+            alive += 1
+            # What a new process used since its birth belongs to the tree; what the first one used before us does not.
+            spent = times.user + times.system
+            self._total_cpu_s += max(
+                0.0, spent - self._cpu_s.get(pid, spent if not self.columns["cpu_s"].at_ns else 0.0)
+            )
+            self._cpu_s[pid] = spent
+        if alive:
+            for name, value in zip(NAMES, (self._total_cpu_s, rss, threads, alive), strict=True):
+                self.columns[name].add(at_ns, float(value))
+
+    def _look(self) -> None:
+        try:
+            top = self._known.get(self._root) or psutil.Process(self._root)
+            found = [top, *top.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            self.gone = f"process {self._root} has ended"
+        except psutil.Error as refused:
+            self.gone = str(refused)
+        else:
+            self._known = {one.pid: self._known.get(one.pid, one) for one in found}
+
+
+_NAMES = ("gpu_util_pct", "gpu_mem_bytes", "power_w")
+
+
+class GpuSeries:
+    """All GPUs, or the reason why none can be read."""
+
+    def __init__(self, load: Load = import_module) -> None:
+        self._reader = GpuReader(load, _NAMES)
+        self.absent = self._reader.absent
+        self.facts = self._reader.facts
+        self.columns = [{name: Series(name, (), "gauge", name) for name in _NAMES} for _ in self.facts]
+
+    def read(self) -> None:
+        """Take one reading of each GPU; what one of them does not tell is left out."""
+        for index, columns in enumerate(self.columns):
+            at_ns = time.perf_counter_ns()
+            try:
+                told = self._reader.read(index)
+            except GpuLost as lost:
+                self.absent = "; ".join(filter(None, (self.absent, str(lost))))
+                continue
+            for name, value in told.items():
+                columns[name].add(at_ns, value)
+
+    def used_by(self, pids: set[int]) -> list[int]:
+        """The GPUs on which one of these processes works."""
+        return [
+            index for index in range(self._reader.count) if any(pid in pids for pid, _ in self._reader.processes(index))
+        ]
+
+
+class ServiceSampler:
     """Everything that is read meanwhile."""
 
     def __init__(self, order: Mapping[str, Any]) -> None:
         self.stop = threading.Event()
         self.absent: dict[str, str] = {}
-        self.trees = [Tree(source, pid) for source, pid in order["pids"].items()]
-        self.gpus = Gpus() if order["gpus"] else None
+        self.trees = [ServiceProcesses(source, pid) for source, pid in order["pids"].items()]
+        self.gpus = GpuSeries() if order["gpus"] else None
         self.scrapers = [Scraper(endpoint, order["every_s"], self.stop) for endpoint in _endpoints(order, self.absent)]
         self._every_s = order["process_every_s"]
         self._threads = [threading.Thread(target=one.follow, daemon=True) for one in self.scrapers]
@@ -116,7 +212,7 @@ def _endpoints(order: Mapping[str, Any], absent: dict[str, str]) -> Iterator[End
             yield Endpoint(source, url, headers, order["verify"], order["ca"], order["addresses"].get(source))
 
 
-def _process(tree: Tree, window: Window) -> dict[str, Any]:
+def _process(tree: ServiceProcesses, window: Window) -> dict[str, Any]:
     rate = rate_per_s(tree.columns["cpu_s"], window)
     rss, threads = readings(tree.columns["rss_bytes"], window), readings(tree.columns["threads"], window)
     told: dict[str, Any] = {"rss_is": "the sum over its processes; pages that they share count for each"}
@@ -144,8 +240,8 @@ def _scrapes(scraper: Scraper) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Watch until told for which window to sum up, or until whoever asked is gone."""
-    watcher = Watcher(order := json.loads(sys.stdin.readline()))
+    """Sample until the window to sum up is given, or until the parent is gone."""
+    watcher = ServiceSampler(order := json.loads(sys.stdin.readline()))
     answer({"ready": True})
     if line := sys.stdin.readline():
         begin, end = json.loads(line)

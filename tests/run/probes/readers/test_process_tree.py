@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from assay.run.probes.readers import elsewhere
-from assay.run.probes.readers.family import Family
+from assay.run.probes.readers.processes import ProcessTree
+from assay.run.probes.readers.psutil_reader import PsutilMachine, PsutilTree
 
 pytestmark = [pytest.mark.live, pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")]
 
@@ -39,7 +39,7 @@ def test_time_of_children_that_ended_stays_counted():
     )
     root = started(code)
     try:
-        family = Family([root.pid])
+        family = ProcessTree([root.pid])
         before = family.read().totals["cpu_s"]
         root.stdin.write(b"go\n")
         root.stdin.flush()
@@ -55,7 +55,7 @@ def test_a_child_is_found_and_read_with_its_parent():
     code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}])"
     root = started(code)
     try:
-        family = Family([root.pid])
+        family = ProcessTree([root.pid])
         root.stdout.readline()
         family._search_again_s = 0.0
         told = family.read()
@@ -78,7 +78,7 @@ def test_a_daemon_that_left_its_parent_is_known_by_its_session():
     )
     root = started(code, start_new_session=True)
     try:
-        family = Family([root.pid])
+        family = ProcessTree([root.pid])
         root.wait()
         root.stdout.readline()
         family._strangers.clear()
@@ -98,7 +98,7 @@ def test_bytes_that_go_to_the_disk_are_seen(tmp_path):
     )
     root = started(code)
     try:
-        family = Family([root.pid])
+        family = ProcessTree([root.pid])
         before = family.read().totals
         root.stdin.write(b"go\n")
         root.stdin.flush()
@@ -116,7 +116,7 @@ def test_bytes_that_go_to_the_disk_are_seen(tmp_path):
 def test_a_family_that_is_gone_is_none():
     root = started("pass")
     root.wait()
-    family = Family([root.pid])
+    family = ProcessTree([root.pid])
     assert family.read() is None
     assert family.pids == set()
     root.stdin.close()
@@ -125,7 +125,7 @@ def test_a_family_that_is_gone_is_none():
 
 def test_files_are_closed():
     before = len(list(Path("/proc/self/fd").iterdir()))
-    family = Family([os.getpid()])
+    family = ProcessTree([os.getpid()])
     family.read()
     family.close()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
@@ -135,7 +135,7 @@ def test_strangers_are_not_taken_in():
     other = started("import sys; sys.stdin.readline()")
     root = started("import sys; sys.stdin.readline()")
     try:
-        family = Family([root.pid])
+        family = ProcessTree([root.pid])
         assert family.read().states["processes"] == 1
         assert other.pid not in family.pids
     finally:
@@ -146,13 +146,13 @@ def test_strangers_are_not_taken_in():
 def test_other_systems_are_asked_through_psutil():
     root = started(SPIN.format(0.2) + "print('done', flush=True)\nimport sys; sys.stdin.readline()")
     try:
-        family = elsewhere.Family([root.pid])
+        family = PsutilTree([root.pid])
         family.read()
         root.stdout.readline()
         told = family.read()
         assert told.totals["cpu_s"] >= 0.18  # told in steps of 10 ms, of each kind of time
         assert told.states["processes"] == 1
-        machine = elsewhere.Machine()
+        machine = PsutilMachine()
         first = machine.read(slow=True)
         time.sleep(0.05)
         assert machine.read(slow=False).totals["busy_s"] >= first.totals["busy_s"] - 1e-6  # sums of many numbers
@@ -160,4 +160,4 @@ def test_other_systems_are_asked_through_psutil():
         assert machine.throttled((0, 1)) is None
     finally:
         ended(root)
-    assert elsewhere.Family([root.pid]).read() is None
+    assert PsutilTree([root.pid]).read() is None

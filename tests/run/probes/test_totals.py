@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.run.probes.columns import Columns
-from assay.run.probes.summing import energies, joined, statistics
+from assay.run.probes.totals import energies, joined, statistics
 
 S = 1_000_000_000
 
