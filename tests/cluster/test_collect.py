@@ -9,7 +9,7 @@ from sqlalchemy import event
 
 from assay.api.campaign import plan_of
 from assay.clock import SYSTEM_CLOCK
-from assay.engines import FailureReason
+from assay.engines.base import FailureReason
 from assay.engines.collect import Ended, collect
 from assay.spec.load import load
 from assay.store.store import Store

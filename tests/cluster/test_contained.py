@@ -13,9 +13,8 @@ from tests.lacking import lacking
 from tests.python_image import PYTHON, python_image
 from tests.run.services.test_containers import IMAGE, image
 
-from assay.engines.slurm.contained import contained
-from assay.engines.slurm.document import Planned
-from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.container import contained
+from assay.engines.slurm.folder import BatchPlan, SharedFolder
 from assay.engines.slurm.script import Variable
 from assay.errors import UsageError
 from assay.spec.clusters import Batch, Slurm
@@ -32,8 +31,8 @@ def stands_in(folder: Path, name: str) -> Path:
 
 
 def wrapped(name: str, kind: str, shared: Path, base: Path, **batch):
-    one = Planned("jobs-0", "jobs", "jobs-0", Batch(container=name, **batch), tasks=1)
-    found = contained(one, Slurm(runtime=kind), Folder(shared), base)
+    one = BatchPlan("jobs-0", "jobs", "jobs-0", Batch(container=name, **batch), tasks=1)
+    found = contained(one, Slurm(runtime=kind), SharedFolder(shared), base)
     return found, found.wrap(TASK)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from assay.engines.slurm.logs import Log, follow_logs, read_logs
+from assay.engines.logs import LogFile, follow_logs, read_logs
 
 
 def test_what_comes_is_told_in_whole_lines_until_the_end(tmp_path):
     path = tmp_path / "a.out"
-    log = Log("a.out", path)
+    log = LogFile("a.out", path)
     writes = iter([b"one\ntw", b"o\n", b"", b"three\n"])
     rounds = []
 
@@ -35,7 +35,7 @@ def test_a_log_that_is_written_anew_is_read_anew(tmp_path):
             path.write_text(more)
         return more is None
 
-    assert [text for _, text in follow_logs(lambda: [Log("a", path)], ended, sleep=lambda _: None)] == [
+    assert [text for _, text in follow_logs(lambda: [LogFile("a", path)], ended, sleep=lambda _: None)] == [
         "a long first life\n",
         "second\n",
     ]
@@ -43,5 +43,5 @@ def test_a_log_that_is_written_anew_is_read_anew(tmp_path):
 
 def test_logs_that_are_not_there_are_passed_over(tmp_path):
     (tmp_path / "b").write_bytes(b"\xff text\n")
-    logs = [Log("a", tmp_path / "a"), Log("b", tmp_path / "b")]
+    logs = [LogFile("a", tmp_path / "a"), LogFile("b", tmp_path / "b")]
     assert [(log.title, text) for log, text in read_logs(logs)] == [("b", "\N{REPLACEMENT CHARACTER} text\n")]

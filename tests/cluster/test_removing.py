@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from assay.engines.slurm.document import ClusterCampaign, is_on_cluster, remember_folder
-from assay.engines.slurm.folder import Folder
-from assay.engines.slurm.removing import refuse_followed, remove_folder
+from assay.engines.slurm.folder import (
+    SharedFolder,
+    SlurmCampaign,
+    is_on_cluster,
+    refuse_followed,
+    remember_folder,
+    remove_folder,
+)
 from assay.errors import UsageError
 from assay.run.scratch import held
 from assay.spec.clusters import Slurm
 
 
 @pytest.fixture
-def shared(tmp_path) -> Folder:
-    made = Folder(tmp_path / "shared" / "c1")
+def shared(tmp_path) -> SharedFolder:
+    made = SharedFolder(tmp_path / "shared" / "c1")
     made.make()
-    made.write_campaign(ClusterCampaign("c1", "b", "", Slurm(), (), ()))
+    made.write_campaign(SlurmCampaign("c1", "b", "", Slurm(), (), ()))
     remember_folder(tmp_path / "store", "c1", made)
     return made
 
@@ -30,7 +35,7 @@ def test_the_shared_folder_goes_with_the_results(shared, tmp_path):
 
 
 def test_a_folder_that_is_not_known_to_be_its_own_stays(shared, tmp_path):
-    shared.write_campaign(ClusterCampaign("c2", "b", "", Slurm(), (), ()))
+    shared.write_campaign(SlurmCampaign("c2", "b", "", Slurm(), (), ()))
     assert remove_folder(tmp_path / "store", "c1").startswith(f"left {shared.path}")
     assert shared.campaign.is_file()
 

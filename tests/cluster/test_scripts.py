@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.plan import group
 from assay.engines.slurm.scheduler import ClusterFacts, Partition
 from assay.engines.slurm.scripts import Making, monitor_batch, planned, script_of
@@ -27,7 +27,7 @@ def making(slurm=None, *, monitored=False, **document):
     loaded = load({"benchmark": "b", "place": {"engine": "slurm", "slurm": slurm or {}}, **document})
     groups = group(make_plan(loaded, lambda _: {}).jobs, loaded.benchmark)
     return Making(
-        "c1", Folder(Path("/shared/c1")), loaded.benchmark.place.slurm, groups, monitored, Path("/base"), FACTS
+        "c1", SharedFolder(Path("/shared/c1")), loaded.benchmark.place.slurm, groups, monitored, Path("/base"), FACTS
     )
 
 
@@ -78,7 +78,8 @@ def test_steps_share_one_allocation_and_each_has_its_node():
     script = text(made, "point-0000")
     assert "#SBATCH --nodes=4\n" in script
     steps = re.findall(
-        r"srun --overlap --mpi=none --relative=(\d) --nodes=(\d) --ntasks=(\d) .*assay\.node\.(\w+)", script
+        r"srun --overlap --mpi=none --relative=(\d) --nodes=(\d) --ntasks=(\d) .*assay\.engines\.slurm\.node\.(\w+)",
+        script,
     )
     assert steps == [("0", "1", "1", "service"), ("1", "1", "1", "service"), ("2", "2", "2", "task")]
     assert script.rstrip().endswith("-m assay.engines.slurm.node.end /shared/c1 point-0000\nwait")

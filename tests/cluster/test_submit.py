@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.engines.slurm.document import After, ClusterCampaign, Planned
-from assay.engines.slurm.folder import Folder
-from assay.engines.slurm.node.abandoned import CODE
-from assay.engines.slurm.node.published import publish_failure
+from assay.engines.slurm.folder import After, BatchPlan, SharedFolder, SlurmCampaign
+from assay.engines.slurm.node.context import CODE
+from assay.engines.slurm.node.publication import publish_failure
 from assay.engines.slurm.scheduler import BatchState
 from assay.engines.slurm.submit import SETTLE_S, note_cancelled, read_submitted, submit_all
 from assay.errors import MeasureError, Problem
@@ -55,16 +54,16 @@ class FakeSlurm:
 
 
 BATCHES = (
-    Planned("p-llm", "service", "p", Batch(), "llm"),
-    Planned("p", "jobs", "p", Batch(), tasks=2, after=(After("after", ("p-llm",)),)),
-    Planned("p-end", "end", "p", Batch(), after=(After("afterany", ("p",)),)),
+    BatchPlan("p-llm", "service", "p", Batch(), "llm"),
+    BatchPlan("p", "jobs", "p", Batch(), tasks=2, after=(After("after", ("p-llm",)),)),
+    BatchPlan("p-end", "end", "p", Batch(), after=(After("afterany", ("p",)),)),
 )
-DOCUMENT = ClusterCampaign("c1", "b", "", Slurm(), (), BATCHES)
+DOCUMENT = SlurmCampaign("c1", "b", "", Slurm(), (), BATCHES)
 
 
 @pytest.fixture
-def folder(tmp_path) -> Folder:
-    made = Folder(tmp_path / "c1")
+def folder(tmp_path) -> SharedFolder:
+    made = SharedFolder(tmp_path / "c1")
     made.make()
     return made
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.engines.kubernetes.states import troubles
+from assay.engines.kubernetes import failures as troubles
 from assay.spec.kubernetes import Distributed, Kubernetes, Pod
 from assay.spec.target import Together
 

@@ -18,7 +18,7 @@ from tests.redis_server import free_port
 
 from assay.analyse.monitored import summary
 from assay.api.campaign import run
-from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.node.monitor import watched
 from assay.errors import MeasureError
 from assay.monitoring.api import Api
@@ -183,7 +183,7 @@ def test_without_prometheus_nothing_is_measured_unless_it_may_be(tmp_path, monke
 
 @pytest.fixture
 def shared(tmp_path):
-    folder = Folder(tmp_path / "c9")
+    folder = SharedFolder(tmp_path / "c9")
     folder.make()
     write_order(folder.metrics, Order("c9", Monitoring(within="20s")))
     return folder

@@ -14,7 +14,7 @@ import pytest
 from tests.running_server import wait_for
 
 from assay.documents import to_plain
-from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.plan import Group, GroupService
 from assay.plan.job import Job
 from assay.spec.benchmark import Definition, Needs
@@ -43,7 +43,7 @@ def definition(**sections) -> Definition:
 class Campaign:
     """A shared folder with one group in it."""
 
-    folder: Folder
+    folder: SharedFolder
     group: str
     environ: dict[str, str]
     processes: list[subprocess.Popen[str]]
@@ -96,7 +96,7 @@ def campaign(tmp_path, monkeypatch) -> Iterator[Callable[..., Campaign]]:
     }
 
     def make(what: Definition, kind: str = "services", group: str = "point-0000") -> Campaign:
-        folder = Folder(tmp_path / "shared")
+        folder = SharedFolder(tmp_path / "shared")
         folder.make()
         hosts = what.load.hosts
         for host in range(hosts):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.node.conftest import definition
 
-from assay.engines.slurm.folder import Folder
-from assay.engines.slurm.node.abandoned import VARIABLE, Submission
+from assay.engines.slurm.folder import SharedFolder
+from assay.engines.slurm.node.context import VARIABLE, Submission
 
 
 class Time:
@@ -18,8 +18,8 @@ class Time:
 
 
 @pytest.fixture
-def folder(tmp_path) -> Folder:
-    made = Folder(tmp_path / "c1")
+def folder(tmp_path) -> SharedFolder:
+    made = SharedFolder(tmp_path / "c1")
     made.make()
     return made
 

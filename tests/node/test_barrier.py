@@ -7,8 +7,9 @@ import threading
 import pytest
 from tests.node.conftest import definition
 
-from assay.engines.slurm.folder import Folder
-from assay.engines.slurm.node.barrier import begin_anew, begin_together, give_up_all, meeting_of
+from assay.engines.node.rendezvous import begin_together, give_up_all
+from assay.engines.slurm.folder import SharedFolder
+from assay.engines.slurm.node.task import begin_anew, meeting_of
 from assay.errors import MeasureError
 from assay.plan.job import Job
 
@@ -18,14 +19,14 @@ def job(host: int | None, hosts: int = 2) -> Job:
 
 
 def test_a_part_meets_in_the_folder_of_its_group(tmp_path):
-    folder = Folder(tmp_path)
+    folder = SharedFolder(tmp_path)
     meeting = meeting_of(folder, "point-0003", job(1))
     assert (meeting.who, meeting.of) == (1, 2)
     assert [meeting.of_run(run) for run in range(3)] == [folder.barrier("point-0003", run) for run in range(3)]
     assert meeting_of(folder, "point-0003", job(None, hosts=1)) is None
 
 
-def both(folder: Folder) -> list[float]:
+def both(folder: SharedFolder) -> list[float]:
     waited: list[float] = []
     threads = [
         threading.Thread(
@@ -41,13 +42,13 @@ def both(folder: Folder) -> list[float]:
 
 
 def test_jobs_that_have_begun_once_do_not_wait_again(tmp_path):
-    folder = Folder(tmp_path)
+    folder = SharedFolder(tmp_path)
     assert len(both(folder)) == 2
     assert begin_together(meeting_of(folder, "g", job(1)), 1.0).waited_s == 0, "its job was put back into the queue"
 
 
 def test_a_group_that_is_put_back_into_the_queue_begins_anew(tmp_path):
-    folder = Folder(tmp_path)
+    folder = SharedFolder(tmp_path)
     meeting = meeting_of(folder, "g", job(1))
     give_up_all(meeting, 2, "preempted")
     assert (meeting.of_run(1) / "absent-1.json").exists()

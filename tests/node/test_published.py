@@ -6,22 +6,23 @@ import itertools
 
 import pytest
 
-from assay.engines.slurm.folder import Folder
-from assay.engines.slurm.node import published
-from assay.engines.slurm.node.published import await_services, bound_s, publish, publish_failure, read_published
+from assay.engines.node.process import service_patience_s
+from assay.engines.slurm.folder import SharedFolder
+from assay.engines.slurm.node import publication as published
+from assay.engines.slurm.node.publication import await_services, publish, publish_failure, read_published
 from assay.errors import MeasureError, Problem
 from assay.run.services import Running
 from assay.spec.benchmark import Service
 
 
 @pytest.fixture
-def folder(tmp_path) -> Folder:
-    made = Folder(tmp_path)
+def folder(tmp_path) -> SharedFolder:
+    made = SharedFolder(tmp_path)
     made.make()
     return made
 
 
-def running(folder: Folder, name: str = "llm") -> Running:
+def running(folder: SharedFolder, name: str = "llm") -> Running:
     logs = [folder.service_log("g", name, stream) for stream in ("out", "err")]
     return Running(
         name,
@@ -71,7 +72,7 @@ def test_a_failure_ends_the_waiting_with_its_own_words(folder):
 
 
 def test_one_that_says_nothing_is_given_up_after_its_own_bound(folder, monkeypatch):
-    assert bound_s(web(100.0)) == 360.0
+    assert service_patience_s(web(100.0)) == 360.0
     clock = itertools.count(0.0, 20.0)
     monkeypatch.setattr(published.time, "monotonic", lambda: next(clock))
     told: list[str] = []

@@ -15,7 +15,7 @@ from assay.analyse.merge import Part, PartRun, merge_point
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import from_json
 from assay.engines.slurm.node.end import ask_to_end
-from assay.engines.slurm.node.published import publish_failure
+from assay.engines.slurm.node.publication import publish_failure
 from assay.errors import Problem
 from assay.plan.parts import whole
 from assay.run.load.requests import REQUESTS, read_requests

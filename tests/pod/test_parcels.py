@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.engines.kubernetes.pod.parcels import Contents, Receiver, Sender, is_ours, lines_of, progress_line
+from assay.engines.kubernetes.pod.log_transport import Contents, Receiver, Sender, is_ours, lines_of, progress_line
 
 NAMES = st.sampled_from(["result.json", "runs/0.json", "samples/ab/abcd.parquet", "files/cd/cdef"])
 FILES = st.dictionaries(NAMES, st.binary(max_size=40_000), min_size=1)

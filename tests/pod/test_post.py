@@ -6,9 +6,17 @@ import json
 
 import pytest
 
-from assay.engines.kubernetes.pod import hand
-from assay.engines.kubernetes.pod.parcels import Receiver, Sender, parcel_of
-from assay.engines.kubernetes.pod.post import TAKEN, hand_over, last_words, send_left, uploader
+from assay.engines.kubernetes.pod import handover as hand
+from assay.engines.kubernetes.pod.log_transport import (
+    TAKEN,
+    Receiver,
+    Sender,
+    hand_over,
+    last_words,
+    parcel_of,
+    send_left,
+    uploader,
+)
 from assay.errors import MeasureError
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.engines.kubernetes.pod.inside import Inside
+from assay.engines.kubernetes.pod.context import PodContext
 from assay.engines.kubernetes.pod.program import beside, to_start
 from assay.folders import cache_folder
 from assay.plan.job import Job
@@ -21,9 +21,9 @@ from assay.spec.benchmark import Definition
 BOXED = {"image": "team/own:1", "command": "true"}
 
 
-def inside(folder: Path, **target: str) -> Inside:
+def inside(folder: Path, **target: str) -> PodContext:
     definition = Definition.model_validate({"target": {"command": "true", **target}})
-    return Inside(folder / "job", folder / "work", Job("b", "d", 0, definition))
+    return PodContext(folder / "job", folder / "work", Job("b", "d", 0, definition))
 
 
 @pytest.fixture(autouse=True)

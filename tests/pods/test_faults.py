@@ -6,7 +6,7 @@ import pytest
 from tests.kube_cluster import KubeCluster
 from tests.pods.conftest import QUICK, Followed, Site
 
-from assay.engines.kubernetes.states import troubles
+from assay.engines.kubernetes import failures as troubles
 from assay.errors import MeasureError
 
 pytestmark = pytest.mark.live

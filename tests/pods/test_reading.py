@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.engines.kubernetes.reading import PodLog, stamp_ns
+from assay.engines.kubernetes.pod_logs import PodLog, stamp_ns
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -6,15 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assay.engines.kubernetes.states.observed import JobSeen, PodSeen, Seen
+from assay.engines.kubernetes.observation import JobSeen, Observation, PodObservation
 from assay.engines.kubernetes.told import has_ended
 
 ASKED = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OVER = ASKED + timedelta(seconds=30)
 
 
-def of(pod: PodSeen) -> Seen:
-    return Seen("assay-c1-0000-1", JobSeen("assay-c1-0000-1", active=1), (pod,))
+def of(pod: PodObservation) -> Observation:
+    return Observation("assay-c1-0000-1", JobSeen("assay-c1-0000-1", active=1), (pod,))
 
 
 @pytest.mark.parametrize(
@@ -23,13 +23,13 @@ def of(pod: PodSeen) -> Seen:
     ids=["ending", "not late yet", "late", "lost just now", "lost"],
 )
 def test_a_pod_has_all_the_time_that_it_was_given_unless_its_node_is_lost(after_s, lost, ended):
-    pod = PodSeen(
+    pod = PodObservation(
         "p", uid="u", phase="Running", node="n1", reason="NodeLost" if lost else "", deleted_at=ASKED, over_at=OVER
     )
     assert has_ended(of(pod), ASKED + timedelta(seconds=after_s), ()) is ended
 
 
 def test_a_pod_that_is_gone_has_ended():
-    pod = PodSeen("p", uid="u", phase="Running")
+    pod = PodObservation("p", uid="u", phase="Running")
     assert not has_ended(of(pod), ASKED, ())
     assert has_ended(of(pod), ASKED, ("u",))

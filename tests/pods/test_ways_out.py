@@ -7,7 +7,7 @@ from tests.kube_cluster import IMAGE
 from tests.pods.conftest import Site
 from tests.running_server import RunningServer
 
-from assay.engines.kubernetes.checking import check
+from assay.engines.kubernetes.check import check
 from assay.errors import MeasureError
 from assay.spec.kubernetes import Kubernetes
 

@@ -12,7 +12,7 @@ from tests.store.setups import FakeClock
 from assay.analyse.records import MultiRunJobResult
 from assay.api.campaign import plan_of
 from assay.documents import adapter, from_json, to_json
-from assay.engines.reporting import Nobody, relaying, remembered_server
+from assay.engines.reporting import NullReporter, remembered_server, reporting_to
 from assay.place.fleet.client import FleetClient
 from assay.place.fleet.protocol import Standing
 from assay.run.records import RunOutcome
@@ -48,7 +48,7 @@ class Campaign:
 
     def told(self, url: str, token: str | None = None):
         client = FleetClient(url, token)
-        return relaying(client, self.store, self.id, self.folder, self.notes.append)
+        return reporting_to(client, self.store, self.id, self.folder, self.notes.append)
 
 
 @pytest.fixture
@@ -158,8 +158,8 @@ def test_no_server_of_any_kind_ends_a_campaign(serve, campaign):
     with campaign.told(server.url, "wrong"):
         pass
     assert any("the token is not known" in note for note in campaign.notes)
-    with relaying(None, campaign.store, campaign.id, campaign.folder, campaign.notes.append) as nobody:
-        assert isinstance(nobody, Nobody)
+    with reporting_to(None, campaign.store, campaign.id, campaign.folder, campaign.notes.append) as nobody:
+        assert isinstance(nobody, NullReporter)
 
 
 def test_a_server_on_the_same_store_needs_no_telling(serve, campaign):

@@ -42,7 +42,7 @@ from assay.store.store import Store
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from assay.engines.slurm.attach import Manner
+    from assay.engines.base import FollowOptions
     from assay.store.telemetry import Recording
 
 __all__ = [
@@ -137,7 +137,7 @@ def run(
     server: str | None = None,
     lock: str | None = None,
     control: bool = True,
-    manner: Manner | None = None,
+    manner: FollowOptions | None = None,
     objects: str | None = None,
 ) -> CampaignResult:
     """Run a benchmark on this machine, on a server's fleet or on a cluster, and return its results.
@@ -189,7 +189,7 @@ def _on_cluster(
     fresh: bool,
     lock: str | None,
     control: bool,
-    manner: Manner | None,
+    manner: FollowOptions | None,
 ) -> CampaignResult:
     if loaded.benchmark.place.engine == "kubernetes":
         from assay.engines.kubernetes.campaign import run_on_kubernetes as follow
@@ -199,10 +199,10 @@ def _on_cluster(
     return kept_result(store.folder, record)
 
 
-def _telling(server: str | None, manner: Manner | None) -> Manner | None:
+def _telling(server: str | None, manner: FollowOptions | None) -> FollowOptions | None:
     if server is None:
         return manner
-    from assay.engines.slurm.attach import Manner as How
+    from assay.engines.base import FollowOptions as How
     from assay.place.fleet.client import FleetClient, read_token
 
     return replace(manner or How(), server=FleetClient(server, read_token()))

@@ -22,7 +22,7 @@ from assay.cli.server_options import (
 if TYPE_CHECKING:
     from assay.analyse.records import CampaignRecord
     from assay.api.campaign import CampaignResult
-    from assay.engines.slurm.attach import Manner
+    from assay.engines.base import FollowOptions
     from assay.place.fleet.client import FleetClient
     from assay.report.live import View
     from assay.store.store import Store
@@ -101,11 +101,11 @@ def attach(
 
     view = view_for(text=form is Format.text, quiet=quiet)
     if (kept := _on_cluster(campaign, store)) is not None:
-        from assay.engines.slurm.attach import Manner
+        from assay.engines.base import FollowOptions
 
         try:
             told = _told(kept, campaign, server, token_file, ca)
-            manner = Manner(cancel_on_interrupt=cancel_on_interrupt, server=told)
+            manner = FollowOptions(cancel_on_interrupt=cancel_on_interrupt, server=told)
             record = _followed(kept, kept.find(campaign), view, manner)
         finally:
             kept.close()
@@ -115,7 +115,7 @@ def attach(
     end(follow(connect(server, token_file, ca), campaign, view), form, fail_on)
 
 
-def _followed(kept: Store, campaign: str, view: View, manner: Manner) -> CampaignRecord:
+def _followed(kept: Store, campaign: str, view: View, manner: FollowOptions) -> CampaignRecord:
     """Go on with a campaign on whichever cluster it was submitted to."""
     from assay.clock import SYSTEM_CLOCK
     from assay.engines.kubernetes.folder import is_on_kubernetes
@@ -190,7 +190,7 @@ def _told(
     from assay.engines.kubernetes.folder import folder_of as pods_folder_of
     from assay.engines.kubernetes.folder import is_on_kubernetes
     from assay.engines.reporting import remembered_server
-    from assay.engines.slurm.document import folder_of
+    from assay.engines.slurm.folder import folder_of
 
     known = kept.find(campaign)
     there = pods_folder_of if is_on_kubernetes(kept.folder, known) else folder_of
@@ -202,7 +202,7 @@ def _told(
 def _on_cluster(campaign: str, store: Path | None) -> Store | None:
     """The store here, where a campaign of it was submitted to a cluster; None where a server must know it."""
     from assay.engines.kubernetes.folder import is_on_kubernetes
-    from assay.engines.slurm.document import is_on_cluster
+    from assay.engines.slurm.folder import is_on_cluster
     from assay.errors import UsageError
 
     kept = open_store(store)

@@ -11,7 +11,7 @@ from assay.cli.options import SetOption, StoreOption, say
 from assay.cli.server_options import JsonOption, say_json, say_table
 
 if TYPE_CHECKING:
-    from assay.engines.slurm.checking import Checked
+    from assay.engines.slurm.check import SlurmCheck
 
 app = typer.Typer(help="Name Slurm clusters, and check that they answer.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -79,7 +79,7 @@ def check(
     store: StoreOption = None,
 ) -> None:
     """Ask Slurm what it is: version, partitions, GPUs, accounting, shared folder, container runtimes."""
-    from assay.engines.slurm.checking import check as look
+    from assay.engines.slurm.check import check as look
     from assay.engines.slurm.registry import cluster
     from assay.spec.clusters import Slurm
     from assay.store.location import store_folder
@@ -93,7 +93,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _say(found: Checked) -> None:
+def _say(found: SlurmCheck) -> None:
     from assay.units import show_bytes, show_seconds
 
     facts = found.facts

@@ -12,7 +12,7 @@ from assay.cli.options import SetOption, say
 from assay.cli.server_options import JsonOption, say_json, say_table
 
 if TYPE_CHECKING:
-    from assay.engines.kubernetes.checking import Checked
+    from assay.engines.kubernetes.check import KubernetesCheck
     from assay.spec.kubernetes import Kubernetes
 
 app = typer.Typer(help="Check that a Kubernetes cluster can be used.", no_args_is_help=True, rich_markup_mode=None)
@@ -36,7 +36,7 @@ def check(
 
     Without a file `--set namespace=bench --set image=assay:1` give the keys of place.kubernetes.
     """
-    from assay.engines.kubernetes.checking import check as look
+    from assay.engines.kubernetes.check import check as look
     from assay.errors import UsageError
 
     section = _section(file, settings or [])
@@ -69,7 +69,7 @@ def _section(file: Path | None, settings: list[str]) -> Kubernetes:
     return load(document).benchmark.place.kubernetes or Kubernetes()
 
 
-def _say(found: Checked) -> None:
+def _say(found: KubernetesCheck) -> None:
     say(f"Kubernetes {found.version} at {found.address}, namespace {found.namespace}")
     if found.nodes is None:
         say(f"{'nodes':<13} not told: this account may not see them, which nothing needs")

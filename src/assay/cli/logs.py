@@ -14,7 +14,7 @@ from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, co
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.engines.slurm.logs import Log
+    from assay.engines.logs import LogFile
     from assay.place.fleet.client import FleetClient
     from assay.plan.job import Job
     from assay.store.store import Store
@@ -75,7 +75,7 @@ def _job(kept: Store, name: str) -> Job:
 
 def _from_store(kept: Store, job: Job, *, follow: bool, service: str) -> None:
     from assay.engines.kubernetes.folder import is_on_kubernetes
-    from assay.engines.slurm.document import is_on_cluster
+    from assay.engines.slurm.folder import is_on_cluster
     from assay.errors import UsageError
 
     pods = is_on_kubernetes(kept.folder, job.campaign)
@@ -98,7 +98,8 @@ def _from_store(kept: Store, job: Job, *, follow: bool, service: str) -> None:
 
 def _of_cluster(kept: Store, job: Job, *, follow: bool, service: str) -> bool:
     """Print what lies in the shared folder; False where there is nothing."""
-    from assay.engines.slurm.logs import follow_logs, has_ended, logs_of, read_logs
+    from assay.engines.logs import follow_logs, read_logs
+    from assay.engines.slurm.logs import has_ended, logs_of
 
     lying = logs_of(kept, job, service)
     if follow:
@@ -123,7 +124,7 @@ def _of_pods(kept: Store, job: Job, *, follow: bool, service: str) -> bool:
     return shown
 
 
-def _show(came: Iterator[tuple[Log, str]]) -> bool:
+def _show(came: Iterator[tuple[LogFile, str]]) -> bool:
     last, shown = None, False
     for log, text in came:
         if log != last:

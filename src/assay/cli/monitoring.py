@@ -93,11 +93,11 @@ def _published(folder: Path) -> tuple[str, int, str]:
     """Where the monitor of a campaign said that it is."""
     import json
 
-    from assay.engines.slurm.folder import Folder
+    from assay.engines.slurm.folder import SharedFolder
     from assay.engines.slurm.node.monitor import GROUP, NAME
     from assay.errors import UsageError
 
-    path = Folder(folder).service(GROUP, NAME)
+    path = SharedFolder(folder).service(GROUP, NAME)
     try:
         told = json.loads(path.read_bytes())
         return str(told["node"]), int(told["port"]), str(told["listen"])

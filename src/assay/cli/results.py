@@ -114,7 +114,7 @@ def rm(campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")], s
     """Remove campaigns with their samples; of those on a cluster also the shared folder."""
     from assay.engines.kubernetes.folder import folder_of
     from assay.engines.kubernetes.folder import remove_folder as remove_pods_folder
-    from assay.engines.slurm.removing import refuse_followed, remove_folder
+    from assay.engines.slurm.folder import refuse_followed, remove_folder
 
     kept = open_store(store)
     for reference in [kept.find(one) for one in campaigns]:

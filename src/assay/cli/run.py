@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.api.campaign import CampaignResult
-    from assay.engines.fleet.campaign import Wishes
-    from assay.engines.slurm.attach import Manner
+    from assay.engines.base import FollowOptions
+    from assay.engines.fleet.campaign import PlacementOptions
     from assay.place.fleet.client import FleetClient
     from assay.report.live import View
     from assay.spec.load import Loaded
@@ -138,7 +138,7 @@ def run(
 
 
 def _on_server(
-    loaded: Loaded, client: FleetClient, wishes: Wishes, view: View, *, detach: bool
+    loaded: Loaded, client: FleetClient, wishes: PlacementOptions, view: View, *, detach: bool
 ) -> CampaignResult | None:
     """Hand a benchmark to a server's fleet; None where nobody waits for the results."""
     from assay.engines.fleet.campaign import follow, submit
@@ -166,13 +166,13 @@ def _opened(file: Path, settings: Sequence[str], *, text: bool, quiet: bool) -> 
     return loaded, view
 
 
-def _manner(client: FleetClient | None, *, detach: bool, cancel: bool) -> Manner:
-    from assay.engines.slurm.attach import Manner
+def _manner(client: FleetClient | None, *, detach: bool, cancel: bool) -> FollowOptions:
+    from assay.engines.base import FollowOptions
 
-    return Manner(detach=detach, cancel_on_interrupt=cancel, server=client)
+    return FollowOptions(detach=detach, cancel_on_interrupt=cancel, server=client)
 
 
-def _refuse_wishes(wishes: Wishes, engine: str) -> None:
+def _refuse_wishes(wishes: PlacementOptions, engine: str) -> None:
     """Refuse what only a fleet could heed."""
     from dataclasses import asdict
 
@@ -189,8 +189,8 @@ def _refuse_wishes(wishes: Wishes, engine: str) -> None:
 
 def _wishes(
     priority: int | None, deadline: str, agent: str, spread: Spread | None, unplaceable: Unplaceable | None
-) -> Wishes:
-    from assay.engines.fleet.campaign import Wishes
+) -> PlacementOptions:
+    from assay.engines.fleet.campaign import PlacementOptions
     from assay.errors import UsageError
     from assay.units import seconds
 
@@ -198,7 +198,7 @@ def _wishes(
         deadline_s = seconds(deadline) if deadline else None
     except ValueError as problem:
         raise UsageError(f"--deadline: {problem}", code="deadline") from None
-    return Wishes(
+    return PlacementOptions(
         priority, deadline_s, agent, spread.value if spread else None, unplaceable.value if unplaceable else None
     )
 

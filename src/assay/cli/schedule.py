@@ -48,7 +48,7 @@ def add(
 ) -> None:
     """Hand a benchmark with a schedule to a server; one of the same name is changed."""
     from assay.documents import to_plain
-    from assay.engines.fleet.campaign import Wishes, submission_of
+    from assay.engines.fleet.campaign import PlacementOptions, submission_of
     from assay.report.live import view_for
     from assay.spec.override import read_with
 
@@ -57,7 +57,7 @@ def add(
     client = connect(server, token_file, ca)
     view = view_for(text=not json_, quiet=json_)
     try:
-        submission = submission_of(loaded, client, Wishes(agent=agent), view)
+        submission = submission_of(loaded, client, PlacementOptions(agent=agent), view)
     finally:
         view.close()
     made = client.post("/schedules", to_plain(submission), repeat=True)

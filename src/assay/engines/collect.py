@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from assay.analyse.records import MultiRunJobResult
 from assay.clock import iso
 from assay.documents import from_json, to_json
-from assay.engines import FailureReason
+from assay.engines.base import FailureReason
 from assay.errors import AssayError, StoreError
 from assay.exec.document import RESULT
 from assay.plan.job import Job

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from assay.engines.kubernetes.folder import PodFolder
-from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.folder import SharedFolder
 from assay.errors import StoreError, UsageError
 
 
@@ -19,7 +19,7 @@ class Written:
 
 
 KINDS = [
-    pytest.param(Folder, 0o644, "place.slurm.folder", id="slurm"),
+    pytest.param(SharedFolder, 0o644, "place.slurm.folder", id="slurm"),
     pytest.param(PodFolder, 0o600, "--store", id="kubernetes"),
 ]
 

@@ -32,7 +32,7 @@ _PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class PlacementOptions:
     """How a campaign should be placed, beside what its file says."""
 
     priority: int | None = None
@@ -48,10 +48,10 @@ def run_on(server: str, loaded: Loaded, view: View) -> CampaignResult:
 
     client = FleetClient(server, read_token())
     client.greet()
-    return beside_parts(follow(client, submit(loaded, client, Wishes(), view), view))
+    return beside_parts(follow(client, submit(loaded, client, PlacementOptions(), view), view))
 
 
-def submit(loaded: Loaded, client: FleetClient, wishes: Wishes, view: View) -> str:
+def submit(loaded: Loaded, client: FleetClient, wishes: PlacementOptions, view: View) -> str:
     """Hand a benchmark to a server, with the files it names; return the campaign's id."""
     answer = client.submit(submission_of(loaded, client, wishes, view))
     for line in placement_lines(answer["placement"]):
@@ -61,7 +61,7 @@ def submit(loaded: Loaded, client: FleetClient, wishes: Wishes, view: View) -> s
     return str(answer["id"])
 
 
-def submission_of(loaded: Loaded, client: FleetClient, wishes: Wishes, view: View) -> Submission:
+def submission_of(loaded: Loaded, client: FleetClient, wishes: PlacementOptions, view: View) -> Submission:
     """What to hand to a server; the files that it names are uploaded first."""
     parts = _local_files(loaded)
     _upload(parts, client, view)

@@ -11,17 +11,15 @@ from dataclasses import dataclass, field, replace
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.api.campaign import note_findings
 from assay.clock import Clock
-from assay.engines import FailureReason
+from assay.engines.base import FailureReason, FollowOptions
 from assay.engines.collect import Ended, collect
 from assay.engines.kubernetes.client.api import SILENT, Api
 from assay.engines.kubernetes.client.kubeconfig import connect
-from assay.engines.kubernetes.document import PodCampaign, known_folder, read_document
-from assay.engines.kubernetes.folder import PodFolder
+from assay.engines.kubernetes.folder import KubernetesCampaign, PodFolder, known_folder, read_document
 from assay.engines.kubernetes.follow import Follower
 from assay.engines.kubernetes.submit import Submitter
 from assay.engines.kubernetes.teardown import tear_down
-from assay.engines.reporting import Nobody, Telling, relaying
-from assay.engines.slurm.attach import Manner
+from assay.engines.reporting import NullReporter, Reporter, reporting_to
 from assay.errors import MeasureError
 from assay.place.fleet.client import FleetClient
 from assay.plan.lifecycle import FINAL, campaign_state
@@ -34,7 +32,9 @@ _CANCELLED = "cancelled"
 _LEFT = "left to Kubernetes: nobody follows it for now"
 
 
-def attach(store: Store, campaign: str, view: View, clock: Clock, manner: Manner | None = None) -> CampaignRecord:
+def attach(
+    store: Store, campaign: str, view: View, clock: Clock, manner: FollowOptions | None = None
+) -> CampaignRecord:
     """Follow a campaign to its end, and return its results.
 
     Raises:
@@ -46,7 +46,7 @@ def attach(store: Store, campaign: str, view: View, clock: Clock, manner: Manner
     _, stored = store.campaign(campaign)
     runs = sum(one.job.definition.measure.runs for one in stored)
     view.campaign(campaign, len(stored), runs, f"in the namespace {document.namespace}")
-    return Attached(store, folder, view, clock, reach(document, view), manner or Manner()).run()
+    return Attached(store, folder, view, clock, reach(document, view), manner or FollowOptions()).run()
 
 
 def cancel(store: Store, campaign: str, view: View, clock: Clock, server: FleetClient | None = None) -> CampaignRecord:
@@ -62,10 +62,10 @@ def cancel(store: Store, campaign: str, view: View, clock: Clock, server: FleetC
     if summary.state == "running":
         folder.cancel()
     tear_down(api, campaign, view.note)
-    return Attached(store, folder, view, clock, api, Manner(server=server)).run()
+    return Attached(store, folder, view, clock, api, FollowOptions(server=server)).run()
 
 
-def reach(document: PodCampaign, view: View) -> Api:
+def reach(document: KubernetesCampaign, view: View) -> Api:
     """The cluster of a campaign; the one that is current here may be another, which is told.
 
     Raises:
@@ -89,8 +89,8 @@ class Attached:
     view: View
     clock: Clock
     api: Api
-    manner: Manner = field(default_factory=Manner)
-    _relay: Telling = field(default_factory=Nobody)
+    manner: FollowOptions = field(default_factory=FollowOptions)
+    _relay: Reporter = field(default_factory=NullReporter)
 
     def run(self) -> CampaignRecord:
         """Submit what is due, follow, collect, tear down."""
@@ -98,7 +98,7 @@ class Attached:
         try:
             with (
                 held(self.folder.path, lambda: self.view.note("another process follows this campaign; waiting for it")),
-                relaying(
+                reporting_to(
                     self.manner.server, self.store, document.campaign, self.folder.path, self.view.note
                 ) as self._relay,
             ):
@@ -108,7 +108,7 @@ class Attached:
         finally:
             self.view.close()
 
-    def _followed(self, document: PodCampaign) -> CampaignRecord:
+    def _followed(self, document: KubernetesCampaign) -> CampaignRecord:
         _, stored = self.store.campaign(document.campaign)
         jobs = {one.job.index: self.folder.read_job(one.job.index) for one in stored}
         submitter = Submitter(self.folder, document, self.api, jobs)
@@ -127,7 +127,7 @@ class Attached:
             raise
         return self._finished(document)
 
-    def _detached(self, document: PodCampaign, follower: Follower) -> CampaignRecord:
+    def _detached(self, document: KubernetesCampaign, follower: Follower) -> CampaignRecord:
         """Hand over all that may be there at once, and leave."""
         left = follower.submit_first()
         if left:
@@ -136,7 +136,7 @@ class Attached:
         self.view.note(_how_to_come_back(document.campaign))
         return read_campaign(self.store, document.campaign)
 
-    def _interrupted(self, document: PodCampaign, follower: Follower) -> None:
+    def _interrupted(self, document: KubernetesCampaign, follower: Follower) -> None:
         if not self.manner.cancel_on_interrupt:
             self._relay.left(_LEFT)
             self.view.note(_how_to_come_back(document.campaign))
@@ -147,7 +147,7 @@ class Attached:
         follower.follow()
         self._finished(document)
 
-    def _refused(self, document: PodCampaign, problem: MeasureError) -> None:
+    def _refused(self, document: KubernetesCampaign, problem: MeasureError) -> None:
         """Leave a campaign to a later process where Kubernetes is silent; take it back where it refuses a part."""
         said = problem.problem
         if said.code == SILENT or said.code in ("disk", "store", "samples"):
@@ -169,7 +169,7 @@ class Attached:
         """How a job ended; one that a cancel cut short kept the runs that it had, and is cancelled all the same."""
         return _CANCELLED if self.folder.is_cancelled and job.failed_runs else job.state
 
-    def _finished(self, document: PodCampaign) -> CampaignRecord:
+    def _finished(self, document: KubernetesCampaign) -> CampaignRecord:
         tear_down(self.api, document.campaign, self.view.note)
         record = read_campaign(self.store, document.campaign)
         state = campaign_state(Counter(self._ended_as(job) for job in record.jobs))

@@ -8,17 +8,15 @@ from dataclasses import replace
 from assay.analyse.records import CampaignRecord
 from assay.api.campaign import note_unused, plan_of, surroundings
 from assay.clock import Clock, iso
+from assay.engines.base import FollowOptions
 from assay.engines.kubernetes.attach import Attached, attach
 from assay.engines.kubernetes.client.api import Api
 from assay.engines.kubernetes.client.kubeconfig import connect
-from assay.engines.kubernetes.document import PodCampaign
-from assay.engines.kubernetes.folder import PodFolder, folder_of, is_on_kubernetes
-from assay.engines.kubernetes.inputs import Packed, content_of, packed
+from assay.engines.kubernetes.folder import KubernetesCampaign, PodFolder, folder_of, is_on_kubernetes
+from assay.engines.kubernetes.inputs import Packed, content_of, packed, refuse_program
 from assay.engines.kubernetes.objects.manifests import MOST_BYTES
 from assay.engines.kubernetes.objects.plan import group
-from assay.engines.kubernetes.pod.inside import SERVER
-from assay.engines.kubernetes.program import refuse_program
-from assay.engines.slurm.attach import Manner
+from assay.engines.kubernetes.pod.context import SERVER
 from assay.errors import UsageError
 from assay.plan.plan import Plan
 from assay.plan.support import refuse_unsupported
@@ -41,7 +39,7 @@ def run_on_kubernetes(
     fresh: bool = False,
     lock: str | None = None,
     control: bool = True,
-    manner: Manner | None = None,
+    manner: FollowOptions | None = None,
 ) -> CampaignRecord:
     """Hand a benchmark to Kubernetes, follow it to its end and return its results.
 
@@ -71,7 +69,7 @@ def run_on_kubernetes(
     version = api.version()
     plan = store.create_campaign(plan, loaded.source.document, benchmark.labels, surroundings(), clock, ENGINE)
     campaign = plan.jobs[0].campaign
-    document = PodCampaign(
+    document = KubernetesCampaign(
         campaign,
         plan.benchmark,
         iso(clock.utc()),
@@ -90,7 +88,7 @@ def run_on_kubernetes(
     runs = sum(job.definition.measure.runs for job in plan.jobs)
     view.campaign(campaign, len(plan.jobs), runs, _where(api, document))
     note_unused(benchmark, view, "a run on Kubernetes")
-    return Attached(store, folder, view, clock, api, manner or Manner()).run()
+    return Attached(store, folder, view, clock, api, manner or FollowOptions()).run()
 
 
 def variables(section: Kubernetes, lock: str | None, *, control: bool) -> dict[str, str]:
@@ -109,7 +107,7 @@ def _unfollowed(store: Store, digest: str) -> str | None:
     return None
 
 
-def _write(document: PodCampaign, plan: Plan, sent: Packed, store: Store) -> PodFolder:
+def _write(document: KubernetesCampaign, plan: Plan, sent: Packed, store: Store) -> PodFolder:
     """Write everything down that later processes need, before anything is handed over."""
     folder = folder_of(store.folder, document.campaign)
     for digest, path in sent.files.items():
@@ -132,5 +130,5 @@ def _refuse_large(sent: Packed) -> None:
         )
 
 
-def _where(api: Api, document: PodCampaign) -> str:
+def _where(api: Api, document: KubernetesCampaign) -> str:
     return f"on Kubernetes {document.version} at {api.address}, namespace {document.namespace}"

@@ -6,12 +6,18 @@ It lies in the store, on this machine alone: pods never see it. Nobody else writ
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from assay.engines.folder import CampaignFolder
-from assay.errors import StoreError
+from assay.engines.kubernetes.client.api import Version
+from assay.engines.kubernetes.objects.plan import Group
+from assay.engines.kubernetes.objects.pods import Setting
+from assay.errors import StoreError, UsageError
+from assay.spec.kubernetes import Kubernetes
+from assay.store.store import Store
 
 _FOLDER = "pods"
 _CANCELLED = "cancelled"
@@ -100,3 +106,55 @@ def remove_folder(store: Path, campaign: str) -> None:
             shutil.rmtree(folder.path)
     except OSError as problem:
         raise folder.unusable(folder.path, problem) from problem
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesCampaign:
+    """The document of a campaign on Kubernetes."""
+
+    campaign: str
+    benchmark: str
+    created_at: str
+    section: Kubernetes
+    """The section of the file."""
+    groups: tuple[Group, ...]
+    namespace: str
+    address: str
+    """Of the API server that it was submitted to."""
+    version: Version
+    """Of that server, by which its objects were made."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What every pod must know of how `assay run` was called."""
+    schema: Literal["assay.pods/1"] = "assay.pods/1"
+
+    def setting(self) -> Setting:
+        """What all its objects share."""
+        return Setting(self.campaign, self.section, self.version, self.namespace, self.env)
+
+    def group_of(self, index: int) -> Group:
+        return next(one for one in self.groups if index in one.jobs)
+
+
+def read_document(folder: PodFolder) -> KubernetesCampaign:
+    """The document of a campaign.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    return folder.read_campaign(KubernetesCampaign)
+
+
+def known_folder(store: Store, campaign: str) -> PodFolder:
+    """The folder of a campaign of a store.
+
+    Raises:
+        UsageError: if it was not submitted to Kubernetes from this store.
+    """
+    if not is_on_kubernetes(store.folder, campaign):
+        raise UsageError(
+            f"campaign {campaign} was not submitted to Kubernetes from this store",
+            code="no-cluster",
+            at=str(store.folder),
+            try_="give the store that it was submitted with, by --store or ASSAY_STORE",
+        )
+    return folder_of(store.folder, campaign)

@@ -7,26 +7,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from assay.clock import Clock
-from assay.engines import FailureReason
+from assay.engines.base import FailureReason
 from assay.engines.collect import Ended, collect, has_result
 from assay.engines.kubernetes.client.api import SILENT, Api
-from assay.engines.kubernetes.delivery import Delivery
-from assay.engines.kubernetes.document import PodCampaign
-from assay.engines.kubernetes.folder import PodFolder
-from assay.engines.kubernetes.logbook import Logbook
+from assay.engines.kubernetes.client.watch import Watching, watching
+from assay.engines.kubernetes.failures import DELETED, lost_node
+from assay.engines.kubernetes.folder import KubernetesCampaign, PodFolder
 from assay.engines.kubernetes.objects.plan import Group
+from assay.engines.kubernetes.observation import Observation
+from assay.engines.kubernetes.phases import phase_of
+from assay.engines.kubernetes.pod_logs import Delivery, Logbook
 from assay.engines.kubernetes.ranks import refused_by_rank
 from assay.engines.kubernetes.shown import Shown
-from assay.engines.kubernetes.states.observed import Seen
-from assay.engines.kubernetes.states.states import phase_of
-from assay.engines.kubernetes.states.troubles import DELETED, lost_node
 from assay.engines.kubernetes.submit import Submitter
 from assay.engines.kubernetes.teardown import remove_job, remove_shared
 from assay.engines.kubernetes.telling import standing
 from assay.engines.kubernetes.told import Looker, environment_of, has_ended, lasted, pods_by_rank
-from assay.engines.kubernetes.watching import Watching, watching
-from assay.engines.reporting import Nobody, Telling
-from assay.engines.slurm.node.progress import Progress
+from assay.engines.node.progress import Progress
+from assay.engines.reporting import NullReporter, Reporter
 from assay.errors import MeasureError
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL
@@ -50,12 +48,12 @@ class Follower:
 
     store: Store
     folder: PodFolder
-    campaign: PodCampaign
+    campaign: KubernetesCampaign
     api: Api
     view: View
     clock: Clock
     submitter: Submitter
-    relay: Telling = field(default_factory=Nobody)
+    relay: Reporter = field(default_factory=NullReporter)
     _open: dict[int, Job] = field(default_factory=dict)
     """Jobs that have not ended, as the store has them."""
     _running: set[int] = field(default_factory=set)
@@ -66,7 +64,7 @@ class Follower:
     """Job → since when its first pod has handed everything out."""
     _unread_s: dict[int, float] = field(default_factory=dict)
     """Job that ended → since when its node does not give out what it left."""
-    _stands: dict[int, Seen] = field(default_factory=dict)
+    _stands: dict[int, Observation] = field(default_factory=dict)
     """Job that was submitted and has not ended → what was last seen of it."""
     _relayed_s: float = -_RELAY_S
     _parts: tuple[Shown, Looker, Logbook] | None = None
@@ -149,14 +147,14 @@ class Follower:
     def _relay_standings(self) -> None:
         """Tell a server how the jobs stand; seldom, since nobody reads faster."""
         now_s = time.monotonic()
-        if isinstance(self.relay, Nobody) or now_s - self._relayed_s < _RELAY_S:
+        if isinstance(self.relay, NullReporter) or now_s - self._relayed_s < _RELAY_S:
             return
         self._relayed_s, now = now_s, self.clock.utc()
         self.relay.stands(
             standing(self._open[index], found, self._far(index, found), now) for index, found in self._stands.items()
         )
 
-    def _far(self, index: int, found: Seen) -> Progress | None:
+    def _far(self, index: int, found: Observation) -> Progress | None:
         first = self._deliveries(index, found).get(0) if index in self._running else None
         return None if first is None else first.progress
 
@@ -188,10 +186,10 @@ class Follower:
 
     # Jobs
 
-    def _consider_all(self, *, cancelled: bool) -> tuple[list[Seen], list[Seen]]:
+    def _consider_all(self, *, cancelled: bool) -> tuple[list[Observation], list[Observation]]:
         """Take in every job that has ended; return those that wait and those that run."""
-        waiting: list[Seen] = []
-        running: list[Seen] = []
+        waiting: list[Observation] = []
+        running: list[Observation] = []
         self._logbook.read(
             one for index in self._running for one in self._deliveries(index, self._seen(index)).values()
         )
@@ -206,19 +204,19 @@ class Follower:
                 self._collect(index, None, told, by_us=True)
         return waiting, running
 
-    def _seen(self, index: int, *, events: bool = False, sure: bool = False) -> Seen:
+    def _seen(self, index: int, *, events: bool = False, sure: bool = False) -> Observation:
         group, own = self.campaign.group_of(index), self.submitter.noted.jobs.get(index, {})
         return self._look.job(group, self.submitter.jobs[index], own, events=events, sure=sure)
 
-    def _deliveries(self, index: int, found: Seen) -> dict[int, Delivery]:
+    def _deliveries(self, index: int, found: Observation) -> dict[int, Delivery]:
         return self._logbook.deliveries(index, pods_by_rank(found.pods, self._look.documents(index)))
 
-    def _lacking(self, index: int, found: Seen) -> dict[str, str]:
+    def _lacking(self, index: int, found: Observation) -> dict[str, str]:
         """What did not come out of the first pod of a job, and why."""
         first = self._deliveries(index, found).get(0)
         return {} if first is None else first.absent
 
-    def _consider(self, index: int, *, by_us: bool) -> Seen | None:
+    def _consider(self, index: int, *, by_us: bool) -> Observation | None:
         """One job that was submitted: what is known of it while it goes on, None once it was taken in."""
         group, now, found = self.campaign.group_of(index), self.clock.utc(), self._seen(index)
         if has_ended(found, now, self._look.gone) or self._is_delivered(index, found):
@@ -238,7 +236,7 @@ class Follower:
             self.store.move_job(self._open[index].id, "start")
         return found
 
-    def _is_delivered(self, index: int, found: Seen) -> bool:
+    def _is_delivered(self, index: int, found: Observation) -> bool:
         """Whether the first pod has handed out everything, and the others need not be waited for."""
         first = self._deliveries(index, found).get(0)
         if first is None or not first.is_told:
@@ -279,7 +277,7 @@ class Follower:
             told = self._look.told_of(found, group, self.clock.utc()) or _no_result(found)
         self._collect(index, found, told, by_us=by_us)
 
-    def _collect(self, index: int, found: Seen | None, told: FailureReason | None, *, by_us: bool) -> None:
+    def _collect(self, index: int, found: Observation | None, told: FailureReason | None, *, by_us: bool) -> None:
         """Take in what a job left, and remove its objects."""
         group, job = self.campaign.group_of(index), self._open[index]
         if by_us and told is not None and told.code == DELETED:
@@ -341,11 +339,11 @@ class Follower:
             self._ended_groups.add(group.name)
 
 
-def _is_troubled(found: Seen) -> bool:
+def _is_troubled(found: Observation) -> bool:
     return any(box.restarts or box.state == "ended" for pod in found.pods for box in pod.containers)
 
 
-def _no_result(found: Seen) -> FailureReason:
+def _no_result(found: Observation) -> FailureReason:
     """A job that ended well for all that Kubernetes knows, and whose result did not come."""
     return FailureReason(
         "kubernetes-failed",

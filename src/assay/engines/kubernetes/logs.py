@@ -9,15 +9,14 @@ from pathlib import Path
 
 from assay.engines.kubernetes.client.api import FORBIDDEN, SILENT, Api, Document, name_of, uid_of
 from assay.engines.kubernetes.client.kubeconfig import connect
-from assay.engines.kubernetes.document import PodCampaign, known_folder, read_document
-from assay.engines.kubernetes.folder import PodFolder
+from assay.engines.kubernetes.folder import KubernetesCampaign, PodFolder, known_folder, read_document
 from assay.engines.kubernetes.objects.names import Part
 from assay.engines.kubernetes.objects.plan import Group
 from assay.engines.kubernetes.objects.pods import CONTAINER, SERVICE
-from assay.engines.kubernetes.pod.parcels import is_ours
-from assay.engines.kubernetes.reading import PodLog
-from assay.engines.kubernetes.states.observed import read_pod
-from assay.engines.slurm.logs import Log, follow_logs, read_logs
+from assay.engines.kubernetes.observation import read_pod
+from assay.engines.kubernetes.pod.log_transport import is_ours
+from assay.engines.kubernetes.pod_logs import PodLog
+from assay.engines.logs import LogFile, follow_logs, read_logs
 from assay.errors import MeasureError, UsageError
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL
@@ -27,7 +26,7 @@ from assay.store.store import Store
 _ASK_EVERY_S = 1.0
 
 
-def logs(store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[tuple[Log, str]]:
+def logs(store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[tuple[LogFile, str]]:
     """What a job on Kubernetes or one of its services wrote, text by text.
 
     Raises:
@@ -50,12 +49,12 @@ def logs(store: Store, job: Job, service: str = "", *, follow: bool = False) -> 
         yield from follow_logs(live.logs, lambda: live.is_over or _is_ended(store, job))
 
 
-def kept_logs(folder: PodFolder, group: Group, job: Job, service: str = "") -> tuple[Log, ...]:
+def kept_logs(folder: PodFolder, group: Group, job: Job, service: str = "") -> tuple[LogFile, ...]:
     """The files into which whoever follows a campaign writes what its pods say."""
     if service:
-        return (Log(service, folder.service_log(group.name, service)),)
+        return (LogFile(service, folder.service_log(group.name, service)),)
     ranks = range(group.pods if group.kind == "ranks" else 1)
-    return tuple(Log(f"pod {rank}" if len(ranks) > 1 else "pod", folder.log(job.index, rank)) for rank in ranks)
+    return tuple(LogFile(f"pod {rank}" if len(ranks) > 1 else "pod", folder.log(job.index, rank)) for rank in ranks)
 
 
 @dataclass(slots=True)
@@ -63,17 +62,17 @@ class _Live:
     """Pods whose campaign nobody follows: their logs are read into a folder that goes afterwards."""
 
     api: Api
-    document: PodCampaign
+    document: KubernetesCampaign
     group: Group
     job: Job
     service: str
     scratch: Path
     is_over: bool = False
     """Whether the job has ended, for all that Kubernetes tells."""
-    _logs: dict[str, tuple[Log, PodLog]] = field(default_factory=dict)
+    _logs: dict[str, tuple[LogFile, PodLog]] = field(default_factory=dict)
     _asked_s: float = float("-inf")
 
-    def logs(self) -> tuple[Log, ...]:
+    def logs(self) -> tuple[LogFile, ...]:
         """The files with what was written until now, asked for no more than once a second."""
         if time.monotonic() - self._asked_s >= _ASK_EVERY_S:
             self._asked_s = time.monotonic()
@@ -101,7 +100,7 @@ class _Live:
         if uid not in self._logs:
             path = self.scratch / f"{uid}.log"
             log = PodLog(self.api, name, SERVICE if self.service else CONTAINER, path, lambda line: not is_ours(line))
-            self._logs[uid] = (Log(name, path), log)
+            self._logs[uid] = (LogFile(name, path), log)
         try:
             self._logs[uid][1].read()
         except MeasureError as problem:
@@ -109,7 +108,7 @@ class _Live:
                 raise  # else it has not begun, or is gone
 
 
-def _group(document: PodCampaign, job: Job, service: str) -> Group:
+def _group(document: KubernetesCampaign, job: Job, service: str) -> Group:
     group = document.group_of(job.index)
     known = [one.name for one in group.services]
     if service and service not in known:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.engines import FailureReason
+from assay.engines.base import FailureReason
 from assay.engines.collect import read_result
 from assay.engines.kubernetes.folder import PodFolder
 from assay.engines.kubernetes.objects.plan import Group

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from assay.engines.kubernetes.states.observed import Seen
-from assay.engines.kubernetes.states.states import waiting_words
+from assay.engines.kubernetes.observation import Observation
+from assay.engines.kubernetes.phases import waiting_words
 from assay.report.live import View
 
 # Jobs whose progress is told beside how the campaign stands.
@@ -36,8 +36,8 @@ class Shown:
 
     def look(
         self,
-        waiting: Sequence[Seen],
-        running: Sequence[Seen],
+        waiting: Sequence[Observation],
+        running: Sequence[Observation],
         progress: Sequence[str],
         done: int,
         total: int,
@@ -52,7 +52,7 @@ class Shown:
             self._key = key
             self._view.note(line)
 
-    def service(self, name: str, found: Seen) -> None:
+    def service(self, name: str, found: Observation) -> None:
         """Tell when a service has become ready."""
         pod = next((one for one in found.pods if one.ready), None)
         if pod is not None:
@@ -61,7 +61,7 @@ class Shown:
             )
 
 
-def _line(waiting: Sequence[Seen], running: Sequence[Seen], done: int, total: int, now: datetime) -> str:
+def _line(waiting: Sequence[Observation], running: Sequence[Observation], done: int, total: int, now: datetime) -> str:
     parts = []
     if running:
         nodes = sorted({pod.node for one in running for pod in one.pods if pod.node})

@@ -15,9 +15,8 @@ from functools import cached_property
 from pydantic import JsonValue
 
 from assay.engines.kubernetes.client.api import Api, Document, Kind, name_of, uid_of
-from assay.engines.kubernetes.document import PodCampaign
-from assay.engines.kubernetes.folder import PodFolder
-from assay.engines.kubernetes.inputs import digests_of
+from assay.engines.kubernetes.folder import KubernetesCampaign, PodFolder
+from assay.engines.kubernetes.inputs import digests_of, program_files
 from assay.engines.kubernetes.objects import names
 from assay.engines.kubernetes.objects.manifests import (
     Submission,
@@ -32,7 +31,6 @@ from assay.engines.kubernetes.objects.names import part_of
 from assay.engines.kubernetes.objects.plan import Group
 from assay.engines.kubernetes.objects.ranks import meeting_service
 from assay.engines.kubernetes.objects.services import service_objects
-from assay.engines.kubernetes.program import program_files
 from assay.errors import MeasureError
 from assay.plan.job import Job
 from assay.spec.kubernetes import Kubernetes, Pod
@@ -70,7 +68,7 @@ def read_noted(folder: PodFolder) -> Noted:
 class Submitter:
     """Makes the objects of one campaign, as they are wanted."""
 
-    def __init__(self, folder: PodFolder, campaign: PodCampaign, api: Api, jobs: Mapping[int, Job]) -> None:
+    def __init__(self, folder: PodFolder, campaign: KubernetesCampaign, api: Api, jobs: Mapping[int, Job]) -> None:
         self.folder, self.campaign, self.api, self.jobs = folder, campaign, api, jobs
         self.noted = read_noted(folder)
         self._setting = campaign.setting()

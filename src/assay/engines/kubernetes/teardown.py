@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 from assay.engines.kubernetes.client.api import FORBIDDEN, SILENT, Api, Document, Kind, metadata, name_of, uid_of
+from assay.engines.kubernetes.failures import lost_node
 from assay.engines.kubernetes.objects.names import of_campaign, secrets_name, value
-from assay.engines.kubernetes.states.observed import moment, seen
-from assay.engines.kubernetes.states.troubles import lost_node
+from assay.engines.kubernetes.observation import moment, seen
 from assay.errors import MeasureError
 
 # Makers before what they make, so that nothing is made again.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from assay.engines.kubernetes.states.observed import Seen
-from assay.engines.kubernetes.states.states import phase_of, waiting_words
-from assay.engines.slurm.node.progress import Progress
+from assay.engines.kubernetes.observation import Observation
+from assay.engines.kubernetes.phases import phase_of, waiting_words
+from assay.engines.node.progress import Progress
 from assay.place.fleet.protocol import Standing
 from assay.plan.job import Job
 
 
-def standing(job: Job, found: Seen, far: Progress | None, now: datetime) -> Standing:
+def standing(job: Job, found: Observation, far: Progress | None, now: datetime) -> Standing:
     """How a job that was submitted and has not ended stands."""
     runs = job.definition.measure.runs
     if phase_of(found) == "waiting":

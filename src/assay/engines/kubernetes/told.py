@@ -9,17 +9,17 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from assay.engines import FailureReason
+from assay.engines.base import FailureReason
 from assay.engines.kubernetes.client.api import Api, Document, name_of, uid_of
-from assay.engines.kubernetes.document import PodCampaign
+from assay.engines.kubernetes.client.watch import Watching
+from assay.engines.kubernetes.failures import lost_node
+from assay.engines.kubernetes.folder import KubernetesCampaign
 from assay.engines.kubernetes.objects import names
 from assay.engines.kubernetes.objects.names import Part, part_of
 from assay.engines.kubernetes.objects.plan import Group, asked_of
 from assay.engines.kubernetes.objects.pods import CONTAINER, PROGRAM
-from assay.engines.kubernetes.states.observed import PodSeen, Seen, seen
-from assay.engines.kubernetes.states.states import digest_of, facts_of, failure_of, phase_of, service_failure_of
-from assay.engines.kubernetes.states.troubles import lost_node
-from assay.engines.kubernetes.watching import Watching
+from assay.engines.kubernetes.observation import Observation, PodObservation, seen
+from assay.engines.kubernetes.phases import digest_of, facts_of, failure_of, phase_of, service_failure_of
 from assay.errors import MeasureError
 from assay.plan.job import Job
 
@@ -54,7 +54,7 @@ class Looker:
     """Puts together what is known of the jobs and services of a campaign, one look after another."""
 
     api: Api
-    campaign: PodCampaign
+    campaign: KubernetesCampaign
     watching: Watching
     _jobs: dict[str, Document] = field(default_factory=dict)
     _of_jobs: dict[int, list[Document]] = field(default_factory=dict)
@@ -97,7 +97,9 @@ class Looker:
         """The pods of a job as the server tells them."""
         return tuple(self._of_jobs.get(index, ()))
 
-    def job(self, group: Group, job: Job, own: Mapping[str, str], *, events: bool = False, sure: bool = False) -> Seen:
+    def job(
+        self, group: Group, job: Job, own: Mapping[str, str], *, events: bool = False, sure: bool = False
+    ) -> Observation:
         """One job.
 
         Args:
@@ -117,18 +119,18 @@ class Looker:
         there = None if len(jobs) < len(own) else next(iter(jobs), None)
         return seen(next(iter(own), ""), there, pods, told, asked_of(job, group))
 
-    def service(self, group: Group, service: str, *, events: bool = False) -> Seen:
+    def service(self, group: Group, service: str, *, events: bool = False) -> Observation:
         pods = self._of_services.get((names.value(group.name), names.value(service)), [])
         told = [event for one in pods for event in self._events_of(uid_of(one), fresh=events)]
         asked = next(one.asked for one in group.services if one.name == service)
         return seen(names.service_name(self.campaign.campaign, group.name, service), None, pods, told, asked)
 
-    def told_of(self, found: Seen, group: Group, now: datetime) -> FailureReason | None:
+    def told_of(self, found: Observation, group: Group, now: datetime) -> FailureReason | None:
         """Why a job gives no result; None while it may."""
         free = self._free_since(found, group, now)
         return failure_of(found, now, free_since=free, patience_s=self.campaign.section.unschedulable)
 
-    def told_of_service(self, name: str, found: Seen, group: Group, now: datetime) -> FailureReason | None:
+    def told_of_service(self, name: str, found: Observation, group: Group, now: datetime) -> FailureReason | None:
         """Why a service cannot be used; None while it may."""
         free = self._free_since(found, group, now)
         patience_s = self.campaign.section.unschedulable
@@ -138,7 +140,7 @@ class Looker:
         """A Job; one that is not told of is asked for, since a watch may be a moment late."""
         return self._jobs.get(name) or self.api.get("Job", name)
 
-    def _free_since(self, found: Seen, group: Group, now: datetime) -> datetime | None:
+    def _free_since(self, found: Observation, group: Group, now: datetime) -> datetime | None:
         """Since when only pods that go with it hold room: those never make place for it."""
         own = {one.uid for one in found.pods}
         beside = names.value(group.name) if group.kind != "jobs" else None
@@ -161,7 +163,7 @@ class Looker:
 
 
 def environment_of(
-    found: Seen, group: Group, campaign: PodCampaign, services: Mapping[str, Seen]
+    found: Observation, group: Group, campaign: KubernetesCampaign, services: Mapping[str, Observation]
 ) -> dict[str, JsonValue]:
     """What is kept with a result about where it was measured; what Kubernetes does not tell is left out."""
     told: dict[str, JsonValue] = {
@@ -178,7 +180,7 @@ def environment_of(
     return {"kubernetes": told}
 
 
-def lasted(pod: PodSeen | None) -> PodLasted | None:
+def lasted(pod: PodObservation | None) -> PodLasted | None:
     """When the measuring container of a pod ran; None where nothing is told of it."""
     main = None if pod is None else pod.container(CONTAINER)
     if main is None:
@@ -186,7 +188,7 @@ def lasted(pod: PodSeen | None) -> PodLasted | None:
     return PodLasted(main.started_at, main.ended_at, main.exit_code, main.signal)
 
 
-def has_ended(found: Seen, now: datetime, gone: Collection[str]) -> bool:
+def has_ended(found: Observation, now: datetime, gone: Collection[str]) -> bool:
     """Whether nothing more is measured: the attempt ended, the container that measures did, or its pod is gone.
 
     A pod that is asked to end may still hand something out, until it is gone or the time that it was given has passed.
@@ -202,10 +204,10 @@ def has_ended(found: Seen, now: datetime, gone: Collection[str]) -> bool:
     return bool(mains) and len(mains) == len(found.pods) and all(box.state == "ended" for box in mains)
 
 
-def pods_by_rank(pods: Iterable[PodSeen], documents: Iterable[Document]) -> dict[int, PodSeen]:
+def pods_by_rank(pods: Iterable[PodObservation], documents: Iterable[Document]) -> dict[int, PodObservation]:
     """The first pod of each rank: another that took its place is another attempt, which nobody asked for."""
     labels = {uid_of(one): part_of(one) for one in documents}
-    found: dict[int, PodSeen] = {}
+    found: dict[int, PodObservation] = {}
     for pod in pods:
         part = labels.get(pod.uid)
         rank = pod.rank if pod.rank is not None else (part.rank if part is not None else None)

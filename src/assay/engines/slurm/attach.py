@@ -13,14 +13,13 @@ from typing import NoReturn
 from assay.analyse.records import CampaignRecord
 from assay.api.campaign import note_findings
 from assay.clock import Clock
+from assay.engines.base import FollowOptions
 from assay.engines.collect import Ended, collect
-from assay.engines.reporting import Nobody, Telling, relaying
-from assay.engines.slurm.document import ClusterCampaign, folder_of, read_document
-from assay.engines.slurm.folder import Folder
+from assay.engines.reporting import NullReporter, Reporter, reporting_to
+from assay.engines.slurm.folder import SharedFolder, SlurmCampaign, folder_of, read_document
 from assay.engines.slurm.follow import Follower
-from assay.engines.slurm.monitored import join_metrics
-from assay.engines.slurm.reaching import scheduler_for
-from assay.engines.slurm.scheduler import Scheduler
+from assay.engines.slurm.metrics import join_metrics
+from assay.engines.slurm.scheduler import Scheduler, scheduler_for
 from assay.engines.slurm.states import FailureReason
 from assay.engines.slurm.submit import note_cancelled, read_submitted, submit_all
 from assay.engines.slurm.teardown import tear_down
@@ -37,19 +36,9 @@ _LEFT = "left to Slurm: nobody follows it for now"
 _SILENT = ("slurm-silent", "slurm-missing")
 
 
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """How a campaign is accompanied."""
-
-    detach: bool = False
-    """Leave once everything is submitted."""
-    cancel_on_interrupt: bool = False
-    """End the campaign on Ctrl-C, instead of leaving it to Slurm."""
-    server: FleetClient | None = None
-    """A server that is told how it goes; it ends nothing, and nothing waits for it."""
-
-
-def attach(store: Store, campaign: str, view: View, clock: Clock, manner: Manner | None = None) -> CampaignRecord:
+def attach(
+    store: Store, campaign: str, view: View, clock: Clock, manner: FollowOptions | None = None
+) -> CampaignRecord:
     """Follow a campaign to its end, and return its results.
 
     Raises:
@@ -61,7 +50,7 @@ def attach(store: Store, campaign: str, view: View, clock: Clock, manner: Manner
     _, stored = store.campaign(campaign)
     runs = sum(one.job.definition.measure.runs for one in stored)
     view.campaign(campaign, len(stored), runs, f"in {folder.path}")
-    return Attached(store, folder, view, clock, scheduler_for(document.slurm), manner or Manner()).run()
+    return Attached(store, folder, view, clock, scheduler_for(document.slurm), manner or FollowOptions()).run()
 
 
 def cancel(store: Store, campaign: str, view: View, clock: Clock, server: FleetClient | None = None) -> CampaignRecord:
@@ -78,7 +67,7 @@ def cancel(store: Store, campaign: str, view: View, clock: Clock, server: FleetC
     if summary.state == "running":
         note_cancelled(folder)
         tear_down(folder, document, read_submitted(folder).ids, scheduler, view.note)
-    return Attached(store, folder, view, clock, scheduler, Manner(server=server)).run()
+    return Attached(store, folder, view, clock, scheduler, FollowOptions(server=server)).run()
 
 
 @dataclass(slots=True)
@@ -86,12 +75,12 @@ class Attached:
     """One process and one campaign."""
 
     store: Store
-    folder: Folder
+    folder: SharedFolder
     view: View
     clock: Clock
     scheduler: Scheduler
-    manner: Manner = field(default_factory=Manner)
-    _relay: Telling = field(default_factory=Nobody)
+    manner: FollowOptions = field(default_factory=FollowOptions)
+    _relay: Reporter = field(default_factory=NullReporter)
 
     def run(self) -> CampaignRecord:
         """Submit what is missing, follow, collect, tear down."""
@@ -100,7 +89,7 @@ class Attached:
         try:
             with (
                 held(self.folder.path, lambda: self.view.note("another process follows this campaign; waiting for it")),
-                relaying(self.manner.server, self.store, campaign, self.folder.path, self.view.note) as self._relay,
+                reporting_to(self.manner.server, self.store, campaign, self.folder.path, self.view.note) as self._relay,
             ):
                 if self.store.campaign(campaign)[0].state != "running":
                     return read_campaign(self.store, campaign)
@@ -113,7 +102,7 @@ class Attached:
         finally:
             self.view.close()
 
-    def _submitted(self, document: ClusterCampaign) -> dict[str, str]:
+    def _submitted(self, document: SlurmCampaign) -> dict[str, str]:
         if read_submitted(self.folder).cancelled:
             tear_down(self.folder, document, read_submitted(self.folder).ids, self.scheduler, self.view.note)
             return read_submitted(self.folder).ids
@@ -131,7 +120,7 @@ class Attached:
                 return read_submitted(self.folder).ids
             self._refused(document, problem)
 
-    def _refused(self, document: ClusterCampaign, problem: MeasureError) -> NoReturn:
+    def _refused(self, document: SlurmCampaign, problem: MeasureError) -> NoReturn:
         """Leave a campaign to a later process where Slurm is silent; take it back where Slurm refuses a part of it."""
         if problem.problem.code in _SILENT:
             self.view.note(
@@ -143,7 +132,7 @@ class Attached:
         self._take_back(document, FailureReason(said.code, said.message, said.try_))
         raise problem
 
-    def _take_back(self, document: ClusterCampaign, why: FailureReason) -> None:
+    def _take_back(self, document: SlurmCampaign, why: FailureReason) -> None:
         note_cancelled(self.folder)
         tear_down(self.folder, document, read_submitted(self.folder).ids, self.scheduler, self.view.note)
         _, stored = self.store.campaign(document.campaign)
@@ -155,7 +144,7 @@ class Attached:
         self.store.end_campaign(document.campaign, campaign_state(Counter(one.state for one in ended_jobs)), self.clock)
         self._relay.all_ended()
 
-    def _followed(self, document: ClusterCampaign, ids: dict[str, str]) -> CampaignRecord:
+    def _followed(self, document: SlurmCampaign, ids: dict[str, str]) -> CampaignRecord:
         _, stored = self.store.campaign(document.campaign)
         jobs = tuple(one.job for one in stored)
         follower = Follower(
@@ -169,7 +158,7 @@ class Attached:
             raise
         return self._finished(document, ids)
 
-    def _interrupted(self, document: ClusterCampaign, follower: Follower) -> None:
+    def _interrupted(self, document: SlurmCampaign, follower: Follower) -> None:
         if not self.manner.cancel_on_interrupt:
             self._relay.left(_LEFT)
             self.view.note(_how_to_come_back(document.campaign))
@@ -180,7 +169,7 @@ class Attached:
         follower.follow()
         self._finished(document, dict(follower.ids))
 
-    def _finished(self, document: ClusterCampaign, ids: dict[str, str]) -> CampaignRecord:
+    def _finished(self, document: SlurmCampaign, ids: dict[str, str]) -> CampaignRecord:
         campaign = document.campaign
         tear_down(self.folder, document, ids, self.scheduler, self.view.note)
         join_metrics(self.store, self.folder, document, self.view.note)

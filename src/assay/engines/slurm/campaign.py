@@ -8,13 +8,20 @@ from pathlib import Path
 from assay.analyse.records import CampaignRecord
 from assay.api.campaign import note_unused, plan_of, surroundings
 from assay.clock import Clock, iso
-from assay.engines.slurm.attach import Attached, Manner, attach
-from assay.engines.slurm.document import ClusterCampaign, Planned, folder_of, is_on_cluster, remember_folder
-from assay.engines.slurm.folder import Folder, locate
+from assay.engines.base import FollowOptions
+from assay.engines.slurm.attach import Attached, attach
+from assay.engines.slurm.folder import (
+    BatchPlan,
+    SharedFolder,
+    SlurmCampaign,
+    folder_of,
+    is_on_cluster,
+    locate,
+    remember_folder,
+)
 from assay.engines.slurm.plan import USUAL_ARRAY, group
-from assay.engines.slurm.reaching import scheduler_for
 from assay.engines.slurm.registry import resolved
-from assay.engines.slurm.scheduler import ClusterFacts
+from assay.engines.slurm.scheduler import ClusterFacts, scheduler_for
 from assay.engines.slurm.scripts import Making, planned, variables, write_scripts
 from assay.errors import UsageError
 from assay.monitoring.hold import order_for, write_order
@@ -40,7 +47,7 @@ def run_on_cluster(
     fresh: bool = False,
     lock: str | None = None,
     control: bool = True,
-    manner: Manner | None = None,
+    manner: FollowOptions | None = None,
 ) -> CampaignRecord:
     """Submit a benchmark to Slurm, follow it to its end and return its results.
 
@@ -69,7 +76,7 @@ def run_on_cluster(
         raise _no_parts(clients)
     plan = store.create_campaign(plan, loaded.source.document, benchmark.labels, surroundings(), clock, ENGINE)
     campaign = plan.jobs[0].campaign
-    making = replace(making, campaign=campaign, folder=Folder(shared / campaign))
+    making = replace(making, campaign=campaign, folder=SharedFolder(shared / campaign))
     try:
         _write(making, plan, benchmark, batches, clock, store)
     except BaseException:
@@ -79,7 +86,7 @@ def run_on_cluster(
     note = f"on {facts.name or 'Slurm'} (Slurm {facts.version}), shared folder {making.folder.path}"
     view.campaign(campaign, len(plan.jobs), runs, note)
     note_unused(benchmark, view, "a run on Slurm")
-    return Attached(store, making.folder, view, clock, scheduler, manner or Manner()).run()
+    return Attached(store, making.folder, view, clock, scheduler, manner or FollowOptions()).run()
 
 
 def _unfollowed(store: Store, digest: str) -> str | None:
@@ -98,7 +105,9 @@ def _making(
     asked = _asked(benchmark, slurm)
     most = min(USUAL_ARRAY, facts.max_array - 1) if facts.max_array else USUAL_ARRAY
     groups = group(plan.jobs, asked, most=max(1, most))
-    return Making("", Folder(Path()), slurm, groups, monitoring_of(benchmark.monitoring) is not None, base, facts, env)
+    return Making(
+        "", SharedFolder(Path()), slurm, groups, monitoring_of(benchmark.monitoring) is not None, base, facts, env
+    )
 
 
 def _asked(benchmark: Benchmark, slurm: Slurm) -> Benchmark:
@@ -107,7 +116,7 @@ def _asked(benchmark: Benchmark, slurm: Slurm) -> Benchmark:
 
 
 def _write(
-    making: Making, plan: Plan, benchmark: Benchmark, batches: tuple[Planned, ...], clock: Clock, store: Store
+    making: Making, plan: Plan, benchmark: Benchmark, batches: tuple[BatchPlan, ...], clock: Clock, store: Store
 ) -> None:
     """Write everything down that the nodes and later processes need, before anything is submitted."""
     folder = making.folder
@@ -120,7 +129,7 @@ def _write(
         write_order(folder.metrics, order)
     write_scripts(making, batches)
     folder.write_campaign(
-        ClusterCampaign(
+        SlurmCampaign(
             making.campaign, plan.benchmark, iso(clock.utc()), making.slurm, making.groups, batches, order is not None
         )
     )

@@ -5,14 +5,21 @@ Nobody else writes such a path by hand.
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from assay.engines.folder import CampaignFolder
-from assay.errors import StoreError, UsageError
+from assay.engines.slurm.plan import Group
+from assay.engines.slurm.scheduler import Kind
+from assay.errors import AssayError, StoreError, UsageError
+from assay.files import write_whole
+from assay.run.scratch import is_held
+from assay.spec.clusters import Batch, Slurm
 
 VARIABLE = "ASSAY_SHARED"
 _NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")
@@ -25,7 +32,7 @@ def locate(setting: str | None, store: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Folder(CampaignFolder):
+class SharedFolder(CampaignFolder):
     """The shared folder of one campaign."""
 
     # Other members of a project may read what a campaign left; only its owner may change it.
@@ -144,3 +151,140 @@ def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name for a part of a campaign: letters, digits, _ . and - only", code="name")
     return name
+
+
+Role = Literal["monitor", "service", "jobs", "steps", "end"]
+# Beside the campaigns of a store: where the shared folder of each one lies.
+_POINTERS = "clusters"
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """A batch job may begin only after others, by their names."""
+
+    kind: Kind
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """One sbatch of the campaign."""
+
+    name: str
+    """Of its script, its logs and its comment."""
+    role: Role
+    group: str
+    batch: Batch
+    """What it asks for, needs included."""
+    service: str = ""
+    tasks: int | None = None
+    """Tasks of its array; None for a single batch job."""
+    after: tuple[After, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmCampaign:
+    """The document of a campaign on a cluster."""
+
+    campaign: str
+    benchmark: str
+    created_at: str
+    slurm: Slurm
+    """The section of the file, with the settings of the cluster that it names put in."""
+    groups: tuple[Group, ...]
+    batches: tuple[BatchPlan, ...]
+    """Every sbatch, in the order in which they are submitted."""
+    monitored: bool = False
+    schema: Literal["assay.cluster/1"] = "assay.cluster/1"
+
+    def group(self, name: str) -> Group:
+        return next(one for one in self.groups if one.name == name)
+
+    def place_of(self, index: int) -> tuple[Group, int]:
+        group = next(one for one in self.groups if index in one.jobs)
+        return group, group.jobs.index(index)
+
+    def batch_of(self, group: str) -> BatchPlan:
+        """The sbatch that runs the jobs of a group."""
+        return next(one for one in self.batches if one.group == group and one.role in ("jobs", "steps"))
+
+    def services_of(self, group: str) -> tuple[BatchPlan, ...]:
+        """The sbatches that hold the services of a group."""
+        return tuple(one for one in self.batches if one.group == group and one.role == "service")
+
+
+def read_document(folder: SharedFolder) -> SlurmCampaign:
+    """The document of a campaign.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    return folder.read_campaign(SlurmCampaign)
+
+
+def remember_folder(store: Path, campaign: str, folder: SharedFolder) -> None:
+    """Note in a store where the shared folder of a campaign lies."""
+    text = json.dumps({"campaign": campaign, "folder": str(folder.path)})
+    write_whole(store / _POINTERS / f"{campaign}.json", text.encode())
+
+
+def forget_folder(store: Path, campaign: str) -> None:
+    """Forget where the shared folder of a campaign lay."""
+    (store / _POINTERS / f"{campaign}.json").unlink(missing_ok=True)
+
+
+def folder_of(store: Path, campaign: str) -> SharedFolder:
+    """The shared folder of a campaign of a store.
+
+    Raises:
+        UsageError: if it was not submitted to a cluster from this store.
+    """
+    pointer = store / _POINTERS / f"{campaign}.json"
+    try:
+        return SharedFolder(Path(str(json.loads(pointer.read_bytes())["folder"])))
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UsageError(
+            f"campaign {campaign} was not submitted to a cluster from this store",
+            code="no-cluster",
+            at=str(pointer),
+            try_="give the store that it was submitted with, by --store or ASSAY_STORE",
+        ) from None
+
+
+def is_on_cluster(store: Path, campaign: str) -> bool:
+    return (store / _POINTERS / f"{campaign}.json").is_file()
+
+
+def refuse_followed(store: Path, campaign: str, *also: Path) -> None:
+    """Refuse to remove what a process still follows.
+
+    Raises:
+        UsageError: `busy` if one does.
+    """
+    shared = [folder_of(store, campaign).path] if is_on_cluster(store, campaign) else []
+    if any(path.is_dir() and is_held(path) for path in (*shared, *also)):
+        raise UsageError(f"a process follows campaign {campaign}", code="busy", try_="wait until it ends")
+
+
+def remove_folder(store: Path, campaign: str) -> str:
+    """Remove the shared folder of a campaign that was removed; return what became of it in words, empty for none."""
+    if not is_on_cluster(store, campaign):
+        return ""
+    folder = folder_of(store, campaign)
+    said = _removed(folder, campaign) if folder.path.is_dir() else ""
+    forget_folder(store, campaign)
+    return said
+
+
+def _removed(folder: SharedFolder, campaign: str) -> str:
+    try:
+        found = read_document(folder).campaign
+    except AssayError:
+        found = ""
+    if found != campaign:  # nothing is removed of which nobody knows what it is
+        return f"left {folder.path}: it does not say that it is this campaign's"
+    try:
+        shutil.rmtree(folder.path)
+    except OSError as problem:
+        return f"could not remove all of {folder.path}: {problem.strerror or problem}; remove it by hand"
+    return f"removed {folder.path}"

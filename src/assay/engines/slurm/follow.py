@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 from assay.clock import Clock
 from assay.engines.collect import Ended, collect, has_result
-from assay.engines.reporting import Nobody, Telling
-from assay.engines.slurm.document import ClusterCampaign
-from assay.engines.slurm.folder import Folder
+from assay.engines.reporting import NullReporter, Reporter
+from assay.engines.slurm.folder import SharedFolder, SlurmCampaign
 from assay.engines.slurm.node.end import ask_to_end
-from assay.engines.slurm.node.published import publish_failure
+from assay.engines.slurm.node.publication import publish_failure
 from assay.engines.slurm.scheduler import BatchState, Scheduler
 from assay.engines.slurm.shown import Shown
 from assay.engines.slurm.states import WAITING, FailureReason, failure_of, is_final
@@ -45,14 +44,14 @@ class Follower:
     """One process that follows one campaign."""
 
     store: Store
-    folder: Folder
-    document: ClusterCampaign
+    folder: SharedFolder
+    document: SlurmCampaign
     ids: Mapping[str, str]
     scheduler: Scheduler
     view: View
     clock: Clock
     jobs: tuple[Job, ...]
-    relay: Telling = field(default_factory=Nobody)
+    relay: Reporter = field(default_factory=NullReporter)
     sleep: Callable[[float], None] = time.sleep
     _open: dict[int, Job] = field(default_factory=dict)
     _running: set[int] = field(default_factory=set)
@@ -118,7 +117,7 @@ class Follower:
     def _relay_standings(self, seen: Seen) -> None:
         """Tell a server how the jobs stand; seldom, since how far each one is stands in a file of its own."""
         now_s = time.monotonic()
-        if not isinstance(self.relay, Nobody) and now_s - self._relayed_s >= _RELAY_S:
+        if not isinstance(self.relay, NullReporter) and now_s - self._relayed_s >= _RELAY_S:
             self._relayed_s = now_s
             self.relay.stands(standings(seen, self._open.values(), self.clock.utc()))
 

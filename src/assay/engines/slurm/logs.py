@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-
-from assay.engines.slurm.document import ClusterCampaign, folder_of, read_document
-from assay.engines.slurm.folder import Folder
+from assay.engines.logs import LogFile
+from assay.engines.slurm.folder import SharedFolder, SlurmCampaign, folder_of, read_document
 from assay.engines.slurm.submit import read_submitted
 from assay.engines.slurm.told import Seen
 from assay.errors import UsageError
@@ -17,19 +12,8 @@ from assay.plan.lifecycle import FINAL
 from assay.spec.clusters import MONITOR
 from assay.store.store import Store
 
-_BLOCK = 1 << 16
-_LOOK_S = 0.3
 
-
-@dataclass(frozen=True, slots=True)
-class Log:
-    """One file that grows while a job runs."""
-
-    title: str
-    path: Path
-
-
-def logs_of(store: Store, job: Job, service: str = "") -> tuple[Log, ...]:
+def logs_of(store: Store, job: Job, service: str = "") -> tuple[LogFile, ...]:
     """The logs of a job on a cluster, or of a service that it uses.
 
     Raises:
@@ -41,18 +25,17 @@ def logs_of(store: Store, job: Job, service: str = "") -> tuple[Log, ...]:
     if service:
         return _of_service(folder, document, ids, job, service)
     seen = Seen(folder, document, ids, {})
-    return tuple(Log(name, path) for name, path in seen.logs_of(job).items())
+    return tuple(LogFile(name, path) for name, path in seen.logs_of(job).items())
 
 
 def _of_service(
-    folder: Folder, document: ClusterCampaign, ids: dict[str, str], job: Job, service: str
-) -> tuple[Log, ...]:
+    folder: SharedFolder, document: SlurmCampaign, ids: dict[str, str], job: Job, service: str
+) -> tuple[LogFile, ...]:
     group, _ = document.place_of(job.index)
     if service == MONITOR and document.monitored:
         number = ids.get(MONITOR, "")
-        return (
-            tuple(Log(f"{MONITOR}.{one}", folder.log(MONITOR, number, one)) for one in ("out", "err")) if number else ()
-        )
+        streams = ("out", "err") if number else ()
+        return tuple(LogFile(f"{MONITOR}.{one}", folder.log(MONITOR, number, one)) for one in streams)
     known = [one.name for one in group.services]
     if service not in known:
         own = list(job.definition.services)
@@ -65,63 +48,14 @@ def _of_service(
         raise UsageError(
             f"job {job.id} has no log of {service!r} here: {why}", code="no-service", try_=f"there is {names}"
         )
-    own_logs = [Log(f"{service}.{one}", folder.service_log(group.name, service, one)) for one in ("out", "err")]
+    own_logs = [LogFile(f"{service}.{one}", folder.service_log(group.name, service, one)) for one in ("out", "err")]
     batch = next((one for one in document.services_of(group.name) if one.service == service), None)
     number = ids.get(batch.name, "") if batch is not None else ""
     if batch is None or not number:
         return tuple(own_logs)
     # What held the service says when it was ready and why it ended.
-    held = [Log(f"{batch.name} slurm.{one}", folder.log(batch.name, number, one)) for one in ("out", "err")]
+    held = [LogFile(f"{batch.name} slurm.{one}", folder.log(batch.name, number, one)) for one in ("out", "err")]
     return (*own_logs, *held)
-
-
-def read_logs(logs: Sequence[Log]) -> Iterator[tuple[Log, str]]:
-    """What the logs hold now, one text after another."""
-    for log in logs:
-        try:
-            text = log.path.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        if text:
-            yield log, text
-
-
-def follow_logs(
-    logs: Callable[[], Sequence[Log]], ended: Callable[[], bool], sleep: Callable[[float], None] = time.sleep
-) -> Iterator[tuple[Log, str]]:
-    """What comes into the logs, as it comes, until the job has ended and everything was read.
-
-    Args:
-        logs: the files; asked again, since those of a job that waits are not known yet.
-    """
-    read: dict[Path, int] = {}
-    while True:
-        over = ended()
-        quiet = True
-        for log in logs():
-            text, read[log.path] = _more(log.path, read.get(log.path, 0))
-            if text:
-                quiet = False
-                yield log, text
-        if over and quiet:
-            return
-        if quiet:
-            sleep(_LOOK_S)
-
-
-def _more(path: Path, begin: int) -> tuple[str, int]:
-    """Whole lines after a place, and the next place; of a line without an end, what there is once it is long."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            if size < begin:  # written anew: the job was put back into the queue
-                begin = 0
-            file.seek(begin)
-            content = file.read(_BLOCK)
-    except OSError:
-        return "", begin
-    whole = content.rfind(b"\n") + 1 or (len(content) if len(content) == _BLOCK else 0)
-    return content[:whole].decode(errors="replace"), begin + whole
 
 
 def has_ended(store: Store, job: Job) -> bool:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from assay.engines.slurm.options import directives, largest, merged
+from assay.engines.slurm.script import directives, largest
 from assay.errors import UsageError
 from assay.plan.job import Job
 from assay.plan.parts import point_key
 from assay.spec.benchmark import Benchmark, Needs
-from assay.spec.clusters import Batch, Clients, Slurm
+from assay.spec.clusters import Batch, Clients, Slurm, merged
 from assay.spec.target import EndpointTarget
 
 # Tasks of one array where the cluster does not say how many it takes (MaxArraySize of Slurm's own is 1001).

@@ -8,6 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, Protocol
 
+from assay.spec.clusters import Slurm
+from assay.spec.secrets import resolve_secrets
+
 Kind = Literal["after", "afterany", "afterok", "afternotok", "aftercorr"]
 COMMENT = "assay"
 
@@ -159,3 +162,18 @@ def named_in(comment: str, campaign: str) -> str | None:
     """The name inside a comment of a campaign's job; None for the jobs of others."""
     prefix = comment_of(campaign, "")
     return comment.removeprefix(prefix) if comment.startswith(prefix) else None
+
+
+def scheduler_for(slurm: Slurm) -> Scheduler:
+    """Slurm's own commands, or slurmrestd where the section names one.
+
+    Raises:
+        MeasureError: if the variable with its token is not set.
+    """
+    if slurm.rest is None:
+        from assay.engines.slurm.commands import CommandLine
+
+        return CommandLine()
+    from assay.engines.slurm.rest import Rest
+
+    return Rest(slurm.rest, resolve_secrets(slurm.rest_token) if slurm.rest_token else "")

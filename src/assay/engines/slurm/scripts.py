@@ -8,16 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from assay.engines.slurm.contained import contained
-from assay.engines.slurm.document import After, Planned
-from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.container import contained
+from assay.engines.slurm.folder import After, BatchPlan, SharedFolder
 from assay.engines.slurm.node.monitor import END
-from assay.engines.slurm.options import directives, merged, modest
 from assay.engines.slurm.plan import Group
 from assay.engines.slurm.scheduler import ClusterFacts
-from assay.engines.slurm.script import Command, Script, Variable, Word
+from assay.engines.slurm.script import Command, Script, Variable, Word, directives
 from assay.spec.benchmark import Needs
-from assay.spec.clusters import MONITOR, Batch, Slurm
+from assay.spec.clusters import MONITOR, Batch, Slurm, merged, modest
 
 # Enough to write a file and to ask Slurm a few questions.
 _END_TIME_S = 600.0
@@ -30,7 +28,7 @@ class Making:
     """What the scripts of a campaign are made from."""
 
     campaign: str
-    folder: Folder
+    folder: SharedFolder
     slurm: Slurm
     groups: tuple[Group, ...]
     monitored: bool
@@ -46,18 +44,18 @@ class Making:
         return self.slurm.python or sys.executable
 
 
-def planned(making: Making) -> tuple[Planned, ...]:
+def planned(making: Making) -> tuple[BatchPlan, ...]:
     """Every sbatch of the campaign, each with what it waits for."""
     found = list(_groups(making))
     if not making.monitored:
         return tuple(found)
-    monitor = Planned(MONITOR, "monitor", MONITOR, monitor_batch(making))
+    monitor = BatchPlan(MONITOR, "monitor", MONITOR, monitor_batch(making))
     watched = [replace(one, after=(*one.after, After("after", (MONITOR,)))) for one in found]
     last = tuple(one.name for one in found if one.role != "service")
     return (
         monitor,
         *watched,
-        Planned(END, "end", MONITOR, _end_batch(making), after=(After("afterany", last),)),
+        BatchPlan(END, "end", MONITOR, _end_batch(making), after=(After("afterany", last),)),
     )
 
 
@@ -80,23 +78,23 @@ def _limit(facts: ClusterFacts, partition: str | None) -> float | None:
     return min(limits) if limits else None
 
 
-def _groups(making: Making) -> Iterator[Planned]:
+def _groups(making: Making) -> Iterator[BatchPlan]:
     last: dict[str, str] = {}
     for group in making.groups:
         before = (After("afterany", (last[group.after],)),) if group.after else ()
         if group.kind == "steps":
-            yield Planned(group.name, "steps", group.name, _asked(group.batch, group.needs), after=before)
+            yield BatchPlan(group.name, "steps", group.name, _asked(group.batch, group.needs), after=before)
             last[group.name] = group.name
             continue
         services = [
-            Planned(
+            BatchPlan(
                 f"{group.name}-{one.name}", "service", group.name, _asked(one.batch, one.needs), one.name, after=before
             )
             for one in group.services
         ]
         yield from services
         begun = (After("after", tuple(one.name for one in services)),) if services else ()
-        yield Planned(
+        yield BatchPlan(
             group.name,
             "jobs",
             group.name,
@@ -107,7 +105,7 @@ def _groups(making: Making) -> Iterator[Planned]:
         last[group.name] = group.name
         if services:
             last[group.name] = f"{group.name}-end"
-            yield Planned(
+            yield BatchPlan(
                 last[group.name], "end", group.name, _end_batch(making), after=(After("afterany", (group.name,)),)
             )
 
@@ -128,7 +126,7 @@ def _end_batch(making: Making) -> Batch:
     )
 
 
-def script_of(one: Planned, making: Making) -> Script:
+def script_of(one: BatchPlan, making: Making) -> Script:
     """The batch script of one sbatch."""
     array = making_array(one, making)
     inside = contained(one, making.slurm, making.folder, making.base)
@@ -163,14 +161,14 @@ _ABOUT = {
 }
 
 
-def making_array(one: Planned, making: Making) -> str | None:
+def making_array(one: BatchPlan, making: Making) -> str | None:
     """The indexes of an sbatch that is an array."""
     if one.role != "jobs":
         return None
     return next(group.array for group in making.groups if group.name == one.group)
 
 
-def _needs(one: Planned, making: Making) -> Needs:
+def _needs(one: BatchPlan, making: Making) -> Needs:
     group = next(group for group in making.groups if group.name == one.group)
     if one.role == "jobs":
         return group.needs
@@ -182,7 +180,7 @@ def _for_slurm(batch: Batch) -> Batch:
     return batch.model_copy(update={"gpus": None}) if batch.gres and isinstance(batch.gpus, int) else batch
 
 
-def _commands(one: Planned, making: Making) -> list[Sequence[Word] | Command]:
+def _commands(one: BatchPlan, making: Making) -> list[Sequence[Word] | Command]:
     where = str(making.folder.path)
     python = [making.python, "-m"]
     if one.role == "monitor":
@@ -196,7 +194,7 @@ def _commands(one: Planned, making: Making) -> list[Sequence[Word] | Command]:
     return [[*python, "assay.engines.slurm.node.task", where, one.group, Variable("SLURM_ARRAY_TASK_ID")]]
 
 
-def _steps(one: Planned, making: Making, python: list[str], where: str) -> list[Sequence[Word] | Command]:
+def _steps(one: BatchPlan, making: Making, python: list[str], where: str) -> list[Sequence[Word] | Command]:
     """Services in the background, each on a node of its own as far as there are enough; then all clients together."""
     group = next(group for group in making.groups if group.name == one.group)
     nodes = one.batch.nodes or 1
@@ -227,12 +225,12 @@ def _steps(one: Planned, making: Making, python: list[str], where: str) -> list[
     return [*held, clients, (*python, "assay.engines.slurm.node.end", where, group.name), ("wait",)]
 
 
-def _srun(one: Planned, first: int, nodes: int, tasks: int) -> tuple[str, ...]:
+def _srun(one: BatchPlan, first: int, nodes: int, tasks: int) -> tuple[str, ...]:
     cpus = (f"--cpus-per-task={one.batch.cpus}",) if one.batch.cpus else ()
     return ("srun", "--overlap", "--mpi=none", f"--relative={first}", f"--nodes={nodes}", f"--ntasks={tasks}", *cpus)
 
 
-def write_scripts(making: Making, batches: Sequence[Planned]) -> None:
+def write_scripts(making: Making, batches: Sequence[BatchPlan]) -> None:
     """Write every batch script of the campaign.
 
     Raises:

@@ -6,10 +6,9 @@ import json
 from collections.abc import Collection
 from datetime import datetime
 
-from assay.engines.slurm.document import ClusterCampaign, Planned
-from assay.engines.slurm.folder import Folder
-from assay.engines.slurm.node.progress import read_progress
-from assay.engines.slurm.node.published import read_published
+from assay.engines.node.progress import read_progress
+from assay.engines.slurm.folder import BatchPlan, SharedFolder, SlurmCampaign
+from assay.engines.slurm.node.publication import read_published
 from assay.engines.slurm.scheduler import BatchState
 from assay.engines.slurm.states import WAITING, is_final, waiting_words
 from assay.engines.slurm.told import Seen
@@ -25,7 +24,7 @@ _SHOWN = 4
 class Shown:
     """Tells a view what changed since the last look."""
 
-    def __init__(self, view: View, folder: Folder, document: ClusterCampaign, now: datetime) -> None:
+    def __init__(self, view: View, folder: SharedFolder, document: SlurmCampaign, now: datetime) -> None:
         self._view, self._folder, self._document, self._now = view, folder, document, now
         self._told: set[str] = set()
         self._key: object = None
@@ -72,7 +71,7 @@ class Shown:
         if self._document.monitored and MONITOR not in self._told and path.is_file():
             self.once(MONITOR, _monitor_words(path.read_bytes(), self._folder))
 
-    def _service(self, one: Planned, seen: Seen) -> None:
+    def _service(self, one: BatchPlan, seen: Seen) -> None:
         if one.name in self._told:
             return
         try:
@@ -89,7 +88,7 @@ class Shown:
             )
 
 
-def _monitor_words(content: bytes, folder: Folder) -> str:
+def _monitor_words(content: bytes, folder: SharedFolder) -> str:
     try:
         told = json.loads(content)
         where = f"{told['node']}, port {told['port']}"

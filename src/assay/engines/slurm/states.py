@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from assay.engines import FailureReason as FailureReason
+from assay.engines.base import FailureReason as FailureReason
 from assay.engines.slurm.scheduler import BatchState
 from assay.spec.clusters import Batch
 from assay.units import show_bytes, show_seconds

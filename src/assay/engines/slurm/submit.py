@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from assay.engines.slurm.document import ClusterCampaign, Planned
-from assay.engines.slurm.folder import Folder
-from assay.engines.slurm.node.abandoned import CODE
-from assay.engines.slurm.node.published import read_published
+from assay.engines.slurm.folder import BatchPlan, SharedFolder, SlurmCampaign
+from assay.engines.slurm.node.context import CODE
+from assay.engines.slurm.node.publication import read_published
 from assay.engines.slurm.scheduler import BatchState, Dependency, Scheduler, comment_of, named_in
 from assay.errors import MeasureError
 
@@ -36,7 +35,7 @@ class Submitted:
     complete: bool = False
 
 
-def read_submitted(folder: Folder) -> Submitted:
+def read_submitted(folder: SharedFolder) -> Submitted:
     """What the lines of a campaign say about its submissions."""
     ids: dict[str, str] = {}
     unsure: dict[str, float] = {}
@@ -55,14 +54,14 @@ def read_submitted(folder: Folder) -> Submitted:
     return Submitted(ids, unsure, cancelled, complete)
 
 
-def note_cancelled(folder: Folder) -> None:
+def note_cancelled(folder: SharedFolder) -> None:
     """Write down that somebody wants the end of the campaign: nothing more is submitted from now on."""
     folder.note({"event": _CANCEL, "at": time.time()})
 
 
 def submit_all(
-    folder: Folder,
-    document: ClusterCampaign,
+    folder: SharedFolder,
+    document: SlurmCampaign,
     scheduler: Scheduler,
     tell: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
@@ -91,7 +90,7 @@ def submit_all(
 
 
 def _forget_abandoned(
-    folder: Folder, document: ClusterCampaign, ids: dict[str, str], tell: Callable[[str], None]
+    folder: SharedFolder, document: SlurmCampaign, ids: dict[str, str], tell: Callable[[str], None]
 ) -> None:
     """Let what ended because nobody went on with the submission be submitted again."""
     for one in document.batches:
@@ -104,7 +103,7 @@ def _forget_abandoned(
             del ids[one.name]
 
 
-def _is_abandoned(folder: Folder, group: str, name: str) -> bool:
+def _is_abandoned(folder: SharedFolder, group: str, name: str) -> bool:
     if not folder.failed_service(group, name).is_file():
         return False
     try:
@@ -114,7 +113,9 @@ def _is_abandoned(folder: Folder, group: str, name: str) -> bool:
     return False
 
 
-def _submit(folder: Folder, document: ClusterCampaign, one: Planned, ids: dict[str, str], scheduler: Scheduler) -> str:
+def _submit(
+    folder: SharedFolder, document: SlurmCampaign, one: BatchPlan, ids: dict[str, str], scheduler: Scheduler
+) -> str:
     folder.note({"name": one.name, "at": time.time()})
     after = [Dependency(which.kind, tuple(ids[name] for name in which.names)) for which in one.after]
     number = scheduler.submit(folder.script(one.name), after=after, comment=comment_of(document.campaign, one.name))
@@ -123,8 +124,8 @@ def _submit(folder: Folder, document: ClusterCampaign, one: Planned, ids: dict[s
 
 
 def _found_again(
-    folder: Folder,
-    document: ClusterCampaign,
+    folder: SharedFolder,
+    document: SlurmCampaign,
     scheduler: Scheduler,
     known: Submitted,
     tell: Callable[[str], None],
@@ -152,7 +153,7 @@ def _found_again(
     return found
 
 
-def all_of(folder: Folder, campaign: str, scheduler: Scheduler) -> tuple[BatchState, ...]:
+def all_of(folder: SharedFolder, campaign: str, scheduler: Scheduler) -> tuple[BatchState, ...]:
     """Every batch job of a campaign that Slurm knows, whether or not its number was written down.
 
     Raises:

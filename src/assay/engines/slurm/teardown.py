@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from assay.engines.slurm.document import ClusterCampaign
-from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.folder import SharedFolder, SlurmCampaign
 from assay.engines.slurm.node.end import GRACE_S, ask_to_end
 from assay.engines.slurm.scheduler import BatchState, Scheduler
 from assay.engines.slurm.states import WAITING, is_final
@@ -22,7 +21,7 @@ _TRIES = 5
 T = TypeVar("T")
 
 
-def ask_all_to_end(folder: Folder, document: ClusterCampaign) -> None:
+def ask_all_to_end(folder: SharedFolder, document: SlurmCampaign) -> None:
     """Ask the services of every group and the monitor to end."""
     for group in document.groups:
         if group.services:
@@ -31,14 +30,14 @@ def ask_all_to_end(folder: Folder, document: ClusterCampaign) -> None:
         ask_to_end(folder, MONITOR)
 
 
-def left(folder: Folder, document: ClusterCampaign, scheduler: Scheduler) -> list[BatchState]:
+def left(folder: SharedFolder, document: SlurmCampaign, scheduler: Scheduler) -> list[BatchState]:
     """The batch jobs of a campaign that have not ended."""
     return [one for one in all_of(folder, document.campaign, scheduler) if not is_final(one.state)]
 
 
 def take_out(
-    folder: Folder,
-    document: ClusterCampaign,
+    folder: SharedFolder,
+    document: SlurmCampaign,
     scheduler: Scheduler,
     *,
     within_s: float = LEAVING_S,
@@ -65,7 +64,7 @@ def _alive(scheduler: Scheduler, ids: Collection[str], sleep: Callable[[float], 
     return any(not is_final(one.state) for one in states.values())
 
 
-def _let_end(document: ClusterCampaign, ids: Mapping[str, str], scheduler: Scheduler) -> None:
+def _let_end(document: SlurmCampaign, ids: Mapping[str, str], scheduler: Scheduler) -> None:
     """Give services the time to end in good order, as they were asked to."""
     held = [ids[one.name] for one in document.batches if one.role == "service" and one.name in ids]
     until_s = time.monotonic() + GRACE_S
@@ -87,8 +86,8 @@ def _patiently(ask: Callable[[], T], sleep: Callable[[float], None]) -> T:
 
 
 def tear_down(
-    folder: Folder,
-    document: ClusterCampaign,
+    folder: SharedFolder,
+    document: SlurmCampaign,
     ids: Mapping[str, str],
     scheduler: Scheduler,
     tell: Callable[[str], None],

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from assay.engines.slurm.folder import Folder
-from assay.engines.slurm.node.progress import read_progress
+from assay.engines.node.progress import read_progress
+from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.scheduler import BatchState
 from assay.engines.slurm.states import WAITING, is_final, waiting_words
 from assay.engines.slurm.told import Seen
@@ -27,7 +27,7 @@ def standings(seen: Seen, jobs: Iterable[Job], now: datetime) -> Iterator[Standi
             yield _running(seen.folder, job, state)
 
 
-def _running(folder: Folder, job: Job, state: BatchState) -> Standing:
+def _running(folder: SharedFolder, job: Job, state: BatchState) -> Standing:
     where = f"on {state.node} (batch job {state.key})" if state.node else f"batch job {state.key}"
     far = read_progress(folder.progress(job.index))
     if far is None:

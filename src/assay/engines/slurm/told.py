@@ -10,8 +10,7 @@ from pydantic import JsonValue
 
 from assay.clock import iso
 from assay.engines.collect import tail_of
-from assay.engines.slurm.document import ClusterCampaign, Planned
-from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.folder import BatchPlan, SharedFolder, SlurmCampaign
 from assay.engines.slurm.scheduler import BatchState
 from assay.engines.slurm.states import FailureReason, failure_of, forgotten, is_final
 from assay.plan.job import Job
@@ -21,8 +20,8 @@ from assay.plan.job import Job
 class Seen:
     """One look at Slurm."""
 
-    folder: Folder
-    document: ClusterCampaign
+    folder: SharedFolder
+    document: SlurmCampaign
     ids: Mapping[str, str]
     """Name of the sbatch → its number."""
     states: Mapping[str, BatchState]
@@ -39,12 +38,12 @@ class Seen:
         """How a job stands; None where Slurm does not tell."""
         return self.states.get(self.key_of(job))
 
-    def of(self, one: Planned) -> list[BatchState]:
+    def of(self, one: BatchPlan) -> list[BatchState]:
         """How the batch jobs of one sbatch stand."""
         number = self.ids.get(one.name)
         return [state for state in self.states.values() if state.id == number]
 
-    def is_over(self, one: Planned) -> bool:
+    def is_over(self, one: BatchPlan) -> bool:
         """Whether an sbatch has ended for all that is known."""
         found = self.of(one)
         return all(is_final(state.state) for state in found)
@@ -76,7 +75,7 @@ class Seen:
             "look into its log with `assay logs`; see that the nodes can write to the shared folder",
         )
 
-    def told_of_service(self, one: Planned) -> FailureReason | None:
+    def told_of_service(self, one: BatchPlan) -> FailureReason | None:
         """Why a service's batch job ended; None while it has not, or where nothing is known."""
         found = self.of(one)
         if not found or not all(is_final(state.state) for state in found):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.engines.kubernetes.client.access import Asked, asked_for, cpu_words
+from assay.engines.kubernetes.objects.resources import PodResources, asked_for, cpu_words
 from assay.errors import UsageError
 from assay.spec.benchmark import Needs
 from assay.spec.kubernetes import Pod
@@ -20,7 +20,7 @@ def test_needs_are_asked_for_where_the_section_is_silent():
 
 def test_nothing_is_asked_for_where_nothing_is_needed():
     assert asked_for(Pod(), Needs()).resources() == {}
-    assert Asked() == asked_for(Pod(), Needs())
+    assert PodResources() == asked_for(Pod(), Needs())
 
 
 def test_devices_are_limited_also_where_memory_is_not():

@@ -10,7 +10,7 @@ from tests.kube_objects import RefusedError
 from assay.engines.kubernetes.client import kubeconfig as reaching
 from assay.engines.kubernetes.client.api import Expired, Right, name_of, uid_of
 from assay.engines.kubernetes.client.kubeconfig import connect
-from assay.engines.kubernetes.client.mirror import Mirror
+from assay.engines.kubernetes.client.watch import Mirror
 from assay.engines.kubernetes.objects.names import Part
 from assay.errors import MeasureError, UsageError
 from assay.spec.kubernetes import Kubernetes

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.engines.kubernetes.client.api import SILENT, Change, Expired, Listed, name_of
-from assay.engines.kubernetes.client.mirror import Mirror, differences
+from assay.engines.kubernetes.client.watch import Mirror, differences
 from assay.errors import MeasureError
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.engines.kubernetes.objects.scheduling import unplaced
+from assay.engines.kubernetes.objects.pods import unplaced
 
 TAINT = "node(s) had taint {node-role.kubernetes.io/master: }, that the pod didn't tolerate"
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.engines.kubernetes.client.access import Asked
-from assay.engines.kubernetes.states.observed import moment, read_event, read_job, read_pod, seen
-from assay.engines.kubernetes.states.states import (
+from assay.engines.kubernetes.objects.resources import PodResources
+from assay.engines.kubernetes.observation import moment, read_event, read_job, read_pod, seen
+from assay.engines.kubernetes.phases import (
     digest_of,
     facts_of,
     failure_of,
@@ -18,7 +18,7 @@ from assay.engines.kubernetes.states.states import (
 )
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
-ASKED = Asked(memory=2**30, deadline_s=90.0)
+ASKED = PodResources(memory=2**30, deadline_s=90.0)
 
 
 def at(ago_s: float) -> str:
@@ -486,7 +486,7 @@ def test_the_facts_of_an_attempt_are_those_that_were_told():
     assert facts["waited_s"] == 100.0
     assert "restarts" not in facts
     assert (facts["limit_memory_bytes"], "limit_cpus" in facts, "gpus" in facts) == (2**30, False, False)
-    free = facts_of(look([state], asked=Asked(cpus=0.5, memory=1, gpus=2, limited=False)))
+    free = facts_of(look([state], asked=PodResources(cpus=0.5, memory=1, gpus=2, limited=False)))
     assert (free["gpus"], [name for name in free if name.startswith("limit_")]) == (2, []), "asked for, not held to it"
     assert facts_of(look([])) == {"job": "assay-c1-job-0", "state": "not told"}
     bare = read_pod(pod(containers=[running(imageID="docker://abc")]))

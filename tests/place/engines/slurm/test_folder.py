@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from assay.engines.slurm.folder import Folder, locate
+from assay.engines.slurm.folder import SharedFolder, locate
 from assay.errors import StoreError, UsageError
 from assay.plan.plan import make_plan
 from assay.spec.load import load
@@ -18,8 +18,8 @@ class Record:
 
 
 @pytest.fixture
-def folder(tmp_path) -> Folder:
-    made = Folder(tmp_path / "shared" / "c1")
+def folder(tmp_path) -> SharedFolder:
+    made = SharedFolder(tmp_path / "shared" / "c1")
     made.make()
     return made
 
@@ -69,7 +69,7 @@ def test_every_document_has_its_place(folder):
 
 
 def test_a_percent_sign_in_the_path_is_no_mark_of_slurm(tmp_path):
-    pattern = Folder(tmp_path / "50%j").log_pattern("jobs-0", array=True, stream="out")
+    pattern = SharedFolder(tmp_path / "50%j").log_pattern("jobs-0", array=True, stream="out")
     assert str(pattern).endswith("50%%j/logs/jobs-0-%A_%a.out")
 
 
@@ -93,7 +93,7 @@ def test_campaign_and_jobs_are_read_back(folder):
 
 def test_a_folder_without_a_campaign_says_so(tmp_path):
     with pytest.raises(UsageError, match="there is no campaign in this folder") as caught:
-        Folder(tmp_path).read_campaign(Record)
+        SharedFolder(tmp_path).read_campaign(Record)
     assert "ASSAY_SHARED" in caught.value.problem.try_
 
 
@@ -116,5 +116,5 @@ def test_a_line_that_a_crash_cut_short_swallows_no_other(folder):
 def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot use the shared folder") as caught:
-        Folder(tmp_path / "file" / "c1").make()
+        SharedFolder(tmp_path / "file" / "c1").make()
     assert "place.slurm.folder" in caught.value.problem.try_

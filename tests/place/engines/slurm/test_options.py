@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.engines.slurm.options import directives, largest, quoted, time_words
 from assay.engines.slurm.parsing import seconds
+from assay.engines.slurm.script import directives, largest, quoted, time_words
 from assay.errors import UsageError
 from assay.spec.benchmark import Needs
 from assay.spec.clusters import Batch

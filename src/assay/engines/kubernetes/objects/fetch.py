@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from assay.engines.kubernetes.client.access import Asked
 from assay.engines.kubernetes.objects.plan import GroupService, job_pod
 from assay.engines.kubernetes.objects.pods import (
     Mounted,
@@ -16,6 +15,7 @@ from assay.engines.kubernetes.objects.pods import (
     plain_variables,
     secret_variables,
 )
+from assay.engines.kubernetes.objects.resources import PodResources
 from assay.spec.fetching import Fetch, in_folders
 from assay.spec.kubernetes import OWN_FOLDER
 
@@ -64,5 +64,5 @@ def _whole() -> Mounted:
     return Mounted(_VOLUME, FETCHED, {"emptyDir": {}})
 
 
-def _without_devices(asked: Asked) -> Asked:
+def _without_devices(asked: PodResources) -> PodResources:
     return replace(asked, gpus=None, others={})

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from assay.engines.kubernetes.client.access import Asked, asked_for
+from assay.engines.kubernetes.objects.resources import PodResources, asked_for
 from assay.errors import UsageError
 from assay.plan.job import Job
 from assay.plan.parts import point_key
@@ -28,7 +28,7 @@ class GroupService:
     image: str
     port: int
     pod: Pod
-    asked: Asked
+    asked: PodResources
     fetching: Mapping[str, str] = field(default_factory=dict)
     """Secrets that whoever fetches its files needs: variable → where it is kept."""
 
@@ -90,7 +90,7 @@ def group(jobs: Sequence[Job], benchmark: Benchmark) -> tuple[Group, ...]:
     return (*_alone(section, alone), *shared)
 
 
-def asked_of(job: Job, group: Group) -> Asked:
+def asked_of(job: Job, group: Group) -> PodResources:
     """What each pod of a job asks for.
 
     Raises:

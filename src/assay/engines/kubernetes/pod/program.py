@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from assay.engines.kubernetes.pod.inside import Inside
+from assay.engines.kubernetes.pod.context import PodContext
 from assay.run.services import containers
 from assay.run.services.containers.beside import BESIDE, PROGRAM, opened
 from assay.run.services.containers.choosing import VARIABLE
@@ -18,7 +18,7 @@ _STANDING = "standing-by"
 
 
 @contextmanager
-def beside(inside: Inside) -> Iterator[None]:
+def beside(inside: PodContext) -> Iterator[None]:
     """Have programs run in the container beside this one for as long as the body runs; nothing where there is none.
 
     Both containers see the folder to work in and nothing else, so that what is made for a run must lie there.
@@ -35,7 +35,7 @@ def beside(inside: Inside) -> Iterator[None]:
         yield
 
 
-def to_start(words: Sequence[str], inside: Inside) -> tuple[list[str], dict[str, str]]:
+def to_start(words: Sequence[str], inside: PodContext) -> tuple[list[str], dict[str, str]]:
     """How a command is started where the measured program runs: its words and variables."""
     if not _is_boxed(inside):
         return [*words], dict(os.environ)
@@ -43,6 +43,6 @@ def to_start(words: Sequence[str], inside: Inside) -> tuple[list[str], dict[str,
     return BESIDE.words(box), BESIDE.environment(box, os.environ)
 
 
-def _is_boxed(inside: Inside) -> bool:
+def _is_boxed(inside: PodContext) -> bool:
     target = inside.job.definition.target
     return isinstance(target, CommandTarget) and target.is_boxed

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from assay.engines.kubernetes.pod.inside import Ranks
-from assay.engines.kubernetes.pod.meeting import Together
-from assay.engines.slurm.node.barrier import begin_together
+from assay.engines.kubernetes.pod.barrier_tcp import Together
+from assay.engines.kubernetes.pod.context import Ranks
+from assay.engines.node.rendezvous import begin_together
 from assay.errors import MeasureError
 from assay.run.load.barrier import Meeting, meet
 

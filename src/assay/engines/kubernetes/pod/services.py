@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from assay.engines.kubernetes.pod.inside import Address, Inside
-from assay.engines.slurm.node.published import bound_s
+from assay.engines.kubernetes.pod.context import Address, PodContext
+from assay.engines.node.process import service_patience_s
 from assay.errors import MeasureError
 from assay.run.services import Running
 from assay.run.services.readiness import Question, steps
@@ -21,7 +21,7 @@ _TELL_EVERY_S = 10.0
 Tell = Callable[[str], None]
 
 
-def await_services(inside: Inside, *, tell: Tell, unless: Callable[[], None]) -> dict[str, Running]:
+def await_services(inside: PodContext, *, tell: Tell, unless: Callable[[], None]) -> dict[str, Running]:
     """Wait until the services of the job answer under their names.
 
     Kubernetes sends nobody to a service before its own probe has found it ready, so an answer means that it is. Nobody
@@ -40,7 +40,7 @@ def await_services(inside: Inside, *, tell: Tell, unless: Callable[[], None]) ->
 
 
 def _awaited(
-    name: str, address: Address, inside: Inside, begun_s: float, tell: Tell, unless: Callable[[], None]
+    name: str, address: Address, inside: PodContext, begun_s: float, tell: Tell, unless: Callable[[], None]
 ) -> Running:
     section = inside.job.definition.services[name]
     ready = section.ready
@@ -48,7 +48,7 @@ def _awaited(
     path = None if ready.http is None else _ports(name, inside).fill(ready.http)
     question = Question(address.port, address.host, http=path, tcp=ready.tcp or path is None)
     started_ns = time.perf_counter_ns()
-    bound, told_s = bound_s(section), time.monotonic()
+    bound, told_s = service_patience_s(section), time.monotonic()
     for step_s in steps():
         unless()
         left_s = begun_s + bound - time.monotonic()
@@ -69,7 +69,7 @@ def _awaited(
     raise AssertionError("the steps never end")
 
 
-def _ports(name: str, inside: Inside) -> Ports:
+def _ports(name: str, inside: PodContext) -> Ports:
     own, others = inside.services[name], inside.services
     return Ports(
         own.port,

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import to_json
-from assay.engines.kubernetes.pod.inside import SERVER, Inside, read_inside
-from assay.engines.kubernetes.pod.meeting import Line, Together, together
-from assay.engines.kubernetes.pod.parcels import Sender
-from assay.engines.kubernetes.pod.post import (
+from assay.engines.kubernetes.pod.barrier_tcp import Line, Together, together
+from assay.engines.kubernetes.pod.context import SERVER, PodContext, read_inside
+from assay.engines.kubernetes.pod.log_transport import (
     HOLD_S,
     LOG_BYTES,
     PodView,
+    Sender,
     hand_over,
     last_words,
     say,
@@ -32,9 +32,9 @@ from assay.engines.kubernetes.pod.post import (
 from assay.engines.kubernetes.pod.program import beside, to_start
 from assay.engines.kubernetes.pod.ranks import before_run, stand_by
 from assay.engines.kubernetes.pod.services import await_services
-from assay.engines.slurm.node.asked import AskedToEnd, Watchman
-from assay.engines.slurm.node.barrier import begin_together, give_up_all
-from assay.engines.slurm.node.task import CONTROL, ENDED_BY_SIGNAL, NOT_MEASURED
+from assay.engines.node.process import CONTROL, ENDED_BY_SIGNAL, NOT_KEPT, NOT_MEASURED
+from assay.engines.node.rendezvous import begin_together, give_up_all
+from assay.engines.node.termination import TerminationRequest, TerminationWatch
 from assay.errors import AssayError
 from assay.exec.document import execute_document, refuse_document
 from assay.files import write_whole
@@ -49,19 +49,17 @@ TOKEN = "ASSAY_TOKEN"  # noqa: S105  (the name of a variable)
 LOG, HOLD = "ASSAY_POD_LOG_BYTES", "ASSAY_POD_HOLD_S"
 # A pod that is not the first of its job hands out its documents; the measurement is the first one's.
 _OTHERS_BYTES = 2**20
-# Results cannot be kept, so that a record of it could not be kept either.
-_NOT_KEPT = ("store", "samples", "disk")
 
 
 def main() -> int:
     """Measure the job of this pod."""
-    watchman = Watchman()
+    watchman = TerminationWatch()
     watchman.listen()
     # A job could ask for the token by its name, and send it anywhere.
     token = os.environ.pop(TOKEN, None)
     try:
         return Task(read_inside(), watchman, token).run()
-    except AskedToEnd as why:
+    except TerminationRequest as why:
         sys.stderr.write(f"ended: {why}\n")
         last_words(os.environ, "ended", "ended", str(why))
         return ENDED_BY_SIGNAL
@@ -75,8 +73,8 @@ def main() -> int:
 class Task:
     """One pod and its job."""
 
-    inside: Inside
-    watchman: Watchman
+    inside: PodContext
+    watchman: TerminationWatch
     token: str | None = None
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
@@ -86,14 +84,14 @@ class Task:
         try:
             with beside(self.inside):
                 result = self._measured(sender)
-        except AskedToEnd:
+        except TerminationRequest:
             send_left(sender)  # runs that were finished are not lost with the pod
             raise
         if result is None:
             last_words(self.environ, "done")
             return 0
         last_words(self.environ, *words_of(result))
-        with suppress(AskedToEnd):  # all that fits is out already; nobody comes for the rest any more
+        with suppress(TerminationRequest):  # all that fits is out already; nobody comes for the rest any more
             hand_over(sender, float(self.environ.get(HOLD, HOLD_S)), self.watchman.look)
         return 0 if result.state == "done" else NOT_MEASURED
 
@@ -126,7 +124,7 @@ class Task:
                 result = self._executed(path, job, sender, line, services)
                 why = result.error.message if result.error is not None else "it has ended"
             except AssayError as problem:
-                if problem.problem.code in _NOT_KEPT:
+                if problem.problem.code in NOT_KEPT:
                     raise
                 why = problem.problem.message
                 result = refuse_document(path, inside.out, PodView(sender), problem)

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from assay.engines.slurm.folder import Folder
-from assay.engines.slurm.node.group import read_known
+from assay.engines.slurm.folder import SharedFolder
+from assay.engines.slurm.node.context import read_known
 from assay.engines.slurm.scheduler import BatchState, Scheduler, comment_of, named_in
 from assay.engines.slurm.states import is_final
 from assay.errors import AssayError, MeasureError
@@ -30,7 +30,7 @@ _BEFORE_BEGIN = ("PENDING", "CONFIGURING", "SUSPENDED", "REQUEUED")
 
 def main(arguments: list[str]) -> int:
     """End the services of a group."""
-    folder, name = Folder(Path(arguments[0])), arguments[1]
+    folder, name = SharedFolder(Path(arguments[0])), arguments[1]
     ask_to_end(folder, name)
     try:
         from assay.engines.slurm.commands import CommandLine
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def ask_to_end(folder: Folder, group: str) -> None:
+def ask_to_end(folder: SharedFolder, group: str) -> None:
     """Write the file that asks the services of a group to end."""
     write_whole(folder.stop(group), b"the clients have ended\n", mode=_MODE)
 

@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from assay.engines.slurm.folder import Folder
-from assay.engines.slurm.node.abandoned import CODE, Submission
+from assay.engines.slurm.folder import SharedFolder
+from assay.engines.slurm.node.context import CODE, Submission
 from assay.errors import AssayError, MeasureError
 from assay.files import write_whole
 from assay.hardware.address import node_address, node_name
@@ -36,7 +36,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if len(given) != 1:
         sys.stderr.write("usage: python -m assay.engines.slurm.node.monitor FOLDER\n")
         return 2
-    folder = Folder(Path(given[0]))
+    folder = SharedFolder(Path(given[0]))
     ended = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: ended.set())
@@ -61,7 +61,7 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0
 
 
-def watch(folder: Folder, stopped: Callable[[], bool]) -> None:
+def watch(folder: SharedFolder, stopped: Callable[[], bool]) -> None:
     """Watch a campaign until told to stop.
 
     Raises:
@@ -82,7 +82,7 @@ def watch(folder: Folder, stopped: Callable[[], bool]) -> None:
         )
 
 
-def publish(folder: Folder, prometheus: Scraping) -> None:
+def publish(folder: SharedFolder, prometheus: Scraping) -> None:
     """Say where Prometheus is, for the tasks that wait for it and for the tunnel."""
     host = node_address()
     told = {
@@ -99,7 +99,7 @@ def publish(folder: Folder, prometheus: Scraping) -> None:
     write_whole(folder.service(GROUP, NAME), json.dumps(told, indent=1).encode(), mode=_MODE)
 
 
-def wait_for_monitor(folder: Folder, within_s: float) -> str | None:
+def wait_for_monitor(folder: SharedFolder, within_s: float) -> str | None:
     """Wait until Prometheus is there; return why not, where it is not in time or has failed."""
     until = time.monotonic() + within_s
     while not folder.service(GROUP, NAME).is_file():
@@ -111,7 +111,7 @@ def wait_for_monitor(folder: Folder, within_s: float) -> str | None:
     return None
 
 
-def reason(folder: Folder) -> str:
+def reason(folder: SharedFolder) -> str:
     """Why the monitor failed, as it said itself."""
     try:
         return str(json.loads(folder.failed_service(GROUP, NAME).read_bytes())["message"])
@@ -121,7 +121,7 @@ def reason(folder: Folder) -> str:
 
 @contextmanager
 def watched(
-    folder: Folder,
+    folder: SharedFolder,
     labels: Mapping[str, str],
     *,
     who: str,

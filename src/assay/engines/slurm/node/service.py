@@ -14,12 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from assay.engines.slurm.folder import Folder
-from assay.engines.slurm.node.abandoned import CODE, Submission
-from assay.engines.slurm.node.asked import AskedToEnd, Watchman
-from assay.engines.slurm.node.group import Known, job_at, read_known
+from assay.engines.node.termination import TerminationRequest, TerminationWatch
+from assay.engines.slurm.folder import SharedFolder
+from assay.engines.slurm.node.context import CODE, NodeCampaign, Submission, job_at, read_known
 from assay.engines.slurm.node.monitor import watched
-from assay.engines.slurm.node.published import await_services, publish, publish_failure
+from assay.engines.slurm.node.publication import await_services, publish, publish_failure
 from assay.errors import AssayError, MeasureError, Problem
 from assay.folders import cache_folder
 from assay.hardware.address import node_address, node_name
@@ -39,15 +38,15 @@ FAILED, ENDED_BY_SIGNAL = 1, 143
 
 def main(arguments: list[str]) -> int:
     """Hold a service until it is to end."""
-    folder, group, name = Folder(Path(arguments[0])), arguments[1], arguments[2]
-    watchman = Watchman(folder.stop(group), Submission(folder, f"{group}-end").abandoned)
+    folder, group, name = SharedFolder(Path(arguments[0])), arguments[1], arguments[2]
+    watchman = TerminationWatch(folder.stop(group), Submission(folder, f"{group}-end").abandoned)
     watchman.listen()
     try:
         known = read_known(folder)
         if known.group(group).kind == "steps":  # one batch job holds all of it, and ends with its clients
             watchman.in_good_hands()
         _Holding(folder, group, name, _job(folder, known, group, name), watchman).hold()
-    except AskedToEnd:
+    except TerminationRequest:
         return _ended(folder, group, name, watchman)
     except AssayError as failure:
         _say(str(failure))
@@ -63,11 +62,11 @@ def main(arguments: list[str]) -> int:
 class _Holding:
     """One service of a group."""
 
-    folder: Folder
+    folder: SharedFolder
     group: str
     name: str
     job: Job
-    watchman: Watchman
+    watchman: TerminationWatch
 
     @property
     def section(self) -> Service:
@@ -77,7 +76,7 @@ class _Holding:
         """Start the service, publish it, and hold it.
 
         Raises:
-            AskedToEnd: when it is to end.
+            TerminationRequest: when it is to end.
             MeasureError: if it failed, or ended by itself.
         """
         logs = self.folder.services(self.group)
@@ -153,7 +152,7 @@ class _Holding:
 _LAST_LOOKS = 3
 
 
-def _job(folder: Folder, known: Known, group: str, name: str) -> Job:
+def _job(folder: SharedFolder, known: NodeCampaign, group: str, name: str) -> Job:
     job = job_at(folder, known.group(group), 0)
     if name not in job.definition.services:
         there = ", ".join(job.definition.services) or "none"
@@ -161,7 +160,7 @@ def _job(folder: Folder, known: Known, group: str, name: str) -> Job:
     return job
 
 
-def _ended(folder: Folder, group: str, name: str, watchman: Watchman) -> int:
+def _ended(folder: SharedFolder, group: str, name: str, watchman: TerminationWatch) -> int:
     _say(f"{name} was ended: {watchman.why}")
     if watchman.stopped:
         return 0

@@ -11,24 +11,26 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from assay.engines.slurm.folder import Folder
-from assay.engines.slurm.node.asked import AskedToEnd, Watchman
-from assay.engines.slurm.node.barrier import Meeting, begin_anew, begin_together, give_up_all, meeting_of
-from assay.engines.slurm.node.group import job_at, read_known
+from assay.engines.node.process import CONTROL, ENDED_BY_SIGNAL, NOT_KEPT, NOT_MEASURED
+from assay.engines.node.progress import ProgressView
+from assay.engines.node.rendezvous import begin_together, give_up_all, meeting_places
+from assay.engines.node.termination import TerminationRequest, TerminationWatch
+from assay.engines.slurm.folder import SharedFolder
+from assay.engines.slurm.node.context import job_at, read_known
 from assay.engines.slurm.node.monitor import watched
-from assay.engines.slurm.node.progress import ProgressView
-from assay.engines.slurm.node.published import await_services
+from assay.engines.slurm.node.publication import await_services
 from assay.engines.slurm.plan import Group
 from assay.errors import AssayError, MeasureError
 from assay.exec.document import execute_document, refuse_document
 from assay.plan.job import Job
+from assay.plan.parts import is_part
 from assay.report.live import View
+from assay.run.load.barrier import Meeting, forget_absences
 from assay.run.services import Running
 from assay.spec.target import ServiceTarget
 
-# Set to `off` by a campaign that was begun without the control workload.
-CONTROL = "ASSAY_CONTROL"
-NOT_MEASURED, ENDED_BY_SIGNAL = 3, 143
+# Set by Slurm in a job that was put back into the queue, to how often.
+_RESTARTS = "SLURM_RESTART_COUNT"
 
 
 def main(arguments: list[str]) -> int:
@@ -37,14 +39,14 @@ def main(arguments: list[str]) -> int:
     Args:
         arguments: shared folder, group, place in the group; in a step the number of the task is the place.
     """
-    folder = Folder(Path(arguments[0]))
+    folder = SharedFolder(Path(arguments[0]))
     place = int(arguments[2] if len(arguments) > 2 else os.environ.get("SLURM_PROCID", "0"))
-    watchman = Watchman()
+    watchman = TerminationWatch()
     watchman.listen()
     try:
         group = read_known(folder).group(arguments[1])
         return _measured(folder, group, job_at(folder, group, place), watchman)
-    except AskedToEnd as why:
+    except TerminationRequest as why:
         sys.stderr.write(f"ended: {why}\n")
         return ENDED_BY_SIGNAL
     except AssayError as error:
@@ -52,7 +54,7 @@ def main(arguments: list[str]) -> int:
         return error.exit_code
 
 
-def _measured(folder: Folder, group: Group, job: Job, watchman: Watchman) -> int:
+def _measured(folder: SharedFolder, group: Group, job: Job, watchman: TerminationWatch) -> int:
     meeting = meeting_of(folder, group.name, job)
     why = "its job was ended"
     view = ProgressView(folder.progress(job.index))
@@ -80,7 +82,7 @@ def _measured(folder: Folder, group: Group, job: Job, watchman: Watchman) -> int
             )
         why = result.error.message if result.error is not None else "it has ended"
     except MeasureError as problem:
-        if problem.problem.code in _NOT_HERE:  # a result could not be kept either
+        if problem.problem.code in (*NOT_KEPT, "shared-folder"):
             raise
         why = problem.problem.message
         result = refuse_document(folder.job(job.index), folder.out(job.index), view, problem)
@@ -90,10 +92,23 @@ def _measured(folder: Folder, group: Group, job: Job, watchman: Watchman) -> int
     return 0 if result.state == "done" else NOT_MEASURED
 
 
-_NOT_HERE = ("store", "samples", "disk", "shared-folder")
+def meeting_of(folder: SharedFolder, group: str, job: Job) -> Meeting | None:
+    """Where a job meets those that share its load; None for a job that drives its load alone."""
+    if not is_part(job.definition):
+        return None
+    return Meeting(str(folder.barrier(group, 0).parent), job.definition.load.host or 0, job.definition.load.hosts)
 
 
-def _services(folder: Folder, group: Group, job: Job, view: View, watchman: Watchman) -> Mapping[str, Running]:
+def begin_anew(meeting: Meeting, runs: int, environ: Mapping[str, str] | None = None) -> None:
+    """Where Slurm has put this job back into the queue, forget who gave up before: they may come again too."""
+    if int((os.environ if environ is None else environ).get(_RESTARTS) or 0):
+        for place in meeting_places(meeting, runs):
+            forget_absences(place)
+
+
+def _services(
+    folder: SharedFolder, group: Group, job: Job, view: View, watchman: TerminationWatch
+) -> Mapping[str, Running]:
     """The services of the group, once they are ready on their nodes; the job's own node starts the others itself."""
     elsewhere = {one.name: job.definition.services[one.name] for one in group.services}
     return await_services(folder, group.name, elsewhere, tell=view.note, unless=watchman.look)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from assay.engines.kubernetes.client.access import Asked
 from assay.engines.kubernetes.client.api import Document, labels_of, metadata, name_of, uid_of
+from assay.engines.kubernetes.objects.resources import PodResources
 
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _QUEUE = "kueue.x-k8s.io/queue-name"
@@ -38,7 +38,7 @@ class ContainerSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class PodSeen:
+class PodObservation:
     """One pod."""
 
     name: str
@@ -123,17 +123,17 @@ class EventSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Observation:
     """What is known of one attempt at one moment."""
 
     name: str
     """Of its Job."""
     job: JobSeen | None = None
     """None where there is no such Job (any more)."""
-    pods: tuple[PodSeen, ...] = ()
+    pods: tuple[PodObservation, ...] = ()
     """The oldest first."""
     events: tuple[EventSeen, ...] = ()
-    asked: Asked = field(default_factory=Asked)
+    asked: PodResources = field(default_factory=PodResources)
 
     def events_of(self, uid: str, *reasons: str) -> list[EventSeen]:
         """What happened to one object, the newest first."""
@@ -141,7 +141,7 @@ class Seen:
         return sorted(found, key=lambda one: _seconds(one.at), reverse=True)
 
 
-def read_pod(document: Document) -> PodSeen:
+def read_pod(document: Document) -> PodObservation:
     meta, status = metadata(document), _part(document, "status")
     conditions = {str(one.get("type")): one for one in _parts(status, "conditions")}
     scheduled, disrupted = conditions.get("PodScheduled", {}), conditions.get("DisruptionTarget", {})
@@ -150,7 +150,7 @@ def read_pod(document: Document) -> PodSeen:
     hit = disrupted.get("status") == "True"
     annotations = meta.get("annotations")
     index = annotations.get(_INDEX) if isinstance(annotations, Mapping) else None
-    return PodSeen(
+    return PodObservation(
         name=name_of(document),
         uid=uid_of(document),
         phase=_text(status, "phase"),
@@ -216,14 +216,14 @@ def seen(
     job: Document | None,
     pods: Iterable[Document],
     events: Iterable[Document] = (),
-    asked: Asked | None = None,
-) -> Seen:
+    asked: PodResources | None = None,
+) -> Observation:
     """What is known of one attempt, from the objects as the server keeps them."""
     found = sorted(map(read_pod, pods), key=lambda one: (_seconds(one.created_at), one.rank or 0, one.name))
     known = None if job is None else read_job(job)
     uids = {one.uid for one in found} | ({known.uid} if known is not None else set())
     told = tuple(one for one in map(read_event, events) if one.uid in uids)
-    return Seen(name, known, tuple(found), told, asked or Asked())
+    return Observation(name, known, tuple(found), told, asked or PodResources())
 
 
 def _asked_at(meta: Mapping[str, Any]) -> datetime | None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import cast
 
 from assay.documents import from_json, to_json
-from assay.engines.slurm.folder import Folder
+from assay.engines.node.process import service_patience_s
+from assay.engines.slurm.folder import SharedFolder
 from assay.errors import MeasureError, Problem, UsageError
 from assay.files import write_whole
 from assay.run.services import Running
@@ -19,10 +20,6 @@ from assay.spec.benchmark import Service
 _LOOK_S = 0.1
 _TELL_EVERY_S = 10.0
 _MODE = 0o644
-# Fetching its image, getting ready and warming its model may each take as long as `ready.within`; then it says that it
-# failed. Only if it was killed together with whoever would say so does anybody wait longer.
-_STEPS = 3
-_SLACK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,9 @@ class Published:
         )
 
 
-def publish(folder: Folder, group: str, running: Running, *, node: str, slurm_job: str, metrics: str | None) -> None:
+def publish(
+    folder: SharedFolder, group: str, running: Running, *, node: str, slurm_job: str, metrics: str | None
+) -> None:
     """Say that a service is ready."""
     told = Published(
         name=running.name,
@@ -86,12 +85,12 @@ def publish(folder: Folder, group: str, running: Running, *, node: str, slurm_jo
     write_whole(folder.service(group, running.name), to_json(told, indent=2).encode(), mode=_MODE)
 
 
-def publish_failure(folder: Folder, group: str, name: str, problem: Problem) -> None:
+def publish_failure(folder: SharedFolder, group: str, name: str, problem: Problem) -> None:
     """Say that a service failed, so that nobody waits for it."""
     write_whole(folder.failed_service(group, name), to_json(problem, indent=2).encode(), mode=_MODE)
 
 
-def read_published(folder: Folder, group: str, name: str) -> Published | None:
+def read_published(folder: SharedFolder, group: str, name: str) -> Published | None:
     """What a service says about itself; None while it is not ready.
 
     Raises:
@@ -112,7 +111,7 @@ def read_published(folder: Folder, group: str, name: str) -> Published | None:
 
 
 def await_services(
-    folder: Folder,
+    folder: SharedFolder,
     group: str,
     services: Mapping[str, Service],
     *,
@@ -134,8 +133,8 @@ def await_services(
                 found[name] = one.running()
         waiting = [name for name in services if name not in found]
         now_s = time.monotonic()
-        if late := [name for name in waiting if now_s - begun_s > bound_s(services[name])]:
-            raise _silent(late[0], bound_s(services[late[0]]))
+        if late := [name for name in waiting if now_s - begun_s > service_patience_s(services[name])]:
+            raise _silent(late[0], service_patience_s(services[late[0]]))
         if waiting and now_s - told_s >= _TELL_EVERY_S:
             told_s = now_s
             tell(f"waiting for {_list(waiting)} since {now_s - begun_s:.0f} s")
@@ -144,12 +143,7 @@ def await_services(
     return {name: found[name] for name in services}
 
 
-def bound_s(service: Service) -> float:
-    """How long others wait for a service: longer than it can take to get ready or to say that it failed."""
-    return _STEPS * service.ready.within + _SLACK_S
-
-
-def _look(folder: Folder, group: str, name: str) -> Published | None:
+def _look(folder: SharedFolder, group: str, name: str) -> Published | None:
     try:
         return read_published(folder, group, name)
     except UsageError as wrong:

@@ -10,16 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay.engines.slurm.folder import locate
-from assay.engines.slurm.options import directives, modest
-from assay.engines.slurm.reaching import scheduler_for
-from assay.engines.slurm.scheduler import ClusterFacts, Scheduler
-from assay.engines.slurm.script import Script
+from assay.engines.slurm.scheduler import ClusterFacts, Scheduler, scheduler_for
+from assay.engines.slurm.script import Script, directives
 from assay.engines.slurm.states import failure_of, is_final, waiting_words
 from assay.errors import AssayError, MeasureError
 from assay.files import write_whole
 from assay.run.services.containers import WAYS
 from assay.spec.benchmark import Needs
-from assay.spec.clusters import Slurm
+from assay.spec.clusters import Slurm, modest
 
 _NODE_TIME_S = 300.0
 _LOOK_S = 1.0
@@ -48,7 +46,7 @@ with open(sys.argv[1], "w") as file:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class SlurmCheck:
     """What was found out about a cluster."""
 
     facts: ClusterFacts
@@ -60,7 +58,7 @@ class Checked:
     problems: tuple[str, ...] = ()
 
 
-def check(slurm: Slurm, store: Path, *, on_node: bool = False) -> Checked:
+def check(slurm: Slurm, store: Path, *, on_node: bool = False) -> SlurmCheck:
     """Look whether a cluster can be used.
 
     Args:
@@ -82,7 +80,7 @@ def check(slurm: Slurm, store: Path, *, on_node: bool = False) -> Checked:
             problems.append(problem.problem.message)
         problems += [f"assay on the node is {node['assay']}"] if "missing" in node.get("assay", "") else []
     reached = "the commands of Slurm" if slurm.rest is None else f"slurmrestd at {slurm.rest}"
-    return Checked(facts, reached, here, node, tuple(problems))
+    return SlurmCheck(facts, reached, here, node, tuple(problems))
 
 
 def _partitions(slurm: Slurm, facts: ClusterFacts) -> list[str]:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from assay.engines.slurm.document import Planned
-from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.folder import BatchPlan, SharedFolder
 from assay.engines.slurm.script import Command, Word
 from assay.errors import UsageError
 from assay.folders import cache_folder, images_folder
@@ -32,7 +31,7 @@ _OWN_CACHE = "/tmp/assay-cache"  # noqa: S108
 
 
 @dataclass(frozen=True, slots=True)
-class Contained:
+class ContainerCommand:
     """How commands are put into a container."""
 
     around: tuple[str, ...]
@@ -50,7 +49,7 @@ class Contained:
         return Command(inside, command.background) if isinstance(command, Command) else inside
 
 
-def contained(one: Planned, slurm: Slurm, folder: Folder, base: Path) -> Contained | None:
+def contained(one: BatchPlan, slurm: Slurm, folder: SharedFolder, base: Path) -> ContainerCommand | None:
     """How an sbatch runs in its container; None where it runs straight on the node.
 
     Raises:
@@ -82,7 +81,7 @@ def contained(one: Planned, slurm: Slurm, folder: Folder, base: Path) -> Contain
     # Every task of an array would have the same name, and two of them may share a node.
     words = _unnamed(way.words(box), box.name)
     kept = str(cache) if there else _OWN_CACHE
-    return Contained(tuple(words), (f"export ASSAY_CACHE={shlex.quote(kept)}", *_prologue(box)))
+    return ContainerCommand(tuple(words), (f"export ASSAY_CACHE={shlex.quote(kept)}", *_prologue(box)))
 
 
 def _places(folders: Iterable[Path]) -> list[Path]:

@@ -19,7 +19,7 @@ _OPTION = "kubernetes-option"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PodResources:
     """What a pod asks for: how much of a node, and which nodes."""
 
     cpus: float | None = None
@@ -50,14 +50,14 @@ class Asked:
         return {name: part for name, part in (("requests", requests), ("limits", limits)) if part}
 
 
-def asked_for(pod: Pod, needs: Needs) -> Asked:
+def asked_for(pod: Pod, needs: Needs) -> PodResources:
     """What a pod asks for: what its section says, and what its needs add where that is silent.
 
     Raises:
         UsageError: if the section asks for less than the job needs, or for what no node can be asked for.
     """
     _refuse_less(pod, needs)
-    return Asked(
+    return PodResources(
         cpus=pod.cpus if pod.cpus is not None else (None if needs.cpus is None else float(needs.cpus)),
         memory=pod.memory or needs.memory,
         storage=pod.storage,

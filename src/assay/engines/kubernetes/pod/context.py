@@ -44,7 +44,7 @@ class Ranks:
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class PodContext:
     """One pod, seen from inside."""
 
     documents: Path
@@ -94,7 +94,7 @@ class Inside:
                 sink.write(part.read_bytes())
 
 
-def read_inside(environ: Mapping[str, str] | None = None) -> Inside:
+def read_inside(environ: Mapping[str, str] | None = None) -> PodContext:
     """What this pod knows of itself.
 
     Raises:
@@ -112,7 +112,7 @@ def read_inside(environ: Mapping[str, str] | None = None) -> Inside:
     services = {
         name: Address(str(one["host"]), int(one["port"])) for name, one in _json(documents / "services.json").items()
     }
-    return Inside(
+    return PodContext(
         documents,
         Path(known[_WORK]),
         job,

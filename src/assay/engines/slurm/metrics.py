@@ -8,8 +8,7 @@ from pathlib import Path
 
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import to_json
-from assay.engines.slurm.document import ClusterCampaign
-from assay.engines.slurm.folder import Folder
+from assay.engines.slurm.folder import SharedFolder, SlurmCampaign
 from assay.engines.slurm.node.monitor import GROUP, NAME, reason
 from assay.errors import AssayError
 from assay.monitoring.discovery import Life, lives
@@ -24,7 +23,7 @@ from assay.store.metrics import FILE, Metrics
 from assay.store.store import Store
 
 
-def join_metrics(store: Store, folder: Folder, document: ClusterCampaign, tell: Callable[[str], None]) -> int:
+def join_metrics(store: Store, folder: SharedFolder, document: SlurmCampaign, tell: Callable[[str], None]) -> int:
     """Put the metrics of a campaign to its runs; return how many runs have some.
 
     A job whose runs have them already is left alone, so that this can be done again.
@@ -49,7 +48,7 @@ def join_metrics(store: Store, folder: Folder, document: ClusterCampaign, tell: 
         )
 
 
-def _why_none(folder: Folder) -> str:
+def _why_none(folder: SharedFolder) -> str:
     if folder.failed_service(GROUP, NAME).is_file():
         return f"the monitor failed: {reason(folder)}"
     if not folder.service(GROUP, NAME).is_file():
@@ -59,7 +58,7 @@ def _why_none(folder: Folder) -> str:
 
 def _join(
     store: Store,
-    document: ClusterCampaign,
+    document: SlurmCampaign,
     job: Job,
     result: MultiRunJobResult,
     metrics: Metrics | None,

@@ -14,11 +14,11 @@ _SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
 _LOOK_S = 0.2
 
 
-class AskedToEnd(BaseException):
+class TerminationRequest(BaseException):
     """Somebody wants this process to end; like KeyboardInterrupt, nothing on the way may take it for a failure."""
 
 
-class Watchman:
+class TerminationWatch:
     """Looks out for whoever wants this process to end."""
 
     def __init__(self, stop: Path | None = None, abandoned: Callable[[], str] = lambda: "") -> None:
@@ -39,7 +39,7 @@ class Watchman:
         self._abandoned = lambda: ""
 
     def listen(self) -> None:
-        """Take signals from now on; the first raises AskedToEnd wherever the process is, later ones change nothing."""
+        """From now on the first signal raises TerminationRequest wherever the process is; later ones are ignored."""
         for name in _SIGNALS:
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), self._signalled)
@@ -48,7 +48,7 @@ class Watchman:
         """Raise if somebody wants the end.
 
         Raises:
-            AskedToEnd: with the reason in `why`.
+            TerminationRequest: with the reason in `why`.
         """
         if not self.why and self._stop is not None and self._stop.exists():
             self.why = "stop"
@@ -57,13 +57,13 @@ class Watchman:
         if not self.why and (why := self._abandoned()):
             self.why, self.left_alone = why, True
         if self.why:
-            raise AskedToEnd(self.why)
+            raise TerminationRequest(self.why)
 
     def wait(self) -> None:
         """Sleep for a moment, and look.
 
         Raises:
-            AskedToEnd: with the reason in `why`.
+            TerminationRequest: with the reason in `why`.
         """
         self._told.wait(_LOOK_S)
         self.look()
@@ -81,4 +81,4 @@ class Watchman:
             self.why = "stop"  # `stop` was written first, and the signal came with it
         else:
             self.why = f"{signal.Signals(number).name}: cancelled, preempted or out of time"
-        raise AskedToEnd(self.why)
+        raise TerminationRequest(self.why)

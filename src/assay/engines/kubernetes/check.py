@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from assay.engines.kubernetes.client.access import asked_for
 from assay.engines.kubernetes.client.api import Api, Document, Version, name_of
 from assay.engines.kubernetes.client.kubeconfig import connect
 from assay.engines.kubernetes.client.rights import NEEDED, WANTED
 from assay.engines.kubernetes.objects.names import Part, job_name
 from assay.engines.kubernetes.objects.pods import CONTAINER, QUEUE, container, own_mounts, pod_metadata, pod_spec
-from assay.engines.kubernetes.reading import lines_of
-from assay.engines.kubernetes.states.observed import Seen, seen
-from assay.engines.kubernetes.states.states import failure_of, phase_of, waiting_words
+from assay.engines.kubernetes.objects.resources import asked_for
+from assay.engines.kubernetes.observation import Observation, seen
+from assay.engines.kubernetes.phases import failure_of, phase_of, waiting_words
+from assay.engines.kubernetes.pod_logs import lines_of
 from assay.engines.kubernetes.teardown import take_out
 from assay.errors import AssayError, MeasureError
 from assay.spec.benchmark import Needs
@@ -52,7 +52,7 @@ class NodeFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class KubernetesCheck:
     """What was found out about a cluster."""
 
     version: str
@@ -67,7 +67,7 @@ class Checked:
     problems: tuple[str, ...] = ()
 
 
-def check(section: Kubernetes, *, with_pod: bool = False) -> Checked:
+def check(section: Kubernetes, *, with_pod: bool = False) -> KubernetesCheck:
     """Look whether a cluster can be used.
 
     Raises:
@@ -92,7 +92,7 @@ def check(section: Kubernetes, *, with_pod: bool = False) -> Checked:
         except AssayError as problem:
             problems.append(f"{problem.problem.message}; {problem.problem.try_}".rstrip("; "))
         problems += [f"assay in the image is {pod['assay']}"] if "missing" in pod.get("assay", "") else []
-    return Checked(str(version), api.address, api.namespace, _nodes(api), lacking, pod, tuple(problems))
+    return KubernetesCheck(str(version), api.address, api.namespace, _nodes(api), lacking, pod, tuple(problems))
 
 
 def _nodes(api: Api) -> tuple[NodeFacts, ...] | None:
@@ -182,7 +182,7 @@ def _awaited(api: Api, campaign: str, section: Kubernetes) -> str:
         time.sleep(_LOOK_S)
 
 
-def _seen(api: Api, campaign: str, section: Kubernetes) -> Seen:
+def _seen(api: Api, campaign: str, section: Kubernetes) -> Observation:
     name = job_name(campaign, 0)
     pods = api.list("Pod", Part(campaign, "job", "check", 0, 1).selector()).items
     job = api.get("Job", name)

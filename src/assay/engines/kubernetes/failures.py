@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from assay.engines import FailureReason
-from assay.engines.kubernetes.client.access import Asked
-from assay.engines.kubernetes.states.observed import ContainerSeen, EventSeen, PodSeen, Seen
+from assay.engines.base import FailureReason
+from assay.engines.kubernetes.objects.resources import PodResources
+from assay.engines.kubernetes.observation import ContainerSeen, EventSeen, Observation, PodObservation
 from assay.units import show_bytes, show_seconds
 
 IMAGE, UNSCHEDULABLE, NOT_CREATED = "kubernetes-image-pull", "kubernetes-unschedulable", "kubernetes-not-created"
@@ -39,7 +39,7 @@ _FETCH_TRIES = 3
 _AGAIN = "run it again: what was measured before is kept"
 
 
-def of_ended(pod: PodSeen, seen: Seen) -> FailureReason | None:
+def of_ended(pod: PodObservation, seen: Observation) -> FailureReason | None:
     """Why a pod ended without having done its part; None for one that has not ended, or ended well."""
     if pod.phase == "Succeeded":
         return None
@@ -65,7 +65,7 @@ def of_ended(pod: PodSeen, seen: Seen) -> FailureReason | None:
     )
 
 
-def of_waiting(pod: PodSeen, seen: Seen, now: datetime) -> FailureReason | None:
+def of_waiting(pod: PodObservation, seen: Observation, now: datetime) -> FailureReason | None:
     """Why a pod that has a node cannot start; None while it may."""
     # A pod may have waited long for its node, which says a moment late that it took it.
     since = pod.started_at or pod.placed_at or pod.created_at
@@ -92,7 +92,7 @@ def of_waiting(pod: PodSeen, seen: Seen, now: datetime) -> FailureReason | None:
     return None
 
 
-def _unmounted(pod: PodSeen, seen: Seen, now: datetime) -> EventSeen | None:
+def _unmounted(pod: PodObservation, seen: Observation, now: datetime) -> EventSeen | None:
     """The trouble with a volume that keeps a pod from starting; None where there is none, or there was one before."""
     found = newest(seen, pod.uid, "FailedMount", "FailedAttachVolume")
     if found is None or any(one.state == "running" for one in pod.containers):
@@ -101,7 +101,7 @@ def _unmounted(pod: PodSeen, seen: Seen, now: datetime) -> EventSeen | None:
     return found if lasts else None
 
 
-def _not_fetched(pod: PodSeen, seen: Seen) -> FailureReason | None:
+def _not_fetched(pod: PodObservation, seen: Observation) -> FailureReason | None:
     """A first container that failed again and again; Kubernetes starts it anew, since networks fail now and then."""
     for one in pod.before:
         last = one if one.state == "ended" else one.before
@@ -112,7 +112,7 @@ def _not_fetched(pod: PodSeen, seen: Seen) -> FailureReason | None:
     return None
 
 
-def of_restarted(pod: PodSeen, seen: Seen) -> FailureReason | None:
+def of_restarted(pod: PodObservation, seen: Observation) -> FailureReason | None:
     """How a container ended that Kubernetes started again; None where none was."""
     for one in pod.containers:
         if one.before is not None and one.restarts:
@@ -121,7 +121,7 @@ def of_restarted(pod: PodSeen, seen: Seen) -> FailureReason | None:
     return None
 
 
-def of_late(pod: PodSeen, seen: Seen) -> FailureReason | None:
+def of_late(pod: PodObservation, seen: Observation) -> FailureReason | None:
     """A service that Kubernetes ended because it was not ready in time; None where it was not so."""
     killed = [one for one in seen.events_of(pod.uid, "Killing") if "startup probe" in one.message]
     if not killed:
@@ -135,12 +135,12 @@ def of_late(pod: PodSeen, seen: Seen) -> FailureReason | None:
     )
 
 
-def newest(seen: Seen, uid: str, *reasons: str) -> EventSeen | None:
+def newest(seen: Observation, uid: str, *reasons: str) -> EventSeen | None:
     """The newest event of an object with one of these reasons."""
     return next(iter(seen.events_of(uid, *reasons)), None)
 
 
-def deadline(pod: str, node: str, asked: Asked, said: str = "") -> FailureReason:
+def deadline(pod: str, node: str, asked: PodResources, said: str = "") -> FailureReason:
     """A pod that was ended at its time limit."""
     limit = "its time limit" if asked.deadline_s is None else f"its time limit of {show_seconds(asked.deadline_s)}"
     where = f" on {node}" if node else ""
@@ -151,12 +151,12 @@ def deadline(pod: str, node: str, asked: Asked, said: str = "") -> FailureReason
     )
 
 
-def lost_node(seen: Seen) -> FailureReason | None:
+def lost_node(seen: Observation) -> FailureReason | None:
     """The first pod whose node was lost; None where none was."""
     return next((_node_lost(pod) for pod in seen.pods if _by_node(pod, seen)), None)
 
 
-def _by_node(pod: PodSeen, seen: Seen) -> bool:
+def _by_node(pod: PodObservation, seen: Observation) -> bool:
     if pod.reason in _NODE_REASONS or (pod.disruption in _BY_NODE and pod.reason != "Preempting"):
         return True
     if pod.deleted_at is None:  # a node that is away may come back, and its pods with it
@@ -164,7 +164,7 @@ def _by_node(pod: PodSeen, seen: Seen) -> bool:
     return newest(seen, pod.uid, "TaintManagerEviction", "NodeNotReady") is not None or pod.unready_reason == "NodeLost"
 
 
-def _node_lost(pod: PodSeen) -> FailureReason:
+def _node_lost(pod: PodObservation) -> FailureReason:
     node = pod.node or "its node"
     said = pod.message or pod.disruption_message
     return FailureReason(
@@ -174,7 +174,7 @@ def _node_lost(pod: PodSeen) -> FailureReason:
     )
 
 
-def _evicted(pod: PodSeen) -> FailureReason:
+def _evicted(pod: PodObservation) -> FailureReason:
     return FailureReason(
         EVICTED,
         f"the pod {pod.name} was evicted{_where(pod)}: {pod.message or 'the node does not tell why'}",
@@ -183,7 +183,7 @@ def _evicted(pod: PodSeen) -> FailureReason:
     )
 
 
-def _disrupted(pod: PodSeen, seen: Seen) -> FailureReason | None:
+def _disrupted(pod: PodObservation, seen: Observation) -> FailureReason | None:
     said = f" ({pod.disruption_message})" if pod.disruption_message else ""
     preempted = newest(seen, pod.uid, "Preempted")
     if pod.disruption.startswith("PreemptionBy") or pod.reason == "Preempting" or preempted is not None:
@@ -202,7 +202,7 @@ def _disrupted(pod: PodSeen, seen: Seen) -> FailureReason | None:
     return None
 
 
-def _ended_badly(pod: PodSeen, asked: Asked, *, deleted: bool) -> FailureReason | None:
+def _ended_badly(pod: PodObservation, asked: PodResources, *, deleted: bool) -> FailureReason | None:
     """The container that failed first; one that ended because the pod was deleted did not fail by itself."""
     ended = [one for one in pod.containers if one.state == "ended" and (one.exit_code or one.reason in _CANNOT_START)]
     for one in sorted(ended, key=lambda each: each.ended_at.timestamp() if each.ended_at else 0.0):
@@ -216,7 +216,7 @@ def _ended_badly(pod: PodSeen, asked: Asked, *, deleted: bool) -> FailureReason 
     return None
 
 
-def _ended_container(pod: PodSeen, one: ContainerSeen, asked: Asked, more: str = "") -> FailureReason:
+def _ended_container(pod: PodObservation, one: ContainerSeen, asked: PodResources, more: str = "") -> FailureReason:
     if one.reason == "OOMKilled":
         return _out_of_memory(pod, asked, more)
     if one.reason in _CANNOT_START:
@@ -235,7 +235,7 @@ def _ended_container(pod: PodSeen, one: ContainerSeen, asked: Asked, more: str =
     )
 
 
-def _out_of_memory(pod: PodSeen, asked: Asked, more: str) -> FailureReason:
+def _out_of_memory(pod: PodObservation, asked: PodResources, more: str) -> FailureReason:
     limit = "nothing was asked for" if asked.memory is None else f"{show_bytes(asked.memory)} was asked for"
     return FailureReason(
         OOM,
@@ -244,7 +244,7 @@ def _out_of_memory(pod: PodSeen, asked: Asked, more: str) -> FailureReason:
     )
 
 
-def _deleted(pod: PodSeen) -> FailureReason:
+def _deleted(pod: PodObservation) -> FailureReason:
     return FailureReason(
         DELETED,
         f"the pod {pod.name} was deleted{_where(pod)} before it had ended, by a person or by a program",
@@ -252,7 +252,7 @@ def _deleted(pod: PodSeen) -> FailureReason:
     )
 
 
-def _not_admitted(pod: PodSeen) -> FailureReason:
+def _not_admitted(pod: PodObservation) -> FailureReason:
     return FailureReason(
         FAILED,
         f"the node {pod.node or ''} did not take the pod {pod.name} ({pod.reason}: {pod.message})",
@@ -260,7 +260,7 @@ def _not_admitted(pod: PodSeen) -> FailureReason:
     )
 
 
-def _image(pod: PodSeen, one: ContainerSeen, seen: Seen, waited_s: float) -> FailureReason | None:
+def _image(pod: PodObservation, one: ContainerSeen, seen: Observation, waited_s: float) -> FailureReason | None:
     events = [
         event.message
         for event in seen.events_of(pod.uid, "Failed", "FailedToPull", "InspectFailed")
@@ -284,5 +284,5 @@ def _is_back_off(text: str) -> bool:
     return text.startswith("Back-off pulling image") and ": " not in text.partition('"')[2].partition('"')[2]
 
 
-def _where(pod: PodSeen) -> str:
+def _where(pod: PodObservation) -> str:
     return f" on {pod.node}" if pod.node else ""

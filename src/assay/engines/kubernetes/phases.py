@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from assay.engines import FailureReason
-from assay.engines.kubernetes.objects.scheduling import Unplaced, unplaced
-from assay.engines.kubernetes.states import troubles
-from assay.engines.kubernetes.states.observed import ContainerSeen, EventSeen, PodSeen, Seen
+from assay.engines.base import FailureReason
+from assay.engines.kubernetes import failures as troubles
+from assay.engines.kubernetes.objects.pods import Unplaced, unplaced
+from assay.engines.kubernetes.observation import ContainerSeen, EventSeen, Observation, PodObservation
 from assay.units import show_seconds
 
 Phase = Literal["waiting", "running", "ended"]
@@ -18,7 +18,7 @@ PATIENCE_S = 600.0
 _QUOTA = "exceeded quota"
 
 
-def phase_of(seen: Seen) -> Phase:
+def phase_of(seen: Observation) -> Phase:
     """Where an attempt stands; one of several pods waits as long as one of them does."""
     going = [one for one in seen.pods if not one.is_over]
     if seen.job is None or seen.job.is_over or (seen.pods and not going):
@@ -27,7 +27,7 @@ def phase_of(seen: Seen) -> Phase:
 
 
 def failure_of(
-    seen: Seen, now: datetime, *, free_since: datetime | None = None, patience_s: float = PATIENCE_S
+    seen: Observation, now: datetime, *, free_since: datetime | None = None, patience_s: float = PATIENCE_S
 ) -> FailureReason | None:
     """Why an attempt gave no result; None while it may still give one, and where Kubernetes saw nothing wrong.
 
@@ -55,7 +55,7 @@ def failure_of(
 
 
 def service_failure_of(
-    name: str, seen: Seen, now: datetime, *, free_since: datetime | None = None, patience_s: float = PATIENCE_S
+    name: str, seen: Observation, now: datetime, *, free_since: datetime | None = None, patience_s: float = PATIENCE_S
 ) -> FailureReason | None:
     """Why a service cannot be used (any more); None while it may get ready, and while it runs as it was started.
 
@@ -72,7 +72,7 @@ def service_failure_of(
     return None
 
 
-def waiting_words(seen: Seen, now: datetime | None = None) -> str:
+def waiting_words(seen: Observation, now: datetime | None = None) -> str:
     """Why an attempt waits, in words.
 
     Args:
@@ -95,7 +95,7 @@ def waiting_words(seen: Seen, now: datetime | None = None) -> str:
     return f"waiting: {_starting(pod)} on {pod.node}{since}"
 
 
-def facts_of(seen: Seen) -> dict[str, str | int | float]:
+def facts_of(seen: Observation) -> dict[str, str | int | float]:
     """What Kubernetes tells about an attempt, for its result; what it does not tell is left out."""
     pod = seen.pods[0] if seen.pods else None
     if pod is None:
@@ -129,11 +129,11 @@ def digest_of(container: ContainerSeen) -> str:
     return container.image_id.rpartition("@")[2] if "@sha256:" in container.image_id else ""
 
 
-def _runs(pod: PodSeen) -> bool:
+def _runs(pod: PodObservation) -> bool:
     return not pod.is_over and any(one.state == "running" for one in pod.containers)
 
 
-def _first(seen: Seen) -> FailureReason | None:
+def _first(seen: Observation) -> FailureReason | None:
     """What went wrong first: where one pod of several fails, Kubernetes ends the others, which then failed too."""
     ended = sorted(seen.pods, key=_ended_at)
     found = [(pod, told) for pod in ended if (told := troubles.of_ended(pod, seen)) is not None]
@@ -141,11 +141,11 @@ def _first(seen: Seen) -> FailureReason | None:
     return own[0] if own else found[0][1] if found else None
 
 
-def _ended_at(pod: PodSeen) -> float:
+def _ended_at(pod: PodObservation) -> float:
     return min((one.ended_at.timestamp() for one in pod.containers if one.ended_at is not None), default=float("inf"))
 
 
-def _gone(seen: Seen) -> FailureReason:
+def _gone(seen: Observation) -> FailureReason:
     return FailureReason(
         troubles.DELETED,
         f"the Job {seen.name} is gone, and with it whatever its pod had measured: somebody deleted it",
@@ -153,7 +153,7 @@ def _gone(seen: Seen) -> FailureReason:
     )
 
 
-def _given_up(seen: Seen) -> FailureReason:
+def _given_up(seen: Observation) -> FailureReason:
     """A Job that Kubernetes gave up, and whose pods do not tell why: they are gone."""
     assert seen.job is not None  # noqa: S101  (for the type alone)
     lost = troubles.lost_node(seen)
@@ -175,7 +175,9 @@ def _given_up(seen: Seen) -> FailureReason:
     )
 
 
-def _not_created(seen: Seen, now: datetime, free_since: datetime | None, patience_s: float) -> FailureReason | None:
+def _not_created(
+    seen: Observation, now: datetime, free_since: datetime | None, patience_s: float
+) -> FailureReason | None:
     """Why the Job controller makes no pod: a quota may get free, anything else stays as it is."""
     assert seen.job is not None  # noqa: S101  (for the type alone)
     event = troubles.newest(seen, seen.job.uid, "FailedCreate")
@@ -186,7 +188,7 @@ def _not_created(seen: Seen, now: datetime, free_since: datetime | None, patienc
     return _refused_pod(seen, event)
 
 
-def _refused_pod(seen: Seen, event: EventSeen) -> FailureReason:
+def _refused_pod(seen: Observation, event: EventSeen) -> FailureReason:
     message = event.message.removeprefix("Error creating: ")
     hints = {
         _QUOTA: "lower what is asked for, wait until others have ended, or ask for a larger quota of the namespace",
@@ -200,7 +202,7 @@ def _refused_pod(seen: Seen, event: EventSeen) -> FailureReason:
 
 
 def _never_placed(
-    pod: PodSeen, now: datetime, free_since: datetime | None, patience_s: float, *, held: bool = False
+    pod: PodObservation, now: datetime, free_since: datetime | None, patience_s: float, *, held: bool = False
 ) -> FailureReason | None:
     if not pod.unplaced or pod.node:
         return None
@@ -215,7 +217,7 @@ def _never_placed(
     return _unschedulable(pod, found, patience_s)
 
 
-def _unschedulable(pod: PodSeen, found: Unplaced, patience_s: float) -> FailureReason:
+def _unschedulable(pod: PodObservation, found: Unplaced, patience_s: float) -> FailureReason:
     return FailureReason(
         troubles.UNSCHEDULABLE,
         f"the scheduler found no node for the pod {pod.name} within {show_seconds(patience_s)}: {found.message}",
@@ -233,7 +235,7 @@ def _since(begin: datetime, end: datetime) -> float:
     return max(0.0, (end - begin).total_seconds())
 
 
-def _starting(pod: PodSeen) -> str:
+def _starting(pod: PodObservation) -> str:
     if any(one.state == "running" for one in pod.before):
         return "its files are fetched"
     waiting = [one for one in (*pod.before, *pod.containers) if one.state == "waiting"]

@@ -6,24 +6,129 @@ counts once. So nothing has to be kept for a server that is away: it is told whe
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol, cast
 
-from assay.engines.reporting.record import read_record
-from assay.engines.reporting.results import digest_of, refused_in_words, result_of, send_result
-from assay.errors import AssayError
+from assay.analyse.records import MultiRunJobResult
+from assay.documents import to_json
+from assay.errors import AssayError, UsageError
+from assay.files import write_whole
 from assay.place.fleet.client import AwayError, FleetClient, RefusedError
-from assay.place.fleet.protocol import Elsewhere, Standing, Standings
+from assay.place.fleet.protocol import DeliveryWord, Elsewhere, Standing, Standings
 from assay.place.fleet.transport import back_off_s
 from assay.plan.lifecycle import FINAL
+from assay.report.reading import read_job
+from assay.run.records import SingleRunResult
 from assay.store.listing import Listing
+from assay.store.records import StoredJob
 from assay.store.store import Store
+
+FILE = "server.json"
+
+
+@dataclass(slots=True)
+class Record:
+    """What one server was told of one campaign."""
+
+    path: Path
+    url: str
+    told: dict[int, str] = field(default_factory=dict)
+    """Index of a job → hash of the result document that the server has."""
+
+    def save(self) -> None:
+        """Write it down; a folder that cannot be written to costs a repetition, and nothing else."""
+        document = {"server": self.url, "told": {str(index): digest for index, digest in sorted(self.told.items())}}
+        with suppress(OSError):
+            write_whole(self.path, json.dumps(document).encode())
+
+
+def read_record(folder: Path, url: str) -> Record:
+    """What a server was told; nothing, where it was another one."""
+    server, told = _read(folder / FILE)
+    return Record(folder / FILE, url, told if server == url else {})
+
+
+def remembered_server(folder: Path) -> str | None:
+    """The server that was told about a campaign before; None where nobody was."""
+    return _read(folder / FILE)[0]
+
+
+def _read(path: Path) -> tuple[str | None, dict[int, str]]:
+    try:
+        found = json.loads(path.read_bytes())
+        return str(found["server"]), {int(index): str(digest) for index, digest in found["told"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None, {}
+
+
+_TOO_LARGE = "too-large"
+
+
+def result_of(store: Store, job_id: str) -> MultiRunJobResult:
+    """The result of a job that has ended, as a store keeps it.
+
+    Raises:
+        UsageError: if there is no such job.
+    """
+    found = Listing(store.engine).job(job_id)
+    return read_job(StoredJob(found.job, found.summary.state, found.result, found.summary.reason), store.runs)
+
+
+def digest_of(result: MultiRunJobResult) -> str:
+    """What tells two results of one job apart."""
+    return hashlib.sha256(to_json(result).encode()).hexdigest()
+
+
+def send_result(client: FleetClient, store: Store, campaign: str, result: MultiRunJobResult) -> DeliveryWord:
+    """Hand a result over with everything that belongs to it; sent again, it changes nothing.
+
+    Raises:
+        RefusedError: if the server will not take it.
+        AwayError: if the server does not answer.
+    """
+    whole = replace(result, runs=tuple(_sent(client, store, run) for run in result.runs))
+    return client.tell_result(campaign, result.index, to_json(whole)).delivery
+
+
+def _sent(client: FleetClient, store: Store, run: SingleRunResult) -> SingleRunResult:
+    """A run whose samples and files the server has; a file that it cannot have is left out, and the run says why."""
+    if run.samples:
+        client.upload(store.samples.path(run.samples), run.samples, patience_s=0)
+    files, absent = {}, dict(run.absent)
+    for name, digest in run.files.items():
+        why = _left_out(client, store.artefacts.path(digest), digest)
+        if why:
+            absent[name] = why
+        else:
+            files[name] = digest
+    return replace(run, files=files, absent=absent)
+
+
+def _left_out(client: FleetClient, path: Path, digest: str) -> str:
+    """Send a file; why the server does not have it, empty where it does."""
+    try:
+        client.upload(path, digest, patience_s=0)
+    except FileNotFoundError:
+        return "its file is missing in the store"
+    except RefusedError as problem:
+        if problem.problem.code != _TOO_LARGE:
+            raise
+        return f"the server did not take it: {problem.problem.message}"
+    return ""
+
+
+def refused_in_words(index: int, problem: UsageError) -> str:
+    """What a person must know of a result that a server will not take."""
+    return f"the server does not take the result of job {index}: {problem.problem.message}; it is kept here"
+
 
 # The server hears of changes at most so often.
 _BETWEEN_S = 1.0
@@ -35,55 +140,47 @@ _NOT_NOW = (401, 403)
 Stands = Literal["waiting", "running"]
 
 
-class Telling(Protocol):
-    """Who is told how the jobs of a campaign stand and end. Nothing of it waits for anybody."""
+class Reporter(Protocol):
+    """Learns how the jobs of a campaign stand and end. No call waits for anything."""
 
     def stands(self, standings: Iterable[Standing]) -> None:
         """How jobs stand now; those that are left out stand as before."""
-        ...
 
     def ended(self, index: int) -> None:
         """The store has the result of a job."""
-        ...
 
     def all_ended(self) -> None:
-        """Every result is final: those that have changed since they were told are told again."""
-        ...
+        """Every result is final: those that have changed since they were reported are sent again."""
 
     def left(self, words: str) -> None:
-        """Nobody will tell more for now, and why."""
-        ...
+        """Nothing more will be reported for now, and why."""
 
 
-class Nobody:
+class NullReporter:
     """No server was named."""
 
-    def stands(self, standings: Iterable[Standing]) -> None:
-        """Nobody hears it."""
+    def stands(self, standings: Iterable[Standing]) -> None: ...
 
-    def ended(self, index: int) -> None:
-        """Nobody hears it."""
+    def ended(self, index: int) -> None: ...
 
-    def all_ended(self) -> None:
-        """Nobody hears it."""
+    def all_ended(self) -> None: ...
 
-    def left(self, words: str) -> None:
-        """Nobody hears it."""
+    def left(self, words: str) -> None: ...
 
 
 @contextmanager
-def relaying(
+def reporting_to(
     client: FleetClient | None, store: Store, campaign: str, folder: Path, tell: Callable[[str], None]
-) -> Iterator[Telling]:
+) -> Iterator[Reporter]:
     """Tell a server about a campaign for as long as it is followed.
 
     Args:
         tell: is told what a person should know; only by the thread that calls this.
     """
     if client is None:
-        yield Nobody()
+        yield NullReporter()
         return
-    relay = Relay(client, store, campaign, folder, tell)
+    relay = ServerReporter(client, store, campaign, folder, tell)
     relay.start()
     try:
         yield relay
@@ -93,7 +190,7 @@ def relaying(
     relay.close(LAST_S)
 
 
-class Relay:
+class ServerReporter:
     """One campaign and one server."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """Run in a waiting pod: writes to standard output what did not fit into the pod's log.
 
-`python -m assay.engines.kubernetes.pod.hand taken` acknowledges that everything has arrived, so the pod may end.
+`python -m assay.engines.kubernetes.pod.handover taken` acknowledges that everything has arrived, so the pod may end.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import json
 import sys
 from pathlib import Path
 
-from assay.engines.kubernetes.pod.inside import read_inside
-from assay.engines.kubernetes.pod.parcels import Sender
-from assay.engines.kubernetes.pod.post import HELD, TAKEN
+from assay.engines.kubernetes.pod.context import read_inside
+from assay.engines.kubernetes.pod.log_transport import HELD, TAKEN, Sender
 
 
 def main(arguments: list[str], out: Path | None = None) -> int:

@@ -1,1 +1,0 @@
-"""What the cluster says about pods and jobs, and what it means."""

@@ -1,0 +1,1 @@
+"""What a process that measures a job elsewhere needs, whichever engine started it."""
