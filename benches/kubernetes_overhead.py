@@ -18,7 +18,7 @@ from tests_kubernetes.kubernetes_cluster import IMAGE, PERSON, KubernetesCluster
 from tests_kubernetes.kubernetes_cluster import lacking as absent
 from tests_kubernetes.site import Site
 
-from assay.api.campaign import run
+from assay.api.run import run
 from assay.documents import to_json
 from assay.plan.plan import make_plan
 from assay.report.live import SilentView

@@ -15,7 +15,7 @@ from unittest.mock import patch
 from tests.slurm_cluster import PATH, SlurmCluster
 from tests.slurm_cluster import lacking as absent
 
-from assay.api.campaign import run
+from assay.api.run import run
 from assay.engines.slurm.commands import CommandLine
 from assay.report.live import SilentView
 from assay.spec.load import load

@@ -122,7 +122,7 @@ def test_the_process_that_starts_a_run_is_still_small_then(tmp_path, words):
         "benchmark: one\ntarget: {endpoint: 'http://127.0.0.1:9', api: http, path: /}\nmeasure: {runs: 1}\n"
     )
     loaded = modules_by(UP_TO_THE_FIRST_RUN, str(file), str(tmp_path / "store"), *words)
-    assert {"assay.store.store", "assay.api.campaign"} <= loaded
+    assert {"assay.store.store", "assay.api.run"} <= loaded
     assert (tmp_path / "store" / "assay.db").exists()
     heavy = {"numpy", "onnxruntime", "alembic", "pyarrow", "rich", "httpx", "torch", "sqlalchemy.dialects.postgresql"}
     assert not loaded & heavy
@@ -149,7 +149,7 @@ def test_the_process_of_a_served_run_loads_what_it_needs_alone():
 
 
 def test_nobody_reads_source_files_to_describe_keys_that_no_one_asks_about():
-    assert "assay.spec.describing" not in modules_by("import assay.exec.child, assay.api.campaign")
+    assert "assay.spec.describing" not in modules_by("import assay.exec.child, assay.api.run")
     reading = "import linecache, assay.spec.benchmark\nprint(len(linecache.cache))\n"
     done = subprocess.run([sys.executable, "-c", reading], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "0"

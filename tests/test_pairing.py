@@ -9,13 +9,13 @@ from tests.in_turn import Machine, on
 
 from assay.analyse.ab import Wanted
 from assay.analyse.compare import compare_jobs, pair_jobs
-from assay.api.campaign import read_campaign
 from assay.clock import SYSTEM_CLOCK
 from assay.errors import MeasureError, UsageError
 from assay.experiments import interleave as turns
 from assay.experiments import order_of, parts_of, twin_of
 from assay.experiments.ab import Budget, Question, compare_in_turn, continued
 from assay.report.live import SilentView
+from assay.report.reading import read_campaign
 from assay.spec.load import load
 from assay.store.store import Store
 

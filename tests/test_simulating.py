@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from assay.analyse.series.identity import context, machine_kind
-from assay.api.campaign import read_campaign
 from assay.demo.replay import Watch, play
+from assay.report.reading import read_campaign
 from assay.series.repository import SeriesStore
 from assay.sim.history import History, marks, score, truth
 from assay.store.store import Store

@@ -10,14 +10,15 @@ from assay.emit import emit
 from assay.version import __version__
 
 if TYPE_CHECKING:
-    from assay.api.campaign import CampaignResult, run
+    from assay.api.run import run
+    from assay.report.result import CampaignResult
     from assay.spec.benchmark import Benchmark
 
 __all__ = ["Benchmark", "CampaignResult", "__version__", "emit", "run"]
 
 # Loaded on first use: a training script that only wants `emit` must not pay for the rest.
 _LAZY = {
-    "CampaignResult": "assay.api.campaign",
+    "CampaignResult": "assay.report.result",
     "Benchmark": "assay.spec.benchmark",
 }
 
@@ -40,9 +41,9 @@ class _Package(ModuleType):
     @property
     def run(self) -> Any:  # noqa: ANN401
         """Run a benchmark on this machine and return its results."""
-        from assay.api import campaign
+        from assay.api.run import run as run_benchmark
 
-        return campaign.run
+        return run_benchmark
 
     @run.setter
     def run(self, stage: ModuleType) -> None:

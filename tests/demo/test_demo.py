@@ -14,7 +14,6 @@ import pytest
 from sqlalchemy import Float, func, select
 
 from assay.analyse.records import MultiRunJobResult
-from assay.api.campaign import kept_result
 from assay.cli.demo_data import demo_data
 from assay.clock import iso
 from assay.demo.alive import Keeper
@@ -27,6 +26,7 @@ from assay.documents import from_json
 from assay.errors import UsageError
 from assay.report.html import render_html
 from assay.report.reading import read_campaign
+from assay.report.result import kept_result
 from assay.run.probes.job import FILE
 from assay.run.scoring.outputs import OUTPUTS, read_outputs
 from assay.series.repository import SeriesStore

@@ -19,9 +19,9 @@ from tests.kube_cluster import KubeCluster
 from tests.model_server import servers_python
 from tests.simulated import llm_server
 
-from assay.api.campaign import plan_of
 from assay.engines.kubernetes.objects import plan as pods
 from assay.engines.slurm.plan import group
+from assay.run.fingerprints import plan_of
 from assay.spec.load import load
 
 pytestmark = pytest.mark.live

@@ -17,7 +17,7 @@ from tests.monitoring.conftest import PATIENCE_S, fetch, wait_for
 from tests.redis_server import free_port
 
 from assay.analyse.monitored import summary
-from assay.api.campaign import run
+from assay.api.run import run
 from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.node.monitor import watched
 from assay.errors import MeasureError

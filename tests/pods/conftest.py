@@ -17,7 +17,7 @@ import pytest
 from tests.kube_cluster import IMAGE, PATIENCE_S, KubeCluster
 
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
-from assay.api.campaign import run
+from assay.api.run import run
 from assay.clock import SYSTEM_CLOCK
 from assay.engines.kubernetes.attach import attach, cancel
 from assay.report.live import PlainView

@@ -10,11 +10,11 @@ from tests.serve.setups import result_of
 from tests.store.setups import FakeClock
 
 from assay.analyse.records import MultiRunJobResult
-from assay.api.campaign import plan_of
 from assay.documents import adapter, from_json, to_json
 from assay.engines.reporting import NullReporter, remembered_server, reporting_to
 from assay.place.fleet.client import FleetClient
 from assay.place.fleet.protocol import Standing
+from assay.run.fingerprints import plan_of
 from assay.run.records import RunOutcome
 from assay.spec.load import load
 from assay.store.store import Store

@@ -6,9 +6,9 @@ import json
 
 from tests.serve.setups import Agent, is_problem, result_of, samples_file
 
-from assay.api.campaign import plan_of
 from assay.documents import to_json
 from assay.place.fleet.protocol import Elsewhere
+from assay.run.fingerprints import plan_of
 from assay.spec.load import load
 
 ID = "c0ffee01"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.api.campaign import run
+from assay.api.run import run
 
 pytestmark = pytest.mark.live
 

@@ -154,9 +154,9 @@ def _twin(a: Path | None, b: Path | None, of_a: Sequence[str], of_b: Sequence[st
 
 def _jobs(sides: Sequence[Loaded], *, alike: bool) -> tuple[tuple[int, int], tuple[str, str] | None]:
     """Which job of its file each side is, and what they are called where a matrix names them."""
-    from assay.api.campaign import plan_of
     from assay.errors import UsageError
     from assay.report.wording import job_label
+    from assay.run.fingerprints import plan_of
 
     plans = [plan_of(side) for side in sides]
     counts = [len(plan.jobs) for plan in plans]

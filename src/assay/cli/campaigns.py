@@ -21,10 +21,10 @@ from assay.cli.server_options import (
 
 if TYPE_CHECKING:
     from assay.analyse.records import CampaignRecord
-    from assay.api.campaign import CampaignResult
     from assay.engines.base import FollowOptions
     from assay.place.fleet.client import FleetClient
     from assay.report.live import View
+    from assay.report.result import CampaignResult
     from assay.store.store import Store
 
 app = typer.Typer(
@@ -217,7 +217,7 @@ def _on_cluster(campaign: str, store: Path | None) -> Store | None:
 
 
 def _result(kept: Store, record: CampaignRecord) -> CampaignResult:
-    from assay.api.campaign import kept_result
+    from assay.report.result import kept_result
 
     return kept_result(kept.folder, record)
 

@@ -43,7 +43,7 @@ def bench(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
     """Measure a device and print one line per test; the result is kept like that of any benchmark."""
-    from assay.api import campaign
+    from assay.api.run import run as run_benchmark
     from assay.report.live import view_for
     from assay.spec.load import load
 
@@ -55,7 +55,7 @@ def bench(
     form = Format.json if json_ else Format.text
     view = view_for(text=not json_, quiet=quiet)
     # Somebody who asks for a measurement wants one, not the rest of one that was interrupted.
-    end(campaign.run(load(document), store=store, fresh=True, view=view), form, fail_on)
+    end(run_benchmark(load(document), store=store, fresh=True, view=view), form, fail_on)
 
 
 @app.command("list")

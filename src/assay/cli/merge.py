@@ -12,7 +12,7 @@ from assay.cli.run import write_reports
 from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, connect
 
 if TYPE_CHECKING:
-    from assay.api.campaign import CampaignResult
+    from assay.report.result import CampaignResult
 
 
 def merge(
@@ -53,7 +53,8 @@ def merge(
 
 
 def _from_store(campaign: str, folder: Path | None) -> CampaignResult:
-    from assay.api.campaign import CampaignResult, read_campaign
+    from assay.report.reading import read_campaign
+    from assay.report.result import CampaignResult
 
     kept = open_store(folder)
     record = read_campaign(kept, kept.find(campaign))

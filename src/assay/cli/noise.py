@@ -16,7 +16,7 @@ from assay.cli.run import LockOption, NoControlOption
 if TYPE_CHECKING:
     from assay.analyse.noise import Noise
     from assay.analyse.records import Comparison, MultiRunJobResult
-    from assay.api.campaign import CampaignResult
+    from assay.report.result import CampaignResult
     from assay.spec.load import Loaded
 
 _SCHEMA = "assay.noise/1"
@@ -38,12 +38,12 @@ def noise(
     no_control: NoControlOption = False,
 ) -> None:
     """Study the noise of this machine (A/A): spread within and between runs, drift, and the smallest visible change."""
-    from assay.api import campaign
+    from assay.api.run import run as run_benchmark
     from assay.report.live import view_for
 
     loaded = _loaded(file, runs, settings or ())
     view = view_for(text=not as_json, quiet=quiet)
-    result = campaign.run(
+    result = run_benchmark(
         loaded, store=store, fresh=True, view=view, lock=lock.value if lock else None, control=not no_control
     )
     studied = {job.job: _studied(result, job, all_metrics=all_metrics) for job in result.jobs}

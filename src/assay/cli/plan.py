@@ -18,10 +18,10 @@ def plan(
     file: BenchmarkFile, form: FormatOption = Format.text, settings: SetOption = None, store: StoreOption = None
 ) -> None:
     """Show the jobs of a benchmark, what they need and how long they will take."""
-    from assay.api.campaign import plan_of
     from assay.place.needs import missing
     from assay.plan.estimate import estimate
     from assay.run.capabilities import local_profile
+    from assay.run.fingerprints import plan_of
     from assay.run.inputs import refuse_inputs
     from assay.spec.override import read_with
 

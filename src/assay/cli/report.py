@@ -57,7 +57,7 @@ def report(
 
 def _of_store(campaign: str, form: ReportFormat, store: Path | None) -> tuple[str, str]:
     """The id and the report of a campaign in the store here."""
-    from assay.api.campaign import read_campaign
+    from assay.report.reading import read_campaign
 
     kept = open_store(store)
     try:

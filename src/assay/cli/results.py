@@ -53,10 +53,10 @@ def show(
     store: StoreOption = None,
 ) -> None:
     """Show the results of a campaign, or one of its jobs in full."""
-    from assay.api.campaign import read_campaign
     from assay.api.rescore import kept_scores
     from assay.errors import UsageError
     from assay.report.detail import render_job
+    from assay.report.reading import read_campaign
     from assay.report.scores import render_scores, score_lines
 
     kept = open_store(store)
@@ -88,7 +88,7 @@ def export(
     store: StoreOption = None,
 ) -> None:
     """Write the results of a campaign as JSON and CSV, with every sample as Parquet and every file that runs left."""
-    from assay.api.campaign import read_campaign
+    from assay.report.reading import read_campaign
     from assay.store.artefacts import plain_name
     from assay.store.samples import write_whole
 

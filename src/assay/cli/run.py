@@ -25,11 +25,11 @@ from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, co
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.api.campaign import CampaignResult
     from assay.engines.base import FollowOptions
     from assay.engines.fleet.campaign import PlacementOptions
     from assay.place.fleet.client import FleetClient
     from assay.report.live import View
+    from assay.report.result import CampaignResult
     from assay.spec.load import Loaded
 
 
@@ -122,13 +122,13 @@ def run(
         if done is not None:
             end(done, form, fail_on, out)
         return
-    from assay.api import campaign
+    from assay.api.run import run as run_benchmark
 
     mode = lock.value if lock else None
     if clustered:
         _refuse_wishes(_wishes(priority, deadline, agent, spread, unplaceable), loaded.benchmark.place.engine)
     manner = _manner(client, detach=detach, cancel=cancel_on_interrupt) if clustered else None
-    result = campaign.run(
+    result = run_benchmark(
         loaded, store=store, fresh=fresh, view=view, lock=mode, control=not no_control, manner=manner, objects=objects
     )
     if manner is not None and detach:
@@ -153,8 +153,8 @@ def _on_server(
 
 def _opened(file: Path, settings: Sequence[str], *, text: bool, quiet: bool) -> tuple[Loaded, View]:
     """The benchmark and who is told how it goes, beginning with how the file was read."""
-    from assay.api.campaign import plan_of
     from assay.report.live import view_for
+    from assay.run.fingerprints import plan_of
     from assay.run.inputs import refuse_inputs
     from assay.spec.override import read_with
 

@@ -66,9 +66,9 @@ def score(
 def _here(
     kept: Store, reference: str, scorers: tuple[str, ...], *, compute: bool
 ) -> tuple[list[MultiRunJobResult], Scores]:
-    from assay.api.campaign import read_campaign
     from assay.api.rescore import in_store, keep_scores, kept_scores, rescore, scorers_of
     from assay.clock import SYSTEM_CLOCK
+    from assay.report.reading import read_campaign
 
     campaign, mark, _ = reference.rpartition("-job-")
     record = read_campaign(kept, kept.find(campaign if mark else reference))

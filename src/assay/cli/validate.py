@@ -12,8 +12,8 @@ from assay.cli.options import say
 
 def validate(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Benchmark files.")]) -> None:
     """Check benchmark files, every point of their matrix included."""
-    from assay.api.campaign import plan_of
     from assay.errors import Problem, SpecError
+    from assay.run.fingerprints import plan_of
     from assay.run.inputs import refuse_inputs
     from assay.spec.load import load
     from assay.spec.secrets import references

@@ -6,16 +6,16 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 
 from pydantic import JsonValue
 
 from assay.analyse.records import MultiRunJobResult
-from assay.api.campaign import refusal, surroundings
-from assay.clock import SYSTEM_CLOCK
+from assay.clock import SYSTEM_CLOCK, iso
 from assay.documents import from_json, to_json
-from assay.engines.local import LocalEngine
 from assay.errors import AssayError, MeasureError, StoreError, UsageError
+from assay.exec.machine import require_needs, surroundings
 from assay.files import read_bounded
 from assay.hardware.environment import Look
 from assay.hardware.fitness.around import Around, Surrounding
@@ -27,7 +27,7 @@ from assay.report.wording import job_label
 from assay.run.capabilities import profile_for
 from assay.run.execute import execute_job
 from assay.run.load.barrier import Meeting
-from assay.run.records import RunOutcome, SingleRunResult
+from assay.run.records import Failure, RunOutcome, SingleRunResult
 from assay.run.scratch import held, sweep_abandoned
 from assay.run.services import Running
 from assay.store.artefacts import ArtefactFiles
@@ -97,6 +97,13 @@ def refuse_document(path: Path, out: Path, view: View, problem: AssayError) -> M
     return result
 
 
+def refusal(problem: AssayError, now: datetime) -> RunOutcome:
+    """The record of a job that no machine could take."""
+    said = problem.problem
+    failure = Failure(said.code, said.message, phase="prepare", try_=said.try_)
+    return RunOutcome(SingleRunResult(0, True, iso(now), iso(now), 0.0, error=failure))
+
+
 @dataclass(slots=True)
 class _Attempt:
     """One job in one folder: what is there already, and what is still to be measured."""
@@ -162,7 +169,8 @@ class _Attempt:
 
     def _placed(self, profile: Profile, surrounding: Surrounding) -> MultiRunJobResult:
         try:
-            LocalEngine(profile, self._execute).place(self.job)
+            require_needs(self.job, profile)
+            self._execute()
         except MeasureError as problem:
             if problem.problem.code in _NOT_KEPT:
                 raise
@@ -177,10 +185,10 @@ class _Attempt:
         write_whole(self.out / RESULT, to_json(result, indent=2).encode())
         return result
 
-    def _execute(self, job: Job) -> None:
+    def _execute(self) -> None:
         before = tuple(outcome.result for outcome in self.outcomes.values())
         execute_job(
-            job,
+            self.job,
             cache=cache_folder(),
             clock=SYSTEM_CLOCK,
             watch=self.view,

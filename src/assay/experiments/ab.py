@@ -12,9 +12,9 @@ from assay.analyse.ab.order import order_note
 from assay.analyse.ab.readings import direction_in
 from assay.analyse.records import MultiRunJobResult
 from assay.analyse.words import listed, percent
-from assay.api.campaign import surroundings
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import UsageError
+from assay.exec.machine import surroundings
 from assay.experiments import EXPERIMENT, PAIRS_OF_A_BLOCK, Experiment, Part, Twin, parts_of
 from assay.experiments.parts import NAME, PLACE, TIES
 from assay.experiments.session import ground

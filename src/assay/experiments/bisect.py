@@ -31,9 +31,9 @@ from assay.analyse.distributions import t_quantile
 from assay.analyse.intervals import LEVEL
 from assay.analyse.records import Interval
 from assay.analyse.words import count, listed, percent
-from assay.api.campaign import plan_of, surroundings
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import MeasureError, UsageError
+from assay.exec.machine import surroundings
 from assay.experiments import PAIRS_OF_A_BLOCK, Experiment, Ground, Part, pairs_in, parts_of, twin_of
 from assay.experiments.ab import refuse_absent
 from assay.experiments.bisect_items import Items
@@ -43,6 +43,7 @@ from assay.metrics import Better
 from assay.plan.digest import content_hash
 from assay.plan.job import Job
 from assay.report.live import SilentView, View
+from assay.run.fingerprints import plan_of
 from assay.spec.load import Loaded
 
 # Labels of the campaigns of a search.

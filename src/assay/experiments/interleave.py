@@ -11,9 +11,9 @@ from pydantic import JsonValue
 from assay.analyse.ab import Pair, Reading, Wanted, reading_of
 from assay.analyse.judge import judge
 from assay.analyse.records import MultiRunJobResult
-from assay.api.campaign import surroundings
 from assay.documents import to_json
 from assay.errors import AssayError
+from assay.exec.machine import surroundings
 from assay.experiments.pair import Twin
 from assay.experiments.parts import (
     BLOCK,

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from assay.api.campaign import plan_of
-from assay.engines.local import LocalEngine
+from assay.exec.machine import require_needs
 from assay.plan.digest import content_hash
 from assay.plan.job import Job
 from assay.plan.plan import Plan
 from assay.plan.support import refuse_parts_in_turn, refuse_unsupported
 from assay.run.capabilities import profile_for
+from assay.run.fingerprints import plan_of
 from assay.spec.load import Loaded
 
 
@@ -50,9 +50,9 @@ def twin_of(sides: Sequence[Loaded], names: Sequence[str], numbers: Sequence[int
     for plan in plans:
         refuse_parts_in_turn(plan.jobs)
     jobs = [replace(plan.jobs[number], index=0) for plan, number in zip(plans, numbers, strict=True)]
-    engine = LocalEngine(profile_for(jobs), lambda _: None)
+    profile = profile_for(jobs)
     for job in jobs:
-        engine.place(job)
+        require_needs(job, profile)
     a, b = (Plan(job.benchmark, job.digest, (job,)) for job in jobs)
     first, second = sides
     return Twin(

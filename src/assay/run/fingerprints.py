@@ -11,6 +11,7 @@ from pathlib import Path
 from assay.errors import MeasureError
 from assay.folders import cache_folder
 from assay.plan.job import JobFile
+from assay.plan.plan import Plan, make_plan
 from assay.run.models.beside import OUTSIDE, external_files
 from assay.run.models.builtin import BUILTIN_NAMES
 from assay.run.models.digest import whole_digest
@@ -19,6 +20,7 @@ from assay.run.models.sources import is_folder
 from assay.run.packing import pack
 from assay.run.targets.words import words_of
 from assay.spec.benchmark import Definition
+from assay.spec.load import Loaded
 from assay.spec.paths import fetched_files, named_files, service_programs
 from assay.spec.target import CommandTarget, ModelTarget
 
@@ -69,6 +71,11 @@ def files_of(definition: Definition, base: Path) -> Files:
 def fingerprints(definition: Definition, base: Path) -> dict[str, str]:
     """Text in the definition that names a file → SHA-256 of the content behind it."""
     return {text: fingerprint_of(parts) for text, parts in files_of(definition, base).items()}
+
+
+def plan_of(loaded: Loaded) -> Plan:
+    """The plan of a benchmark, with the content of its files hashed in."""
+    return make_plan(loaded, lambda definition: fingerprints(definition, loaded.base))
 
 
 def fingerprint_of(parts: Sequence[JobFile | LocalPart]) -> str:

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any, Literal
 
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
-from assay.api.campaign import CampaignResult
 from assay.clock import wall_time
 from assay.documents import from_json
 from assay.errors import MeasureError, UsageError
@@ -20,6 +19,7 @@ from assay.plan.job import JobFile
 from assay.plan.lifecycle import FINAL
 from assay.report.grid import plain
 from assay.report.live import View
+from assay.report.result import CampaignResult
 from assay.run.files import local_paths
 from assay.run.fingerprints import LocalPart, files_of
 from assay.run.models.sources import existing, hub_name
@@ -159,7 +159,7 @@ def _schedule_line(schedule: Mapping[str, Any]) -> str:
 
 def _local_files(loaded: Loaded) -> dict[str, tuple[LocalPart, ...]]:
     """Every file that a point of the benchmark names on this machine."""
-    from assay.api.campaign import plan_of
+    from assay.run.fingerprints import plan_of
 
     found: dict[str, tuple[LocalPart, ...]] = {}
     for job in plan_of(loaded).jobs:

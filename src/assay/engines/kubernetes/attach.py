@@ -9,7 +9,6 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
-from assay.api.campaign import note_findings
 from assay.clock import Clock
 from assay.engines.base import FailureReason, FollowOptions
 from assay.engines.collect import Ended, collect
@@ -19,6 +18,7 @@ from assay.engines.kubernetes.folder import KubernetesCampaign, PodFolder, known
 from assay.engines.kubernetes.follow import Follower
 from assay.engines.kubernetes.submit import Submitter
 from assay.engines.kubernetes.teardown import tear_down
+from assay.engines.notes import note_findings
 from assay.engines.reporting import NullReporter, Reporter, reporting_to
 from assay.errors import MeasureError
 from assay.place.fleet.client import FleetClient

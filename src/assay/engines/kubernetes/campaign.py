@@ -6,7 +6,6 @@ import os
 from dataclasses import replace
 
 from assay.analyse.records import CampaignRecord
-from assay.api.campaign import note_unused, plan_of, surroundings
 from assay.clock import Clock, iso
 from assay.engines.base import FollowOptions
 from assay.engines.kubernetes.attach import Attached, attach
@@ -17,10 +16,13 @@ from assay.engines.kubernetes.inputs import Packed, content_of, packed, refuse_p
 from assay.engines.kubernetes.objects.manifests import MOST_BYTES
 from assay.engines.kubernetes.objects.plan import group
 from assay.engines.kubernetes.pod.context import SERVER
+from assay.engines.notes import note_unused
 from assay.errors import UsageError
+from assay.exec.machine import surroundings
 from assay.plan.plan import Plan
 from assay.plan.support import refuse_unsupported
 from assay.report.live import View
+from assay.run.fingerprints import plan_of
 from assay.run.scratch import is_held
 from assay.spec.kubernetes import Kubernetes
 from assay.spec.load import Loaded

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from assay.analyse.records import CampaignRecord
-from assay.api.campaign import note_findings
 from assay.clock import Clock
 from assay.engines.base import FollowOptions
 from assay.engines.collect import Ended, collect
+from assay.engines.notes import note_findings
 from assay.engines.reporting import NullReporter, Reporter, reporting_to
 from assay.engines.slurm.folder import SharedFolder, SlurmCampaign, folder_of, read_document
 from assay.engines.slurm.follow import Follower

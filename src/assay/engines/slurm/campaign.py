@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.analyse.records import CampaignRecord
-from assay.api.campaign import note_unused, plan_of, surroundings
 from assay.clock import Clock, iso
 from assay.engines.base import FollowOptions
+from assay.engines.notes import note_unused
 from assay.engines.slurm.attach import Attached, attach
 from assay.engines.slurm.folder import (
     BatchPlan,
@@ -24,10 +24,12 @@ from assay.engines.slurm.registry import resolved
 from assay.engines.slurm.scheduler import ClusterFacts, scheduler_for
 from assay.engines.slurm.scripts import Making, planned, variables, write_scripts
 from assay.errors import UsageError
+from assay.exec.machine import surroundings
 from assay.monitoring.hold import order_for, write_order
 from assay.plan.plan import Plan
 from assay.plan.support import refuse_unsupported
 from assay.report.live import View
+from assay.run.fingerprints import plan_of
 from assay.run.scratch import is_held
 from assay.spec.benchmark import Benchmark
 from assay.spec.clusters import Slurm

@@ -73,9 +73,9 @@ def test_objects_are_made_found_changed_and_removed(client, kind):
     made = client.create(thing(kind=kind, spec={"a": 1}))
     assert uid_of(made)
     assert client.get(kind, "x")["metadata"]["uid"] == uid_of(made)
-    (listed,) = client.list(kind, "assay/api/campaign=c1").items
+    (listed,) = client.list(kind, "assay/campaign=c1").items
     assert (listed["kind"], listed["apiVersion"]) == (kind, thing(kind=kind)["apiVersion"])
-    assert client.list(kind, "assay/api/campaign=c2").items == ()
+    assert client.list(kind, "assay/campaign=c2").items == ()
     changed = client.patch(kind, "x", {"metadata": {"labels": {"team": "ml"}}})
     assert changed["metadata"]["labels"]["team"] == "ml"
     assert client.delete(kind, "x") is True
@@ -114,7 +114,7 @@ def test_a_watch_tells_what_happens_after_a_moment(client):
     client.create(thing("a"))
     client.create(thing("b", campaign="c2"))
     client.delete("ConfigMap", "a")
-    heard = list(client.watch("ConfigMap", "assay/api/campaign=c1", since=since, within_s=1.0))
+    heard = list(client.watch("ConfigMap", "assay/campaign=c1", since=since, within_s=1.0))
     assert [(one.what, name_of(one.item)) for one in heard] == [("ADDED", "a"), ("DELETED", "a")]
 
 

@@ -61,7 +61,7 @@ def test_names_that_people_read():
 )
 def test_a_part_is_read_back_from_its_labels(part):
     assert names.part_of({"metadata": {"labels": part.labels()}}) == part
-    assert part.selector().startswith("app.kubernetes.io/managed-by=assay,assay/api/campaign=c0ffee12,assay/role=")
+    assert part.selector().startswith("app.kubernetes.io/managed-by=assay,assay/campaign=c0ffee12,assay/role=")
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_a_part_is_read_back_from_its_labels(part):
     [
         {},
         {"app.kubernetes.io/managed-by": "assay"},
-        {"app.kubernetes.io/managed-by": "helm", "assay/api/campaign": "c", "assay/role": "job"},
-        {"app.kubernetes.io/managed-by": "assay", "assay/api/campaign": "c", "assay/role": "something"},
+        {"app.kubernetes.io/managed-by": "helm", "assay/campaign": "c", "assay/role": "job"},
+        {"app.kubernetes.io/managed-by": "assay", "assay/campaign": "c", "assay/role": "something"},
     ],
 )
 def test_objects_of_others_are_no_parts(labels):
@@ -79,14 +79,14 @@ def test_objects_of_others_are_no_parts(labels):
 
 
 def test_a_campaign_is_found_by_its_labels():
-    assert names.of_campaign("c0ffee12") == "app.kubernetes.io/managed-by=assay,assay/api/campaign=c0ffee12"
+    assert names.of_campaign("c0ffee12") == "app.kubernetes.io/managed-by=assay,assay/campaign=c0ffee12"
     assert names.of_campaign("c0ffee12", role="job").endswith(",assay/role=job")
 
 
 def test_an_object_of_somebody_else_is_not_taken_for_ours():
     wanted = {"kind": "Job", "metadata": {"name": "x", "labels": Part("c1", "job").labels()}}
     names.refuse_foreign(wanted, wanted)
-    for labels in (Part("c2", "job").labels(), {}, {"assay/api/campaign": "c1"}):
+    for labels in (Part("c2", "job").labels(), {}, {"assay/campaign": "c1"}):
         with pytest.raises(MeasureError, match="already a Job x") as caught:
             names.refuse_foreign({"metadata": {"labels": labels}}, wanted)
         assert caught.value.problem.code == "kubernetes-exists"

@@ -15,7 +15,7 @@ from assay.engines.kubernetes.client.api import Document, labels_of
 from assay.errors import MeasureError
 
 MANAGED = "app.kubernetes.io/managed-by"
-CAMPAIGN, ROLE, GROUP = "assay/api/campaign", "assay/role", "assay/group"
+CAMPAIGN, ROLE, GROUP = "assay/campaign", "assay/role", "assay/group"
 JOB, ATTEMPT, SERVICE, RANK = "assay/job", "assay/attempt", "assay/service", "assay/rank"
 # What measuring pods carry and keep apart by, whichever campaign they belong to.
 MEASURES = "assay/measures"

@@ -1,0 +1,103 @@
+"""`assay.run`: one benchmark on this machine, on a server's fleet or on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.clock import SYSTEM_CLOCK, Clock
+from assay.engines.local import run_here
+from assay.hardware.fitness.around import Around
+from assay.hardware.fitness.lock import mode_from
+from assay.report.live import SilentView, View
+from assay.report.result import CampaignResult, kept_result
+from assay.spec.benchmark import Benchmark
+from assay.spec.load import Loaded, load
+from assay.store.location import cache_folder, store_folder
+from assay.store.store import Store
+
+if TYPE_CHECKING:
+    from assay.engines.base import FollowOptions
+
+
+def run(
+    benchmark: str | Path | Mapping[str, Any] | Benchmark | Loaded,
+    *,
+    store: str | Path | None = None,
+    fresh: bool = False,
+    view: View | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    server: str | None = None,
+    lock: str | None = None,
+    control: bool = True,
+    manner: FollowOptions | None = None,
+    objects: str | None = None,
+) -> CampaignResult:
+    """Run a benchmark on this machine, on a server's fleet or on a cluster, and return its results.
+
+    Args:
+        benchmark: a file, a mapping of the same shape, a `Benchmark`, or one that was loaded before.
+        store: folder that results are kept in; the user's own by default.
+        fresh: measure everything again, even where an interrupted campaign could go on.
+        view: is told how it goes; nobody by default.
+        clock: tells the time.
+        server: URL of a server whose agents measure; its token is read from ASSAY_TOKEN. Of a benchmark on a cluster
+            it is told how it goes.
+        lock: what to do about a device on which somebody else measures: `wait`, `try` (go on beside it; a check then
+            fails) or `off`; from ASSAY_LOCK, else `wait`, when left out.
+        control: whether the control workload is timed, where the benchmark has it.
+        manner: on a cluster, whether to stay until the end and what Ctrl-C means.
+        objects: object store that samples and files also go to; from ASSAY_OBJECTS, else as the store remembers it.
+
+    Raises:
+        SpecError: if the benchmark is wrong, with all its problems.
+        StoreError: if results cannot be kept.
+    """
+    loaded = benchmark if isinstance(benchmark, Loaded) else load(benchmark)
+    clustered = loaded.benchmark.place.on_cluster
+    if server is not None and not clustered:
+        from assay.engines.fleet.campaign import run_on
+
+        return run_on(server, loaded, view or SilentView())
+    told = view or SilentView()
+    mode, place = mode_from(lock), store_folder(store)
+    kept = Store(place, objects=objects)
+    try:
+        if clustered:
+            manner = _telling(server, manner)
+            return _on_cluster(loaded, kept, told, clock, fresh=fresh, lock=lock, control=control, manner=manner)
+        around = Around(mode, cache_folder(), told.waiting, control=control)
+        record = run_here(loaded, kept, told, clock, around, fresh=fresh)
+    finally:
+        kept.close()
+    return kept_result(place, record)
+
+
+def _on_cluster(
+    loaded: Loaded,
+    store: Store,
+    view: View,
+    clock: Clock,
+    *,
+    fresh: bool,
+    lock: str | None,
+    control: bool,
+    manner: FollowOptions | None,
+) -> CampaignResult:
+    if loaded.benchmark.place.engine == "kubernetes":
+        from assay.engines.kubernetes.campaign import run_on_kubernetes as follow
+    else:
+        from assay.engines.slurm.campaign import run_on_cluster as follow
+    record = follow(loaded, store, view, clock, fresh=fresh, lock=lock, control=control, manner=manner)
+    return kept_result(store.folder, record)
+
+
+def _telling(server: str | None, manner: FollowOptions | None) -> FollowOptions | None:
+    if server is None:
+        return manner
+    from assay.engines.base import FollowOptions as How
+    from assay.place.fleet.client import FleetClient, read_token
+
+    return replace(manner or How(), server=FleetClient(server, read_token()))

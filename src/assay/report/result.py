@@ -1,0 +1,117 @@
+"""The results of one campaign as a user holds them: every report, every sample, every file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.analyse.records import CampaignRecord, MultiRunJobResult
+from assay.run.records import SampleSet
+from assay.store.store import Store
+
+if TYPE_CHECKING:
+    from assay.store.telemetry import Recording
+
+
+def _no_file(_job: str, _run: int, _name: str) -> bytes | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignResult:
+    """The results of one campaign, with a way back to every sample."""
+
+    record: CampaignRecord
+    address: str
+    """Where it is kept: the folder of a store, or the URL of a server."""
+    read_samples: Callable[[str, int], tuple[SampleSet, ...]] = field(repr=False)
+    read_file: Callable[[str, int, str], bytes | None] = field(default=_no_file, repr=False)
+
+    @property
+    def jobs(self) -> tuple[MultiRunJobResult, ...]:
+        """The results, one per job."""
+        return self.record.jobs
+
+    def samples(self, job: str, run: int) -> tuple[SampleSet, ...]:
+        """Every sample of one run."""
+        return self.read_samples(job, run)
+
+    def file(self, job: str, run: int, name: str) -> bytes | None:
+        """A file that a run left, such as `outputs.jsonl.gz`; None where it left none of that name."""
+        return self.read_file(job, run, name)
+
+    def telemetry(self, job: str, run: int) -> Recording | None:
+        """What another process saw of one run, in columns; None where nobody looked."""
+        from assay.run.probes.job import FILE
+        from assay.store.telemetry import read_telemetry
+
+        content = self.file(job, run, FILE)
+        return None if content is None else read_telemetry(content)
+
+    def to_json(self) -> str:
+        """The result document."""
+        from assay.report.document import result_json
+
+        return result_json(self.record)
+
+    def to_csv(self) -> str:
+        """One row per job; the first 25 columns are SARK's."""
+        from assay.report.table import render_csv
+
+        return render_csv(self.record)
+
+    def to_markdown(self) -> str:
+        """A report in Markdown."""
+        from assay.report.markdown import render_markdown
+
+        return render_markdown(self.record)
+
+    def to_html(self) -> str:
+        """A report with pictures in one self-contained file."""
+        from assay.report.html import render_html
+
+        return render_html(self.record, self.samples, self.file)
+
+    def __str__(self) -> str:
+        from assay.report.terminal import render_table
+
+        return render_table(self.record)
+
+    def _repr_html_(self) -> str:
+        from assay.report.html import fragment_html
+
+        return fragment_html(self.record)
+
+
+def kept_result(place: Path, record: CampaignRecord) -> CampaignResult:
+    """Results with a way back to every sample and file in a store.
+
+    Args:
+        place: folder of the store.
+        record: the results.
+    """
+    return CampaignResult(
+        record,
+        str(place),
+        lambda job, number: _samples(place, job, number),
+        lambda job, number, name: _file(place, job, number, name),
+    )
+
+
+def _samples(folder: Path, job: str, run: int) -> tuple[SampleSet, ...]:
+    store = Store(folder)
+    try:
+        return store.samples_of(job, run)
+    finally:
+        store.close()
+
+
+def _file(folder: Path, job: str, run: int, name: str) -> bytes | None:
+    store = Store(folder)
+    try:
+        path = store.file_of(job, run, name)
+        return None if path is None else path.read_bytes()
+    finally:
+        store.close()
