@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from assay.alert.records import Event, Moved
+from assay.alert.records import Event, FindingSummary
 from assay.alert.rules import Rule, parsed
 from assay.analyse.records import Interval
 from assay.analyse.series.triage import Difference
@@ -23,7 +23,9 @@ def interval(low: float, high: float) -> Interval:
     return Interval(low, high, 0.95, "test")
 
 
-def moved(name: str = "f1", *, change: float = 0.1, state: str = "open", since: float = T0, **more: Any) -> Moved:
+def moved(
+    name: str = "f1", *, change: float = 0.1, state: str = "open", since: float = T0, **more: Any
+) -> FindingSummary:
     """A change of a series whose level was 100."""
     answer = "worse" if change > 0 else "better"
     given = {
@@ -37,7 +39,7 @@ def moved(name: str = "f1", *, change: float = 0.1, state: str = "open", since: 
         "probability": 0.99,
         **more,
     }
-    return Moved(id=name, state=state, since=since, **given)
+    return FindingSummary(id=name, state=state, since=since, **given)
 
 
 def commit(after: str, before: str = "a" * 12) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tests.alert.setups import DAY, T0, commit, done, failed, finding, limit, ru
 from tests.store.setups import FakeClock
 
 from assay.alert.evaluate import act, evaluate, forget_rules, note_file, wake
-from assay.alert.message import read_told
+from assay.alert.message import read_notice
 from assay.alert.records import record_of
 from assay.alert.rules import given_rule, parsed
 from assay.errors import UsageError
@@ -103,13 +103,13 @@ def test_what_comes_together_is_told_in_one_message(store, clock):
     (alert,) = evaluate(store, events, [WORSE], clock)
     assert alert.title == f"3 series of chat are worse (latency_ms): code: commit {'a' * 12} → b"
     (one,) = Notices(store.engine, clock).list()
-    assert [member.subject for member in read_told(one.document, one.key).alert.members] == ["f0", "f1", "f2"]
+    assert [member.subject for member in read_notice(one.document, one.key).alert.members] == ["f0", "f1", "f2"]
 
 
 def test_an_end_that_comes_with_the_beginning_is_told_after_it(store, clock):
     evaluate(store, [failed("a"), done("a", at=T0 + 1)], [rule("job failed")], clock)
     told = Notices(store.engine, clock).list()
-    assert [read_told(one.document, one.key).alert.state for one in reversed(told)] == ["open", "resolved"]
+    assert [read_notice(one.document, one.key).alert.state for one in reversed(told)] == ["open", "resolved"]
 
 
 def test_a_finding_that_is_back_long_after_its_alert_was_over_opens_a_new_one(store, clock):

@@ -9,9 +9,8 @@ import pytest
 from tests.alert.setups import T0, rule
 from tests.histories import result
 
-from assay.alert.course import occurred
 from assay.alert.events import of_ended, of_finding, of_result
-from assay.alert.grouping import key_of
+from assay.alert.lifecycle import key_of, occurred
 from assay.alert.rules import judge
 from assay.analyse.records import Interval
 from assay.analyse.series import Finding

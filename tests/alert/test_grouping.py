@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from tests.alert.setups import DAY, T0, commit, failed, finding, limit, rule
 
-from assay.alert.course import occurred
-from assay.alert.grouping import AGAIN_WITHIN_S, belongs, cause_in_words, key_of
+from assay.alert.lifecycle import AGAIN_WITHIN_S, belongs, key_of, occurred
 from assay.alert.records import Event
+from assay.alert.wording import cause_in_words
 from assay.analyse.series.triage import Difference
 
 WORSE = rule("* worse")

@@ -10,10 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.alert.notify.samples import ALERT, AT, MEMBER, MOVED, REOPENED, RESOLVED, SAYS, drawing, message
 
-from assay.alert.message import Told, began_at, notice, pictured, read_told, write_told
-from assay.alert.message.compose import compose
-from assay.alert.message.prepare import prepared
-from assay.alert.records import AlertRecord, Telling
+from assay.alert.message import (
+    NoticeDocument,
+    began_at,
+    compose,
+    new_notice,
+    pictured,
+    prepared,
+    read_notice,
+    write_notice,
+)
+from assay.alert.records import AlertRecord, NotificationState
 from assay.errors import UsageError
 from assay.store.series_records import Point
 
@@ -58,8 +65,8 @@ def test_the_plain_text_as_a_whole():
         (ALERT, "[warning] ", "Opened, "),
         (RESOLVED, "[resolved] ", "Resolved, 2025-01-02 04:00 UTC, first opened 2025-01-02 03:00 UTC: it recovered. "),
         (REOPENED, "[warning, reopened] ", "Reopened, 2025-01-02 05:00 UTC, first opened 2025-01-02 03:00 UTC."),
-        (replace(REOPENED, telling=Telling(4, "grown")), "[warning, grown] ", "More has moved, "),
-        (replace(ALERT, telling=Telling(2, "expected"), by="ada", changed_at=AT + 60), "[expected] ",
+        (replace(REOPENED, telling=NotificationState(4, "grown")), "[warning, grown] ", "More has moved, "),
+        (replace(ALERT, telling=NotificationState(2, "expected"), by="ada", changed_at=AT + 60), "[expected] ",
          "Marked as expected, 2025-01-02 03:01 UTC, first opened 2025-01-02 03:00 UTC, by ada."),
     ],
 )  # fmt: skip
@@ -107,7 +114,7 @@ def test_many_are_cut_and_counted():
 
 
 def test_without_an_address_there_are_no_links():
-    told = compose("k", Told(ALERT, None, prepared=True), "")
+    told = compose("k", NoticeDocument(ALERT, None, prepared=True), "")
     assert (told.url, told.links) == ("", ())
     assert "http" not in told.text
 
@@ -150,23 +157,23 @@ def test_markdown_calls_nobody_and_keeps_its_table(text):
 
 
 def test_what_a_notice_keeps_comes_back_the_same():
-    for told in (Told(ALERT), Told(REOPENED, drawing(), prepared=True, done=("a@b",))):
-        assert read_told(write_told(told), "k") == told
-    assert read_told(write_told(Told(ALERT), done=("x",)), "k").done == ("x",)
-    with pytest.raises(UsageError, match="not a Told document"):
-        read_told('{"alert": {"id": 1}}', "k")
+    for told in (NoticeDocument(ALERT), NoticeDocument(REOPENED, drawing(), prepared=True, done=("a@b",))):
+        assert read_notice(write_notice(told), "k") == told
+    assert read_notice(write_notice(NoticeDocument(ALERT), done=("x",)), "k").done == ("x",)
+    with pytest.raises(UsageError, match="not a NoticeDocument document"):
+        read_notice('{"alert": {"id": 1}}', "k")
 
 
 def test_a_notice_is_named_by_alert_turn_and_channel():
-    made = notice(REOPENED, "team-chat", 5.0)
+    made = new_notice(REOPENED, "team-chat", 5.0)
     assert (made.key, made.channel, made.alert, made.not_before) == (
         f"{ALERT.id}:3:team-chat",
         "team-chat",
         ALERT.id,
         5.0,
     )
-    assert read_told(made.document, made.key).alert == REOPENED
-    long = [notice(ALERT, "x" * 99 + letter).key for letter in "ab"]
+    assert read_notice(made.document, made.key).alert == REOPENED
+    long = [new_notice(ALERT, "x" * 99 + letter).key for letter in "ab"]
     assert len(set(long)) == 2
     assert max(map(len, long)) <= 120
 
@@ -187,7 +194,7 @@ def test_the_picture_shows_the_series_that_moved_with_its_change():
         asked.append(series)
         return points()
 
-    whole = prepared(Told(ALERT), lookup)
+    whole = prepared(NoticeDocument(ALERT), lookup)
     assert asked == [MEMBER.series]
     assert whole.prepared
     assert (whole.drawing.change_at, whole.drawing.before, whole.drawing.after) == (40, 212.0, 221.4)
@@ -199,14 +206,14 @@ def test_the_picture_shows_the_series_that_moved_with_its_change():
 
 def test_a_result_that_is_not_believed_is_not_drawn():
     some = [replace(one, verdict="invalid") if one.id == 3 else one for one in points()]
-    assert prepared(Told(ALERT), lambda _: some).drawing.values[3] is None
+    assert prepared(NoticeDocument(ALERT), lambda _: some).drawing.values[3] is None
 
 
 def test_where_there_is_nothing_to_draw_there_is_no_picture():
-    assert prepared(Told(ALERT), lambda _: points(1)).drawing is None
+    assert prepared(NoticeDocument(ALERT), lambda _: points(1)).drawing is None
     bare = replace(ALERT, members=(replace(MEMBER, series=""),))
     assert pictured(bare) is None
-    assert prepared(Told(bare), lambda _: pytest.fail("nothing to look up")).prepared
+    assert prepared(NoticeDocument(bare), lambda _: pytest.fail("nothing to look up")).prepared
 
 
 def test_what_still_stands_is_drawn_before_what_does_not():

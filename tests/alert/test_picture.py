@@ -14,9 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.alert.notify.samples import drawing
 
-from assay.alert.picture.drawing import MOST_POINTS, Drawing, drawing_of
-from assay.alert.picture.layout import HEIGHT, WIDTH, Box, Dot, Line, Text, layout, png, svg
-from assay.alert.picture.raster import _LETTERS, encode, rasterise, readable
+from assay.alert.picture import (
+    HEIGHT,
+    MOST_POINTS,
+    WIDTH,
+    BoxShape,
+    DotShape,
+    Drawing,
+    LineShape,
+    TextShape,
+    drawing_of,
+    layout,
+    png,
+    svg,
+)
+from assay.alert.raster import _LETTERS, encode, rasterise, readable
 
 NUMBERS = st.one_of(st.none(), st.floats(-1e12, 1e12, allow_subnormal=False))
 
@@ -49,27 +61,27 @@ def test_a_png_holds_exactly_the_pixels_it_was_given():
 
 
 def test_a_line_lies_where_it_should_and_fades_at_its_edges():
-    picture = drawn(Line(5, 10, 35, 10, (0, 0, 0), 2.0))
+    picture = drawn(LineShape(5, 10, 35, 10, (0, 0, 0), 2.0))
     assert (picture[9:11, 10:30] == 0).all()
     assert (picture[7, :] == 255).all()
     assert (picture[12, :] == 255).all()
-    slanted = drawn(Line(0, 0, 40, 20, (0, 0, 0), 1.0))
+    slanted = drawn(LineShape(0, 0, 40, 20, (0, 0, 0), 1.0))
     assert slanted[10, 20].max() < 128
     assert ((slanted > 0) & (slanted < 255)).any()
     assert slanted[2, 35].min() == 255
 
 
 def test_dots_and_boxes_cover_their_area():
-    dot = drawn(Dot(20, 10, 5, (255, 0, 0)))
+    dot = drawn(DotShape(20, 10, 5, (255, 0, 0)))
     assert (dot[10, 20] == (255, 0, 0)).all()
     covered = (255 - dot[:, :, 1].astype(float)).sum() / 255
     assert covered == pytest.approx(math.pi * 25, rel=0.05)
-    box = drawn(Box(2.5, 3, 10, 4, (0, 0, 255)))
+    box = drawn(BoxShape(2.5, 3, 10, 4, (0, 0, 255)))
     assert (255 - box[:, :, 0].astype(float)).sum() / 255 == pytest.approx(40, abs=0.2)
 
 
 def test_letters_are_the_right_ones():
-    one = drawn(Text(2, 12, "L", (0, 0, 0)))
+    one = drawn(TextShape(2, 12, "L", (0, 0, 0)))
     dark = one[:, :, 0] < 128
     assert dark[5:12, 2].all()
     assert dark[11, 2:7].all()
@@ -81,13 +93,15 @@ def test_letters_are_the_right_ones():
 
 def test_letters_end_where_they_are_told_to():
     for anchor, expected in (("start", 20), ("end", 20 - 17), ("middle", 20 - 9)):
-        dark = drawn(Text(20, 12, "HHH", (0, 0, 0), anchor))[:, :, 0] < 128
+        dark = drawn(TextShape(20, 12, "HHH", (0, 0, 0), anchor))[:, :, 0] < 128
         assert abs(int(np.flatnonzero(dark.any(axis=0))[0]) - expected) <= 1
 
 
 def test_what_lies_outside_the_paper_is_cut():
     picture = drawn(
-        Line(-50, 5, 90, 5, (0, 0, 0)), Text(-3, 3, "WWWWWWWWWWWWWW", (0, 0, 0)), Dot(100, 100, 3, (0, 0, 0))
+        LineShape(-50, 5, 90, 5, (0, 0, 0)),
+        TextShape(-3, 3, "WWWWWWWWWWWWWW", (0, 0, 0)),
+        DotShape(100, 100, 3, (0, 0, 0)),
     )
     assert picture.shape == (20, 40, 3)
 
@@ -98,11 +112,11 @@ def test_letters_that_there_are_not_become_like_ones():
 
 def test_the_change_and_the_levels_are_shown_where_they_are():
     shapes = list(layout(drawing(40, 25)))
-    (shade,) = [one for one in shapes if isinstance(one, Box)]
-    dots = [one for one in shapes if isinstance(one, Dot)]
+    (shade,) = [one for one in shapes if isinstance(one, BoxShape)]
+    dots = [one for one in shapes if isinstance(one, DotShape)]
     assert len(dots) == 40
     assert dots[24].x < shade.x < dots[25].x
-    before, after = [one for one in shapes if isinstance(one, Line) and one.width == 2.0 and one.y1 == one.y2]
+    before, after = [one for one in shapes if isinstance(one, LineShape) and one.width == 2.0 and one.y1 == one.y2]
     assert before.y1 > after.y1, "a higher value lies higher"
     assert before.x2 < shade.x < after.x1
     assert dots[0].y > dots[-1].y
@@ -110,14 +124,14 @@ def test_the_change_and_the_levels_are_shown_where_they_are():
 
 def test_doubt_is_drawn_around_every_point_that_has_some():
     one = Drawing("x", (1.0, 2.0, 3.0), (0.5, None, 0.0))
-    whiskers = [shape for shape in layout(one) if isinstance(shape, Line) and shape.x1 == shape.x2]
+    whiskers = [shape for shape in layout(one) if isinstance(shape, LineShape) and shape.x1 == shape.x2]
     assert len(whiskers) == 1
     assert whiskers[0].y1 > whiskers[0].y2
 
 
 def test_a_gap_stays_a_gap():
     one = Drawing("x", (1.0, 2.0, None, 3.0, 4.0), (None,) * 5)
-    accent = [shape for shape in layout(one) if isinstance(shape, Line) and shape.colour == (11, 92, 173)]
+    accent = [shape for shape in layout(one) if isinstance(shape, LineShape) and shape.colour == (11, 92, 173)]
     assert len(accent) == 2
 
 
@@ -169,6 +183,6 @@ def test_any_series_can_be_drawn(series, title, change_at, level):
     ET.fromstring(svg(one))
     pixels(png(one))
     for shape in layout(one):
-        x, y = (shape.x1, shape.y1) if isinstance(shape, Line) else (shape.x, shape.y)
+        x, y = (shape.x1, shape.y1) if isinstance(shape, LineShape) else (shape.x, shape.y)
         assert -1 <= x <= WIDTH + 1
         assert -1 <= y <= HEIGHT + 1

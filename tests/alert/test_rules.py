@@ -15,11 +15,10 @@ from assay.alert.rules import (
     in_words,
     judge,
     matching,
-    metrics_named,
     parsed,
-    quiet_until,
     rule_of,
 )
+from assay.alert.throttle import quiet_until
 from assay.errors import UsageError
 
 
@@ -168,11 +167,6 @@ def test_what_is_no_rule_is_refused_with_the_reason(document):
 def test_a_rule_in_words_reads_as_the_rule(text):
     assert in_words(parsed(text)) == text
     assert parsed(in_words(parsed(text))) == parsed(text)
-
-
-def test_metrics_that_rules_ask_about():
-    rules = [rule("ttft_ms.p99 > 50"), rule("ttft_ms.p99 worse"), rule("job failed"), rule("x worse", benchmark="y")]
-    assert metrics_named(rules, "chat") == ("ttft_ms.p99",)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tests.running_server import wait_for
 from tests.serve.setups import is_problem
 from tests.serve.test_notifying import alert, keep_alerts, outbox
 
-from assay.alert.message import notice
+from assay.alert.message import new_notice
 from assay.alert.notify.channels import read_channels
 from assay.serve.facts.channels import place_of
 
@@ -60,7 +60,7 @@ def test_how_it_goes_with_a_channel(start):
         client = server.client
         later = alert(7)
         keep_alerts(server.state.kept.store, ALERT, later)
-        outbox(server).put([notice(ALERT, "hook")])
+        outbox(server).put([new_notice(ALERT, "hook")])
 
         def hooked():
             return {one["name"]: one for one in client.get("/channels").json()["items"]}
@@ -68,7 +68,7 @@ def test_how_it_goes_with_a_channel(start):
         wait_for(lambda: hooked()["hook"]["state"] == "ok", what="the first is taken")
         assert hooked()["hook"]["last_sent"] == pytest.approx(server.state.clock.utc().timestamp(), abs=30)
         assert (hooked()["spare"]["state"], hooked()["spare"]["last_sent"]) == ("unused", None)
-        outbox(server).put([notice(later, "hook")])
+        outbox(server).put([new_notice(later, "hook")])
         told = wait_for(lambda: (one := hooked()["hook"])["state"] == "failing" and one, what="the second is refused")
         assert "400" in told["failing"]
         assert told["last_sent"] is not None

@@ -21,7 +21,7 @@ from tests.alert.notify.samples import ALERT, MEMBER, RESOLVED
 from tests.postgresql_server import free_port
 from tests.running_server import wait_for
 
-from assay.alert.message import notice, read_told
+from assay.alert.message import new_notice, read_notice
 from assay.alert.notify.protocol import Channel, NotifyError
 from assay.clock import SYSTEM_CLOCK
 from assay.errors import UsageError
@@ -126,9 +126,9 @@ def test_every_kind_of_channel_tells_its_receiver_once(start, write, tmp_path, m
         )
         keep_alerts(server.state.kept.store, ALERT)
         notices = outbox(server)
-        notices.put([notice(ALERT, EVERY_CHANNEL)])
+        notices.put([new_notice(ALERT, EVERY_CHANNEL)])
         wait_for(lambda: all_sent(notices, 7), what="everything sent")
-        notices.put([notice(RESOLVED, EVERY_CHANNEL)])
+        notices.put([new_notice(RESOLVED, EVERY_CHANNEL)])
         wait_for(lambda: all_sent(notices, 14), what="everything sent")
         time.sleep(0.3)  # some more looks
         server.stop()
@@ -148,9 +148,9 @@ def test_a_receiver_that_is_down_for_a_while_loses_nothing(start):
     alerts = [alert(number) for number in range(10)]
     keep_alerts(server.state.kept.store, *alerts)
     notices = outbox(server)
-    notices.put([notice(one, "hook") for one in alerts])
+    notices.put([new_notice(one, "hook") for one in alerts])
     wait_for(lambda: max(one.attempts for one in notices.list()) >= 2, what="two tries")
-    notices.put([notice(replace(RESOLVED, id=one.id), "hook") for one in alerts])
+    notices.put([new_notice(replace(RESOLVED, id=one.id), "hook") for one in alerts])
     assert "cannot connect to 127.0.0.1" in notices.list(state="waiting")[-1].error
     with receiving(port=port) as hook:
         wait_for(lambda: all_sent(notices, 20), what="everything sent")
@@ -166,7 +166,7 @@ def test_bad_answers_are_tried_again_with_the_same_words(start):
         server = start({"hook": {"kind": "webhook", "url": hook.url, "timeout": 0.3}})
         keep_alerts(server.state.kept.store, ALERT)
         notices = outbox(server)
-        notices.put([notice(ALERT, "hook")])
+        notices.put([new_notice(ALERT, "hook")])
         wait_for(lambda: all_sent(notices, 1), what="it was sent")
         server.stop()
     assert len(hook.received) == 5
@@ -181,7 +181,7 @@ def test_what_is_not_wanted_holds_up_nothing(start, caplog):
         server = start({"hook": {"kind": "webhook", "url": hook.url}})
         keep_alerts(server.state.kept.store, alert(1), alert(2))
         notices = outbox(server)
-        notices.put([notice(alert(1), "hook"), notice(alert(2), "hook")])
+        notices.put([new_notice(alert(1), "hook"), new_notice(alert(2), "hook")])
         wait_for(lambda: states(notices) == {"given-up": 1, "sent": 1}, what="both are done with")
         server.stop()
     assert notices.list(state="given-up")[0].error == "127.0.0.1 answered 422 Unprocessable Entity: no"
@@ -198,7 +198,7 @@ def test_a_receiver_that_hangs_holds_up_no_other_and_not_the_end_of_the_server(s
         )
         keep_alerts(server.state.kept.store, ALERT)
         notices = outbox(server)
-        notices.put([notice(ALERT, EVERY_CHANNEL)])
+        notices.put([new_notice(ALERT, EVERY_CHANNEL)])
         slow.wait(1)
         hook.wait(1)
         began = time.monotonic()
@@ -213,7 +213,7 @@ def test_what_waits_is_sent_by_the_server_that_comes_after(start):
     first = start(channels)
     keep_alerts(first.state.kept.store, ALERT)
     notices = outbox(first)
-    notices.put([notice(ALERT, "hook")])
+    notices.put([new_notice(ALERT, "hook")])
     wait_for(lambda: notices.list()[0].attempts, what="a try")
     first.stop()
     with receiving(port=port) as hook:
@@ -251,7 +251,7 @@ def test_a_server_that_is_killed_in_the_middle_loses_nothing_and_the_key_tells_t
         command = [sys.executable, "-c", SENDER, str(tmp_path / "server"), str(path)]
         first = subprocess.Popen(command)
         try:
-            notices.put([notice(ALERT, "hook")])
+            notices.put([new_notice(ALERT, "hook")])
             hook.wait(1)
         finally:
             os.kill(first.pid, signal.SIGKILL)
@@ -278,7 +278,7 @@ def test_two_servers_on_one_database_send_each_notice_once(start, postgresql, tm
         alerts = [alert(number) for number in range(60)]
         keep_alerts(servers[0].state.kept.store, *alerts)
         notices = outbox(servers[0])
-        notices.put([notice(one, EVERY_CHANNEL) for one in alerts])
+        notices.put([new_notice(one, EVERY_CHANNEL) for one in alerts])
         wait_for(lambda: all_sent(notices, 120), what="everything sent")
         for server in servers:
             server.stop()
@@ -304,7 +304,7 @@ def test_secrets_reach_neither_logs_nor_store(start, tmp_path, monkeypatch, capl
             )
             keep_alerts(server.state.kept.store, ALERT)
             notices = outbox(server)
-            notices.put([notice(ALERT, "hook")])
+            notices.put([new_notice(ALERT, "hook")])
             wait_for(lambda: all_sent(notices, 1), what="it was sent")
             server.stop()
     assert hook.received[0].path == "/s3cret-path"
@@ -345,13 +345,13 @@ def test_the_picture_is_looked_up_once_and_kept(start):
                 for n in range(30)
             )
         notices = outbox(server)
-        notices.put([notice(ALERT, "hook")])
+        notices.put([new_notice(ALERT, "hook")])
         wait_for(lambda: all_sent(notices, 1), what="it was sent")
         server.stop()
     first, second = (one.document() for one in hook.received)
     assert first == second
     assert first["picture_svg"].count("<circle") == 30
-    told = read_told(notices.list()[0].document, "k")
+    told = read_notice(notices.list()[0].document, "k")
     assert (len(told.drawing.values), told.drawing.change_at) == (30, 20)
 
 
@@ -361,7 +361,7 @@ def test_a_channel_that_nobody_has_is_said_once_and_others_are_told(start, caplo
         server.app.state.notifying._unclaimed_s = -1e9
         keep_alerts(server.state.kept.store, ALERT)
         notices = outbox(server)
-        notices.put([notice(ALERT, "gone"), notice(ALERT, "hook")])
+        notices.put([new_notice(ALERT, "gone"), new_notice(ALERT, "hook")])
         hook.wait(1)
         wait_for(lambda: states(notices) == {"sent": 1, "waiting": 1}, what="one was sent")
         server.app.state.notifying._unclaimed_s = -1e9
@@ -420,7 +420,7 @@ def recorder(serve):
 def test_a_channel_of_others_that_fails_in_its_own_way_is_tried_again_and_not_quoted(recorder):
     FAILURES[:] = [ValueError("s3cret"), NotifyError("later")]
     _, notices = recorder()
-    notices.put([notice(ALERT, "rec")])
+    notices.put([new_notice(ALERT, "rec")])
     wait_for(lambda: notices.list()[0].error, what="a failure")
     assert "s3cret" not in notices.list()[0].error
     wait_for(lambda: all_sent(notices, 1), what="it was sent")
@@ -429,9 +429,9 @@ def test_a_channel_of_others_that_fails_in_its_own_way_is_tried_again_and_not_qu
 
 def test_a_place_that_forgets_is_told_again_while_the_alert_stands(recorder):
     server, notices = recorder(every_s=0.1)
-    notices.put([notice(ALERT, "rec")])
+    notices.put([new_notice(ALERT, "rec")])
     wait_for(lambda: len(LOG) >= 4, what="it is told again")
-    assert {message.key for message in LOG} == {notice(ALERT, "rec").key}
+    assert {message.key for message in LOG} == {new_notice(ALERT, "rec").key}
     with writing(server.state.kept.store.engine) as session:
         session.get_one(AlertRow, ALERT.id).state = "resolved"
     time.sleep(0.3)
@@ -444,14 +444,14 @@ def test_a_place_that_forgets_is_told_again_while_the_alert_stands(recorder):
 def test_who_has_taken_it_already_is_remembered_for_the_next_try(recorder):
     FAILURES[:] = [NotifyError("one of two", done=("a@b",))]
     _, notices = recorder()
-    notices.put([notice(ALERT, "rec")])
+    notices.put([new_notice(ALERT, "rec")])
     wait_for(lambda: all_sent(notices, 1), what="it was sent")
     assert [message.done for message in LOG] == [(), ("a@b",)]
 
 
 def test_a_notice_that_cannot_be_read_is_given_up_and_says_so(recorder):
     _, notices = recorder()
-    notices.put([replace(notice(ALERT, "rec"), document='{"alert": 1}')])
+    notices.put([replace(new_notice(ALERT, "rec"), document='{"alert": 1}')])
     wait_for(lambda: states(notices) == {"given-up": 1}, what="it is given up")
     assert "cannot be read" in notices.list()[0].error
     assert LOG == []
@@ -479,7 +479,7 @@ def test_the_command_takes_the_file_and_what_a_killed_server_left_is_sent_by_the
     with closing(Store(tmp_path / "server")) as store:
         keep_alerts(store, ALERT)
         notices = Notices(store.engine, SYSTEM_CLOCK)
-        notices.put([notice(ALERT, EVERY_CHANNEL)])
+        notices.put([new_notice(ALERT, EVERY_CHANNEL)])
         wait_for(lambda: "notice not sent" in process.log.read_text(), what="a failed try")
         process.kill()
         with receiving(port=port) as hook:

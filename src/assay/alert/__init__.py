@@ -1,1 +1,1 @@
-"""Telling people: rules, the life of an alert, grouping, and ways to send a message."""
+"""Alerts: rules, life cycle, grouping, notifications and the digest."""

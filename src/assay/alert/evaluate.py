@@ -8,13 +8,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from assay.alert.course import acted, called_expected, is_back, occurred, recovered, stays, without_rules, woken
 from assay.alert.events import Samples, of_findings, of_result
-from assay.alert.grouping import key_of
-from assay.alert.life import ACTIVE, STATES, Happening, after
-from assay.alert.records import AlertRecord, Event, kept_of, record_of
+from assay.alert.lifecycle import (
+    ACTIVE,
+    STATES,
+    acted,
+    after,
+    called_expected,
+    is_back,
+    key_of,
+    occurred,
+    recovered,
+    stays,
+    without_rules,
+    woken,
+)
+from assay.alert.records import AlertRecord, Event, Trigger, kept_of, record_of
 from assay.alert.rules import Rule, file_rules, judge, matching, rules_of
-from assay.alert.telling import decision
+from assay.alert.throttle import decision
 from assay.analyse.records import MultiRunJobResult
 from assay.clock import Clock
 from assay.errors import UsageError
@@ -111,7 +122,7 @@ def forget_rules(store: Store, gone: Sequence[str], clock: Clock) -> tuple[Alert
 def act(
     store: Store,
     reference: str,
-    happening: Happening,
+    happening: Trigger,
     *,
     by: str,
     clock: Clock,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.alert.records import Event, Moved
+from assay.alert.records import Event, FindingSummary
 from assay.alert.rules import Rule, is_for
 from assay.alert.wording import for_so_long
 from assay.analyse.intervals import between_runs
@@ -278,11 +278,11 @@ def _around(value: float, interval: Interval) -> Interval:
     return Interval(low, high, interval.level, interval.method)
 
 
-def _moved(known: KnownFinding) -> Moved:
+def _moved(known: KnownFinding) -> FindingSummary:
     found, said = known.finding, known.triage
     because = (*found.because, *said.because) if found.unconfirmed else said.because
     machine = known.first_bad.context.get("machine")
-    return Moved(
+    return FindingSummary(
         id=known.id,
         state=known.state,
         answer=found.answer,

@@ -25,7 +25,7 @@ _PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class IngestSummary:
     """What became of the results of a store."""
 
     results: int
@@ -76,7 +76,7 @@ def observe_job(
     return observe(store, record, clock)
 
 
-def collect(store: Store, clock: Clock = SYSTEM_CLOCK, benchmark: str = "") -> Collected:
+def collect(store: Store, clock: Clock = SYSTEM_CLOCK, benchmark: str = "") -> IngestSummary:
     """Take all results of a store into their series: those from before there were any, and those that were missed."""
     listing, series = Listing(store.engine), SeriesStore(store, clock)
     campaigns: dict[str, tuple[Mapping[str, str], tuple[str, ...]]] = {}
@@ -96,7 +96,7 @@ def collect(store: Store, clock: Clock = SYSTEM_CLOCK, benchmark: str = "") -> C
         cursor = page.next
         if cursor is None:
             break
-    return Collected(results, tuple(touched), series.check(touched))
+    return IngestSummary(results, tuple(touched), series.check(touched))
 
 
 def take(

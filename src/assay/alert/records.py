@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from assay.alert.life import Happening, State
 from assay.analyse.records import Interval
 from assay.analyse.series.triage import Difference
 from assay.documents import adapter, from_json, to_json
 from assay.store.alerts import KeptAlert
 
+AlertState = Literal["open", "acknowledged", "snoozed", "expected", "resolved"]
+Trigger = Literal["occur", "recover", "wake", "acknowledge", "snooze", "expect", "resolve", "reopen"]
 Trouble = Literal["finding", "threshold", "failed", "silent", "agent-lost"]
 EventKind = Literal["finding", "threshold", "failed", "silent", "agent-lost", "recovered"]
 Severity = Literal["info", "warning", "critical"]
 MemberState = Literal["standing", "recovered", "expected", "closed"]
-News = Literal["opened", "reopened", "grown", "woken", "resolved", "expected"]
+NotificationReason = Literal["opened", "reopened", "grown", "woken", "resolved", "expected"]
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 # What a later generation of an alert remembers of the ones before it.
@@ -24,7 +25,7 @@ _REMEMBERED = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class FindingSummary:
     """A finding, as far as alerts need it."""
 
     id: str
@@ -75,7 +76,7 @@ class Event:
     """Why the value cannot be judged."""
     reason: str = ""
     """Why a job failed, or how something recovered."""
-    finding: Moved | None = None
+    finding: FindingSummary | None = None
     series: str = ""
     job: str = ""
     campaign: str = ""
@@ -88,7 +89,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class AlertMember:
     """One of the things that an alert is about."""
 
     subject: str
@@ -113,7 +114,7 @@ class Member:
     agent: str = ""
     since: float | None = None
     """Time of the first bad result."""
-    moved: Moved | None = None
+    moved: FindingSummary | None = None
     """The change, for a finding."""
 
 
@@ -122,8 +123,8 @@ class HistoryLine:
     """One change in the life of an alert: what, when, who, why."""
 
     at: float
-    happening: Happening
-    state: State
+    happening: Trigger
+    state: AlertState
     by: str
     """Who did it; empty where it happened by itself."""
     why: str
@@ -143,12 +144,12 @@ class RuleNote:
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class NotificationState:
     """What people were told of an alert, and what they still have to be told."""
 
     turn: int = 0
     """Counts what is told: each change that people hear of is one turn."""
-    news: News | None = None
+    news: NotificationReason | None = None
     """What the newest turn is about."""
     not_before: float = 0.0
     """The newest turn is not told earlier."""
@@ -168,7 +169,7 @@ class AlertRecord:
     key: str
     """What it is about: the same trouble is the same alert."""
     kind: Trouble
-    state: State
+    state: AlertState
     severity: Severity
     benchmark: str
     """Where it was seen first; empty for an agent."""
@@ -178,7 +179,7 @@ class AlertRecord:
     opened_at: float
     """When it was opened first."""
     changed_at: float
-    members: tuple[Member, ...] = ()
+    members: tuple[AlertMember, ...] = ()
     """Everything that it is about, those that still stand first."""
     cause: str = ""
     """What explains the change, by its triage."""
@@ -191,7 +192,7 @@ class AlertRecord:
     history: tuple[HistoryLine, ...] = ()
     links: Mapping[str, str] = field(default_factory=dict)
     """What to look at → its path below the server's address."""
-    telling: Telling = field(default_factory=Telling)
+    telling: NotificationState = field(default_factory=NotificationState)
     """What people were told of it, and what they still have to be told."""
     findings: tuple[str, ...] = ()
     """Ids of the findings that it is about."""
@@ -199,10 +200,10 @@ class AlertRecord:
     """Subject → time and id of its newest event in an earlier alert about the same: it is not taken for news."""
 
     @property
-    def standing(self) -> tuple[Member, ...]:
+    def standing(self) -> tuple[AlertMember, ...]:
         return tuple(one for one in self.members if one.state == "standing")
 
-    def member(self, subject: str) -> Member | None:
+    def member(self, subject: str) -> AlertMember | None:
         return next((one for one in self.members if one.subject == subject), None)
 
     def remembered(self) -> dict[str, tuple[float, str]]:
@@ -212,7 +213,7 @@ class AlertRecord:
         return dict(newest)
 
 
-def findings_of(members: tuple[Member, ...]) -> tuple[str, ...]:
+def findings_of(members: tuple[AlertMember, ...]) -> tuple[str, ...]:
     """Ids of the findings among some members."""
     return tuple(dict.fromkeys(one.finding for one in members if one.finding))
 
@@ -227,12 +228,12 @@ class _Document:
     kind: Trouble
     title: str
     sentences: tuple[str, ...]
-    members: tuple[Member, ...]
+    members: tuple[AlertMember, ...]
     cause: str
     differs: tuple[Difference, ...]
     rules: tuple[RuleNote, ...]
     links: Mapping[str, str]
-    telling: Telling
+    telling: NotificationState
     past: Mapping[str, tuple[float, str]]
 
 
@@ -271,7 +272,7 @@ def record_of(kept: KeptAlert) -> AlertRecord:
         id=kept.id,
         key=kept.key,
         kind=parts.kind,
-        state=cast("State", kept.state),
+        state=cast("AlertState", kept.state),
         severity=cast("Severity", kept.severity),
         benchmark=kept.benchmark,
         title=parts.title,

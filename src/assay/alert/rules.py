@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
@@ -18,7 +17,7 @@ from assay.analyse.words import number, percent, quantity
 from assay.errors import UsageError
 from assay.metrics import base_name
 from assay.plan.digest import content_hash
-from assay.spec.watching import Alert, zone_named
+from assay.spec.watching import Alert
 from assay.store.alert_rules import KeptRule
 from assay.units import show_seconds
 
@@ -128,33 +127,12 @@ def matching(event: Event, rules: Sequence[Rule]) -> tuple[Rule, ...]:
     return tuple(rule for rule in rules if _is_about(rule, event))
 
 
-def metrics_named(rules: Iterable[Rule], benchmark: str) -> tuple[str, ...]:
-    """The metrics and statistics of a benchmark that rules ask about: those must be watched."""
-    return tuple(dict.fromkeys(rule.alert.metric for rule in rules if rule.alert.metric and is_for(rule, benchmark)))
-
-
 def judge(rule: Rule, event: Event) -> Judgement:
     if event.kind == "threshold":
         return _limit(rule.alert, event)
     if event.kind == "finding":
         return _worse(rule.alert, event)
     return Judgement("no" if event.kind == "recovered" else "yes")
-
-
-def quiet_until(quiet: str | None, timezone: str, now: float) -> float | None:
-    """When the quiet hours end in which a moment lies; None when it lies in none."""
-    if quiet is None:
-        return None
-    here = datetime.fromtimestamp(now, UTC).astimezone(zone_named(timezone))
-    begin, end = (_minutes(part) for part in quiet.split("-"))
-    minute = here.hour * 60 + here.minute
-    inside = begin <= minute < end if begin < end else minute >= begin or minute < end
-    if not inside:
-        return None
-    day = here + timedelta(days=1) if begin > end and minute >= begin else here
-    over = day.replace(hour=end // 60, minute=end % 60, second=0, microsecond=0, fold=0)
-    # Where clocks are put back, the hour may lie behind: it comes a second time.
-    return over.timestamp() if over.timestamp() > now else over.replace(fold=1).timestamp()
 
 
 def is_for(rule: Rule, benchmark: str) -> bool:
@@ -229,8 +207,3 @@ def _file_name(benchmark: str, alert: Alert, kept: str) -> str:
     """The name of a rule in a file: readable, and unique."""
     mark = f" [{kept[:8]}]"  # two that read alike are still two
     return f"{benchmark}: {in_words(alert)}"[: _LONGEST_NAME - len(mark)] + mark
-
-
-def _minutes(text: str) -> int:
-    hours, _, minutes = text.partition(":")
-    return int(hours) * 60 + int(minutes)

@@ -8,9 +8,19 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from urllib.parse import quote
 
-from assay.alert.grouping import cause_in_words
-from assay.alert.records import SEVERITIES, AlertRecord, Event, Member, Moved, Severity, Trouble, findings_of
+from assay.alert.records import (
+    SEVERITIES,
+    AlertMember,
+    AlertRecord,
+    Event,
+    FindingSummary,
+    Severity,
+    Trouble,
+    findings_of,
+)
 from assay.alert.rules import Rule
+from assay.analyse.series.factors import cause_of
+from assay.analyse.series.triage import Difference, shown
 from assay.analyse.words import count, listed, number, percent, quantity
 from assay.report.wording import one_line
 from assay.units import show_seconds
@@ -36,7 +46,7 @@ def sentence(event: Event, rule: Rule) -> str:
     return f"{name} has not been heard of {event.reason}"
 
 
-def change_in_words(found: Moved, unit: str) -> str:
+def change_in_words(found: FindingSummary, unit: str) -> str:
     """A change with its interval: `212 ms → 225 ms, +6.1 % [+4.1 %, +8.1 %]`."""
     levels = f"{quantity(found.before, unit)} → {quantity(found.after, unit)}"
     if found.change is not None and found.change_interval is not None:
@@ -70,6 +80,19 @@ def described(alert: AlertRecord) -> AlertRecord:
     )
 
 
+def blamed(found: FindingSummary) -> Difference | None:
+    """The difference that explains a change best; None where the triage blames none."""
+    return next((one for one in found.differs if cause_of(one.name) == found.cause), None)
+
+
+def cause_in_words(found: FindingSummary) -> str:
+    """What explains a change, in a few words: `code: commit 3f2a… → 91bc…`."""
+    difference = blamed(found)
+    if difference is None:
+        return f"{found.cause}: {found.machine}" if found.cause == "machine" and found.machine else found.cause
+    return f"{found.cause}: {difference.name} {shown(difference.before)} → {shown(difference.after)}"
+
+
 def moment(at: float) -> str:
     """A moment as people write it, in UTC."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -80,7 +103,7 @@ def for_so_long(seconds: float, since: float) -> str:
     return f"for {show_seconds(seconds)}, since {moment(since)}"
 
 
-def _title(kind: Trouble, told: Sequence[Member]) -> str:
+def _title(kind: Trouble, told: Sequence[AlertMember]) -> str:
     one, many = told[0], len(told)
     if kind == "finding":
         return _moved_title(told)
@@ -93,7 +116,7 @@ def _title(kind: Trouble, told: Sequence[Member]) -> str:
     return f"{one.says}" if many == 1 else f"{one.metric} is beyond its limit in {many} places of {one.benchmark}"
 
 
-def _moved_title(told: Sequence[Member]) -> str:
+def _moved_title(told: Sequence[AlertMember]) -> str:
     one, change = told[0], told[0].moved
     if change is None:
         return f"{one.name} is worse"
@@ -108,7 +131,7 @@ def _moved_title(told: Sequence[Member]) -> str:
     return f"{len(told)} series of {where} are worse ({what}){why}"
 
 
-def _sentences(told: Sequence[Member]) -> tuple[str, ...]:
+def _sentences(told: Sequence[AlertMember]) -> tuple[str, ...]:
     says = [one.says for one in told[:_TOLD]]
     if len(told) > _TOLD:
         says.append(f"and {len(told) - _TOLD} more")
@@ -120,7 +143,7 @@ def _sentences(told: Sequence[Member]) -> tuple[str, ...]:
     return tuple(one_line(one) for one in says)
 
 
-def _links(alert: str, first: Member) -> dict[str, str]:
+def _links(alert: str, first: AlertMember) -> dict[str, str]:
     """Pages of the dashboard, below the address of the server."""
     parts = {"alert": f"/alerts/{_part(alert)}"}
     if first.finding and first.series:
@@ -135,7 +158,7 @@ def _part(name: str) -> str:
     return quote(name, safe="")
 
 
-def _worst(members: Sequence[Member]) -> Severity:
+def _worst(members: Sequence[AlertMember]) -> Severity:
     return max((one.severity for one in members), key=SEVERITIES.index)
 
 

@@ -83,8 +83,7 @@ def send_test(
     ] = "",
 ) -> None:
     """Send a message to a channel that says it is a test; exit code 3 if it is not taken."""
-    from assay.alert.notify.channels import read_channels
-    from assay.alert.notify.trial import try_channel
+    from assay.alert.notify.channels import read_channels, try_channel
 
     wrong = try_channel(read_channels(channels, only=name), name, public_url)
     say(f"{name} took the test message" + (f", but: {wrong}" if wrong else ""))

@@ -13,7 +13,7 @@ from assay.cli.options import open_store
 from assay.cli.server_options import connect
 
 if TYPE_CHECKING:
-    from assay.alert.life import Happening
+    from assay.alert.records import Trigger
     from assay.place.fleet.client import FleetClient
     from assay.store.notices import NoticeState
     from assay.store.store import Store
@@ -33,7 +33,7 @@ class Source(Protocol):
         """One alert."""
         ...
 
-    def act(self, alert: str, happening: Happening, word: Mapping[str, Any]) -> Shown:
+    def act(self, alert: str, happening: Trigger, word: Mapping[str, Any]) -> Shown:
         """Say something about an alert; as it is then."""
         ...
 
@@ -83,7 +83,7 @@ class _There:
     def get(self, alert: str) -> Shown:
         return _shown(self._client.get(_alert(alert)))
 
-    def act(self, alert: str, happening: Happening, word: Mapping[str, Any]) -> Shown:
+    def act(self, alert: str, happening: Trigger, word: Mapping[str, Any]) -> Shown:
         return _shown(self._client.post(f"{_alert(alert)}/{happening}", dict(word)))
 
     def rules(self) -> list[Shown]:
@@ -112,13 +112,13 @@ class _Here:
         return list(islice(self._all(asked, min(limit, _PAGE)), limit))
 
     def get(self, alert: str) -> Shown:
-        from assay.alert.desk import read
+        from assay.alert.service import read
 
         return _plain(read(self._store, alert))
 
-    def act(self, alert: str, happening: Happening, word: Mapping[str, Any]) -> Shown:
-        from assay.alert.desk import shown
+    def act(self, alert: str, happening: Trigger, word: Mapping[str, Any]) -> Shown:
         from assay.alert.evaluate import act
+        from assay.alert.service import shown
         from assay.clock import SYSTEM_CLOCK
 
         until = SYSTEM_CLOCK.utc().timestamp() + word["for_s"] if "for_s" in word else None
@@ -126,37 +126,37 @@ class _Here:
         return _plain(shown(changed))
 
     def rules(self) -> list[Shown]:
-        from assay.alert.desk import rules
+        from assay.alert.service import rules
 
         return [_plain(one) for one in rules(self._store)]
 
     def set_rule(self, name: str, benchmark: str, rule: Mapping[str, Any]) -> Shown:
-        from assay.alert.desk import set_rule
+        from assay.alert.service import set_rule
         from assay.clock import SYSTEM_CLOCK
 
         return _plain(set_rule(self._store, name, benchmark, dict(rule), by=_me(), clock=SYSTEM_CLOCK)[0])
 
     def remove_rule(self, name: str) -> None:
-        from assay.alert.desk import remove_rule
+        from assay.alert.service import remove_rule
         from assay.clock import SYSTEM_CLOCK
 
         remove_rule(self._store, name, SYSTEM_CLOCK)
 
     def notices(self, alert: str, state: str, limit: int) -> list[Shown]:
-        from assay.alert.desk import notices
+        from assay.alert.service import notices
         from assay.clock import SYSTEM_CLOCK
 
         only = cast("NoticeState | None", state or None)
         return [_plain(one) for one in notices(self._store, SYSTEM_CLOCK, alert=alert, only=only, limit=limit)]
 
     def send_again(self, notice: int) -> Shown:
-        from assay.alert.desk import send_again
+        from assay.alert.service import send_again
         from assay.clock import SYSTEM_CLOCK
 
         return _plain(send_again(self._store, SYSTEM_CLOCK, notice))
 
     def _all(self, asked: Mapping[str, str], limit: int) -> Iterator[Shown]:
-        from assay.alert.desk import listed
+        from assay.alert.service import listed
         from assay.store.alerts import AlertFilter
 
         states = (asked["state"],) if asked["state"] else ()

@@ -23,7 +23,7 @@ from assay.cli.server_options import (
 )
 
 if TYPE_CHECKING:
-    from assay.alert.life import Happening
+    from assay.alert.records import Trigger
 
 app = typer.Typer(
     help="List alerts and their rules; acknowledge, snooze, expect and resolve.",
@@ -255,7 +255,7 @@ def remove_rules(
 
 def _act(
     alerts: list[str],
-    happening: Happening,
+    happening: Trigger,
     word: Mapping[str, Any],
     store: Path | None,
     server: str | None,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.alert.ingest import observe_job
-from assay.alert.regular import follow_jobs
+from assay.alert.periodic import follow_jobs
 from assay.analyse.judge import judge
 from assay.analyse.records import MultiRunJobResult
 from assay.demo.calendar import Entry, cron_of, entries, shares

@@ -236,7 +236,7 @@ class Watch:
 
     def morning(self, store: Store, at: datetime) -> None:
         """See whether a benchmark gives no results any more."""
-        from assay.alert.regular import check_silence
+        from assay.alert.periodic import check_silence
         from assay.alert.rules import rules_of
         from assay.store.alert_rules import AlertRules
 

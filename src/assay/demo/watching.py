@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from assay.alert.evaluate import act
-from assay.alert.life import Happening
-from assay.alert.records import record_of
+from assay.alert.records import Trigger, record_of
 from assay.clock import Clock
 from assay.demo.scene import chance
 from assay.errors import UsageError
@@ -18,7 +17,7 @@ from assay.store.store import Store
 
 _LOST = "the chat answered 503: try again later"
 # What becomes of the alerts that are open at the end, the newest first.
-_DEALT_WITH: tuple[tuple[Happening, str, str], ...] = (
+_DEALT_WITH: tuple[tuple[Trigger, str, str], ...] = (
     ("acknowledge", "alice", "the tokenizer is called twice: a fix is on its way"),
     ("snooze", "bob", "after the release"),
     ("expect", "carol", "the filter has to be applied twice, since rights may differ"),

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from assay.alert.message import Message, Told
-from assay.alert.message.compose import compose
-from assay.alert.picture.drawing import drawing_of
-from assay.alert.records import AlertRecord, HistoryLine, Member, Moved, Telling
+from assay.alert.message import Message, NoticeDocument, compose
+from assay.alert.picture import drawing_of
+from assay.alert.records import AlertMember, AlertRecord, FindingSummary, HistoryLine, NotificationState
 from assay.analyse.records import Interval
 from assay.analyse.series.triage import Difference
 
@@ -16,7 +15,7 @@ AT = 1_735_786_800.0  # 2025-01-02 03:00 UTC
 SAYS = "ttft_ms.p99 · rate=4 · h200: 212 ms → 221 ms, +4.4 % [+2.1 %, +6.6 %], since 2025-01-02 03:00 UTC"
 CAUSE = "code: commit a1b2c3d → e4f5a6b"
 DIFFERS = (Difference("commit", "a1b2c3d", "e4f5a6b"), Difference("driver", "550.54", "560.35"))
-MOVED = Moved(
+MOVED = FindingSummary(
     "f00dfeedf00dfeed",
     "open",
     "worse",
@@ -31,7 +30,7 @@ MOVED = Moved(
     cause="code",
     differs=DIFFERS,
 )
-MEMBER = Member(
+MEMBER = AlertMember(
     "f00dfeedf00dfeed",
     "ttft_ms.p99 · rate=4 · h200",
     "standing",
@@ -50,20 +49,20 @@ ALERT = AlertRecord(
     "a1e27000a1e27000", "key", "finding", "open", "warning", "chat capacity", "ttft_ms.p99 of chat capacity is worse",
     (SAYS, f"What may explain it: {CAUSE}."), AT, AT, members=(MEMBER,),
     cause=CAUSE, differs=DIFFERS, links={"alert": "/alerts/a1e27000a1e27000", "series": "/series/0123456789abcdef"},
-    telling=Telling(1, "opened"), history=(HistoryLine(AT, "occur", "open", "", ""),),
+    telling=NotificationState(1, "opened"), history=(HistoryLine(AT, "occur", "open", "", ""),),
 )  # fmt: skip
 RESOLVED = replace(
     ALERT,
     state="resolved",
     changed_at=AT + 3600,
-    telling=Telling(2, "resolved"),
+    telling=NotificationState(2, "resolved"),
     history=(*ALERT.history, HistoryLine(AT + 3600, "recover", "resolved", "", "it recovered")),
 )
 REOPENED = replace(
     RESOLVED,
     state="open",
     changed_at=AT + 7200,
-    telling=Telling(3, "reopened"),
+    telling=NotificationState(3, "reopened"),
     history=(*RESOLVED.history, HistoryLine(AT + 7200, "occur", "open", "", "")),
 )
 SERVER = "https://assay.example.com"
@@ -76,6 +75,6 @@ def drawing(count: int = 40, change_at: int | None = 25) -> Any:
 
 
 def message(alert: AlertRecord = ALERT, *, channel: str = "here", picture: bool = True, **more: Any) -> Message:
-    told = Told(alert, drawing() if picture else None, prepared=True)
+    told = NoticeDocument(alert, drawing() if picture else None, prepared=True)
     made = compose(f"{alert.id}:{alert.telling.turn}:{channel}", told, SERVER)
     return replace(made, **more)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.alert.notify.receivers import Reply, receiving
 
+from assay.alert.notify.channels import try_channel
 from assay.alert.notify.protocol import NotifyError
 from assay.alert.notify.slack import Slack
-from assay.alert.notify.trial import try_channel
 from assay.alert.notify.webhook import Webhook
 from assay.errors import UsageError
 

@@ -27,126 +27,6 @@ from assay.analyse.series import LEVEL
 from assay.analyse.series.thresholds import SPLITS
 from assay.analyse.words import percent
 
-# In this order they are told: first what somebody here did.
-ORDER = ("code", "data or model", "environment", "machine", "method", "unknown", "noise")
-# Changes further apart are two stories, whatever differs.
-_APART_S = 36 * 3600.0
-# A list longer than this tells nothing.
-_MOST = 3
-_HASH = 12
-_NUMBERS = re.compile(r", (?:as it did|and at none)| \(")
-_ANSWERS = {"worse": 0, "cannot tell": 1, "better": 2}
-
-
-def grouped(movements: Iterable[Movement]) -> tuple[MovementGroup, ...]:
-    """Group changes of one cause that came together: those that share a difference, or that have none to share.
-
-    Groups with something that became worse come first, then the order of the causes, then the newest.
-    """
-    groups: list[list[Movement]] = []
-    for one in sorted(movements, key=lambda one: one.at):
-        home = next((group for group in groups if _belongs(one, group)), None)
-        if home is None:
-            groups.append([one])
-        else:
-            home.append(one)
-    return tuple(sorted((_group(one) for one in groups), key=_rank))
-
-
-def _belongs(one: Movement, group: Sequence[Movement]) -> bool:
-    if group[0].cause != one.cause or one.at - group[-1].at > _APART_S:
-        return False
-    shared = _shared(group)
-    if shared or one.differs:
-        return bool(set(shared) & set(one.differs))
-    return group[0].series.benchmark == one.series.benchmark
-
-
-def _shared(group: Sequence[Movement]) -> tuple[RecordedDifference, ...]:
-    return tuple(one for one in group[0].differs if all(one in other.differs for other in group))
-
-
-def _group(movements: Sequence[Movement]) -> MovementGroup:
-    ordered = tuple(sorted(movements, key=lambda one: (_ANSWERS[one.answer], -abs(one.change or 0.0))))
-    # The same reason has other numbers in each series; once is enough.
-    why: dict[str, str] = {}
-    for sentence in (each for one in ordered for each in one.why):
-        why.setdefault(_NUMBERS.split(sentence)[0], sentence)
-    return MovementGroup(ordered[0].cause, title_of(_shared(movements)), ordered, tuple(why.values()))
-
-
-def told_in_title(one: Movement, group: MovementGroup) -> bool:
-    """Whether the title of its group says all that differs for a change."""
-    shared = _shared(group.movements)
-    return len(shared) <= _MOST and set(one.differs) <= set(shared)
-
-
-def title_of(shared: Sequence[RecordedDifference]) -> str:
-    """What differs, on one line."""
-    told = [f"{one.name} {short(one.before)} → {short(one.after)}" for one in shared[:_MOST]]
-    more = [f"{len(shared) - _MOST} more"] if len(shared) > _MOST else []
-    return ", ".join([*told, *more]) or "nothing that is recorded differs for all of them"
-
-
-def short(text: str) -> str:
-    """A value on one line: the beginning of a hash is enough to know it by."""
-    is_hash = len(text) >= 32 and all(letter in "0123456789abcdef" for letter in text.removeprefix("sha256:"))
-    return text.removeprefix("sha256:")[:_HASH] if is_hash else text or "none"
-
-
-def _rank(group: MovementGroup) -> tuple[bool, int, float]:
-    worse = any(one.answer == "worse" and one.state == "open" for one in group.movements)
-    place = ORDER.index(group.cause) if group.cause in ORDER else len(ORDER)
-    return not worse, place, -max(one.at for one in group.movements)
-
-
-# So many results after a change; a week of nights.
-WITHIN = 7
-# The detector looks for spans and drifts too, holds wild points back and must learn spread and memory from the series
-# itself. All of that costs a little: so much of the chance that is left for a step, as simulation shows.
-_SHARE = 0.4
-_SCORES = (10.8, 60.0)  # where it ends; the lower end is for short series, whose own spread is hardly known
-# Lengths are rounded to powers of this, and memories to a twentieth: what is known of one series is good for its like.
-_STEP = 1.25
-
-
-def smallest_change(spread: float, memory: float, points: int, within: int = WITHIN) -> float:
-    """The step, as a share, that the detector tells in about four of five series after so many further results.
-
-    A comparison of two halves of the series would need a known shift of its statistic to be told. The same shift is
-    needed here, but the information is that of a few points after the step against all before it; where points resemble
-    the one before (memory), each further one says less.
-    """
-    shift = _shift(round(_STEP ** round(math.log(max(points, 4), _STEP))), round(20 * memory) / 20)
-    known = 1 / (1 / _information(within, memory) + 1 / _information(max(points - within, 2), memory))
-    return math.expm1(spread * shift / math.sqrt(known))
-
-
-@lru_cache(maxsize=1024)
-def _shift(points: int, memory: float) -> float:
-    """The shift of a comparison's statistic that is told in four of five cases."""
-    half = points // 2
-    return smallest_effect(half, level=_level(points, memory)) * math.sqrt(half / 2)
-
-
-def _level(points: int, memory: float) -> float:
-    """How sure one place must be, for the clearest of all places to be told."""
-    low, high = _SCORES
-    while high - low > 1e-3:
-        middle = (low + high) / 2
-        low, high = (middle, high) if SPLITS.chance(middle, points, memory) > _SHARE * LEVEL else (low, middle)
-    return math.erf(math.sqrt(high / 2))
-
-
-def _information(count: int, memory: float) -> float:
-    """What so many points say about their level, in points that do not resemble each other.
-
-    The first one after a step says more than itself where the level before is known: the part that it should have
-    taken over from its neighbour is missing.
-    """
-    return (1 + (count - 1) * (1 - memory) ** 2) / (1 - memory**2)
-
-
 # A series that hides changes up to this is told as noisy.
 NOISY_FROM = 0.05
 # A spread from fewer results is not known well enough to speak of.
@@ -159,6 +39,23 @@ _LIVED_S = 5 * 86_400.0
 # Those silent for so many times the time of the digest were told in the ones before.
 _OLD_NEWS = 4.0
 _DEALT_WITH = ("acknowledged", "snoozed", "expected", "resolved")
+# In this order they are told: first what somebody here did.
+ORDER = ("code", "data or model", "environment", "machine", "method", "unknown", "noise")
+# Changes further apart are two stories, whatever differs.
+_APART_S = 36 * 3600.0
+# A list longer than this tells nothing.
+_MOST = 3
+_HASH = 12
+_NUMBERS = re.compile(r", (?:as it did|and at none)| \(")
+_ANSWERS = {"worse": 0, "cannot tell": 1, "better": 2}
+# So many results after a change; a week of nights.
+WITHIN = 7
+# The detector looks for spans and drifts too, holds wild points back and must learn spread and memory from the series
+# itself. All of that costs a little: so much of the chance that is left for a step, as simulation shows.
+_SHARE = 0.4
+_SCORES = (10.8, 60.0)  # where it ends; the lower end is for short series, whose own spread is hardly known
+# Lengths are rounded to powers of this, and memories to a twentieth: what is known of one series is good for its like.
+_STEP = 1.25
 
 
 def build(material: DigestMaterial, since: float, until: float, version: str = "") -> Digest:
@@ -253,3 +150,102 @@ def _silent(series: Sequence[SeriesHealth], since: float, until: float) -> tuple
         metrics = (*known.metrics, one.series.metric) if known else (one.series.metric,)
         found[key] = SilentJob(one.series, metrics, last if known is None else max(last, known.last_at), usual)
     return tuple(sorted(found.values(), key=lambda one: -one.last_at)), old
+
+
+def grouped(movements: Iterable[Movement]) -> tuple[MovementGroup, ...]:
+    """Group changes of one cause that came together: those that share a difference, or that have none to share.
+
+    Groups with something that became worse come first, then the order of the causes, then the newest.
+    """
+    groups: list[list[Movement]] = []
+    for one in sorted(movements, key=lambda one: one.at):
+        home = next((group for group in groups if _belongs(one, group)), None)
+        if home is None:
+            groups.append([one])
+        else:
+            home.append(one)
+    return tuple(sorted((_group(one) for one in groups), key=_rank))
+
+
+def _belongs(one: Movement, group: Sequence[Movement]) -> bool:
+    if group[0].cause != one.cause or one.at - group[-1].at > _APART_S:
+        return False
+    shared = _shared(group)
+    if shared or one.differs:
+        return bool(set(shared) & set(one.differs))
+    return group[0].series.benchmark == one.series.benchmark
+
+
+def _shared(group: Sequence[Movement]) -> tuple[RecordedDifference, ...]:
+    return tuple(one for one in group[0].differs if all(one in other.differs for other in group))
+
+
+def _group(movements: Sequence[Movement]) -> MovementGroup:
+    ordered = tuple(sorted(movements, key=lambda one: (_ANSWERS[one.answer], -abs(one.change or 0.0))))
+    # The same reason has other numbers in each series; once is enough.
+    why: dict[str, str] = {}
+    for sentence in (each for one in ordered for each in one.why):
+        why.setdefault(_NUMBERS.split(sentence)[0], sentence)
+    return MovementGroup(ordered[0].cause, title_of(_shared(movements)), ordered, tuple(why.values()))
+
+
+def told_in_title(one: Movement, group: MovementGroup) -> bool:
+    """Whether the title of its group says all that differs for a change."""
+    shared = _shared(group.movements)
+    return len(shared) <= _MOST and set(one.differs) <= set(shared)
+
+
+def title_of(shared: Sequence[RecordedDifference]) -> str:
+    """What differs, on one line."""
+    told = [f"{one.name} {short(one.before)} → {short(one.after)}" for one in shared[:_MOST]]
+    more = [f"{len(shared) - _MOST} more"] if len(shared) > _MOST else []
+    return ", ".join([*told, *more]) or "nothing that is recorded differs for all of them"
+
+
+def short(text: str) -> str:
+    """A value on one line: the beginning of a hash is enough to know it by."""
+    is_hash = len(text) >= 32 and all(letter in "0123456789abcdef" for letter in text.removeprefix("sha256:"))
+    return text.removeprefix("sha256:")[:_HASH] if is_hash else text or "none"
+
+
+def _rank(group: MovementGroup) -> tuple[bool, int, float]:
+    worse = any(one.answer == "worse" and one.state == "open" for one in group.movements)
+    place = ORDER.index(group.cause) if group.cause in ORDER else len(ORDER)
+    return not worse, place, -max(one.at for one in group.movements)
+
+
+def smallest_change(spread: float, memory: float, points: int, within: int = WITHIN) -> float:
+    """The step, as a share, that the detector tells in about four of five series after so many further results.
+
+    A comparison of two halves of the series would need a known shift of its statistic to be told. The same shift is
+    needed here, but the information is that of a few points after the step against all before it; where points resemble
+    the one before (memory), each further one says less.
+    """
+    shift = _shift(round(_STEP ** round(math.log(max(points, 4), _STEP))), round(20 * memory) / 20)
+    known = 1 / (1 / _information(within, memory) + 1 / _information(max(points - within, 2), memory))
+    return math.expm1(spread * shift / math.sqrt(known))
+
+
+@lru_cache(maxsize=1024)
+def _shift(points: int, memory: float) -> float:
+    """The shift of a comparison's statistic that is told in four of five cases."""
+    half = points // 2
+    return smallest_effect(half, level=_level(points, memory)) * math.sqrt(half / 2)
+
+
+def _level(points: int, memory: float) -> float:
+    """How sure one place must be, for the clearest of all places to be told."""
+    low, high = _SCORES
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        low, high = (middle, high) if SPLITS.chance(middle, points, memory) > _SHARE * LEVEL else (low, middle)
+    return math.erf(math.sqrt(high / 2))
+
+
+def _information(count: int, memory: float) -> float:
+    """What so many points say about their level, in points that do not resemble each other.
+
+    The first one after a step says more than itself where the level before is known: the part that it should have
+    taken over from its neighbour is missing.
+    """
+    return (1 + (count - 1) * (1 - memory) ** 2) / (1 - memory**2)

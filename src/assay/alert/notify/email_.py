@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from assay.alert.message.told import PICTURE_ID, Message
+from assay.alert.message import PICTURE_ID, Message
 from assay.alert.notify.http import certificates
 from assay.alert.notify.protocol import REPAIR_S, Channel, Name, NotifyError, Secret, revealed
 from assay.report.wording import one_line

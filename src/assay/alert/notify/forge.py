@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 from pydantic import Field, field_validator
 
 from assay.alert.message import Message
-from assay.alert.notify.http import Answer, Caller, HttpChannel
+from assay.alert.notify.http import Caller, HttpChannel, HttpReply
 from assay.alert.notify.protocol import Address, Name, NotifyError, Secret, revealed
 from assay.clock import iso
 from assay.report.wording import one_line
@@ -51,7 +51,7 @@ class Forge(HttpChannel):
 
     def send(self, message: Message) -> None:
         """Write, comment, reopen or close the issue of the alert."""
-        desk = Desk(self.caller(), revealed(self.url).rstrip("/"), self.headers())
+        desk = IssueTracker(self.caller(), revealed(self.url).rstrip("/"), self.headers())
         if self.issue is not None:
             self._comment(desk, self.issue, message)
             return
@@ -65,11 +65,11 @@ class Forge(HttpChannel):
         if found.is_open != wanted:
             self.turn(desk, found.number, is_open=wanted)
 
-    def _find(self, desk: Desk, message: Message) -> Issue | None:
+    def _find(self, desk: IssueTracker, message: Message) -> Issue | None:
         wanted = mark("alert", message.alert.id)
         return next((one for one in self.candidates(desk, message) if wanted in one.text), None)
 
-    def _comment(self, desk: Desk, number: int, message: Message) -> None:
+    def _comment(self, desk: IssueTracker, number: int, message: Message) -> None:
         wanted = mark("notice", message.key)
         if not any(wanted in text for text in self.comments(desk, number, message)):
             self.say(desk, number, f"{_cut(message.markdown)}\n\n{wanted}")
@@ -79,23 +79,23 @@ class Forge(HttpChannel):
         """What every call carries."""
 
     @abstractmethod
-    def candidates(self, desk: Desk, message: Message) -> Iterator[Issue]:
+    def candidates(self, desk: IssueTracker, message: Message) -> Iterator[Issue]:
         """Issues among which that of the alert is, if it exists."""
 
     @abstractmethod
-    def comments(self, desk: Desk, number: int, message: Message) -> Iterator[str]:
+    def comments(self, desk: IssueTracker, number: int, message: Message) -> Iterator[str]:
         """The texts of comments on an issue, not older than the message."""
 
     @abstractmethod
-    def create(self, desk: Desk, title: str, body: str) -> Issue:
+    def create(self, desk: IssueTracker, title: str, body: str) -> Issue:
         """Write a new issue."""
 
     @abstractmethod
-    def say(self, desk: Desk, number: int, body: str) -> None:
+    def say(self, desk: IssueTracker, number: int, body: str) -> None:
         """Comment on an issue."""
 
     @abstractmethod
-    def turn(self, desk: Desk, number: int, *, is_open: bool) -> None:
+    def turn(self, desk: IssueTracker, number: int, *, is_open: bool) -> None:
         """Reopen or close an issue."""
 
 
@@ -123,7 +123,7 @@ class GitHub(Forge):
             "X-GitHub-Api-Version": "2022-11-28",
         }
 
-    def candidates(self, desk: Desk, message: Message) -> Iterator[Issue]:
+    def candidates(self, desk: IssueTracker, message: Message) -> Iterator[Issue]:
         """Those with our label; then, as a label may not have been set, the newest since the alert began."""
         issues = f"/repos/{self.repository}/issues"
         common = {"state": "all", "sort": "created", "direction": "desc"}
@@ -133,20 +133,20 @@ class GitHub(Forge):
                 if "pull_request" not in one:
                     yield _github_issue(one)
 
-    def comments(self, desk: Desk, number: int, message: Message) -> Iterator[str]:
+    def comments(self, desk: IssueTracker, number: int, message: Message) -> Iterator[str]:
         path = f"/repos/{self.repository}/issues/{number}/comments"
         for one in desk.pages(path, {"since": _since(message.at)}):
             yield str(one.get("body") or "")
 
-    def create(self, desk: Desk, title: str, body: str) -> Issue:
+    def create(self, desk: IssueTracker, title: str, body: str) -> Issue:
         document = {"title": title, "body": body, "labels": list(self.labels)}
         return _github_issue(desk.write("POST", f"/repos/{self.repository}/issues", document))
 
-    def say(self, desk: Desk, number: int, body: str) -> None:
+    def say(self, desk: IssueTracker, number: int, body: str) -> None:
         """Comment on an issue."""
         desk.write("POST", f"/repos/{self.repository}/issues/{number}/comments", {"body": body})
 
-    def turn(self, desk: Desk, number: int, *, is_open: bool) -> None:
+    def turn(self, desk: IssueTracker, number: int, *, is_open: bool) -> None:
         """Reopen or close an issue."""
         state = {"state": "open"} if is_open else {"state": "closed", "state_reason": "completed"}
         desk.write("PATCH", f"/repos/{self.repository}/issues/{number}", state)
@@ -164,13 +164,13 @@ class GitLab(Forge):
     def headers(self) -> dict[str, str]:
         return {"PRIVATE-TOKEN": revealed(self.token)}
 
-    def candidates(self, desk: Desk, message: Message) -> Iterator[Issue]:
+    def candidates(self, desk: IssueTracker, message: Message) -> Iterator[Issue]:
         """Those whose description holds the id of the alert."""
         query = {"search": message.alert.id, "in": "description", "scope": "all", "order_by": "created_at"}
         for one in desk.pages(f"{self._path}/issues", query):
             yield _gitlab_issue(one)
 
-    def comments(self, desk: Desk, number: int, message: Message) -> Iterator[str]:
+    def comments(self, desk: IssueTracker, number: int, message: Message) -> Iterator[str]:
         """Comments, the newest first, until they are older than the message."""
         query = {"order_by": "created_at", "sort": "desc"}
         oldest = _since(message.at)
@@ -179,15 +179,15 @@ class GitLab(Forge):
                 return
             yield str(one.get("body") or "")
 
-    def create(self, desk: Desk, title: str, body: str) -> Issue:
+    def create(self, desk: IssueTracker, title: str, body: str) -> Issue:
         document = {"title": title, "description": body, "labels": ",".join(self.labels)}
         return _gitlab_issue(desk.write("POST", f"{self._path}/issues", document))
 
-    def say(self, desk: Desk, number: int, body: str) -> None:
+    def say(self, desk: IssueTracker, number: int, body: str) -> None:
         """Comment on an issue."""
         desk.write("POST", f"{self._path}/issues/{number}/notes", {"body": body})
 
-    def turn(self, desk: Desk, number: int, *, is_open: bool) -> None:
+    def turn(self, desk: IssueTracker, number: int, *, is_open: bool) -> None:
         """Reopen or close an issue."""
         desk.write("PUT", f"{self._path}/issues/{number}", {"state_event": "reopen" if is_open else "close"})
 
@@ -197,7 +197,7 @@ class GitLab(Forge):
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class IssueTracker:
     """Makes the calls of one message to one API."""
 
     caller: Caller
@@ -221,7 +221,7 @@ class Desk:
             raise _not_understood()
         return answer
 
-    def _items(self, answer: Answer) -> list[dict[str, Any]]:
+    def _items(self, answer: HttpReply) -> list[dict[str, Any]]:
         found = answer.document()
         if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
             raise _not_understood()

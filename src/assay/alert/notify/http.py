@@ -37,7 +37,7 @@ _REPAIR = (401, 402, 403, 404, 405, 407, 410, 421, 426, 451)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpReply:
     """What a receiver answered."""
 
     status: int
@@ -86,13 +86,13 @@ class Caller:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_until_s", time.monotonic() + self.timeout_s)
 
-    def post(self, url: str, document: object, headers: Mapping[str, str] | None = None) -> Answer:
+    def post(self, url: str, document: object, headers: Mapping[str, str] | None = None) -> HttpReply:
         """Send a JSON document; see `ask`."""
         return self.ask("POST", url, json.dumps(document, ensure_ascii=False).encode(), headers)
 
     def ask(
         self, method: str, url: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
-    ) -> Answer:
+    ) -> HttpReply:
         """Make a call and return its answer if it is a good one.
 
         Raises:
@@ -114,7 +114,7 @@ class Caller:
 
     async def _call(
         self, method: str, url: str, content: bytes | None, headers: Mapping[str, str], host: str
-    ) -> Answer:
+    ) -> HttpReply:
         import anyio
         import httpx
 
@@ -147,7 +147,7 @@ class Caller:
         except httpx.HTTPError as problem:
             raise NotifyError(f"{host} ended the connection before it answered ({type(problem).__name__})") from None
 
-    def _judge(self, answer: Answer, host: str) -> None:
+    def _judge(self, answer: HttpReply, host: str) -> None:
         """Tell a good answer from one after which to wait, to repair something, or to give up."""
         status = answer.status
         if 200 <= status < 300:
@@ -198,13 +198,15 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-async def _read(response: Any) -> Answer:  # noqa: ANN401  (httpx is loaded by whoever calls)
+async def _read(response: Any) -> HttpReply:  # noqa: ANN401  (httpx is loaded by whoever calls)
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
         if len(body) > MOST_BODY:
             break
-    return Answer(response.status_code, {name.lower(): value for name, value in response.headers.items()}, bytes(body))
+    return HttpReply(
+        response.status_code, {name.lower(): value for name, value in response.headers.items()}, bytes(body)
+    )
 
 
 def certificates(ca: Path | None) -> ssl.SSLContext:

@@ -20,6 +20,7 @@ LONGEST_TIMEOUT_S = 60.0
 PAYLOAD_VERSION = 1
 # What assay remembers for itself is no part of the payload.
 _PRIVATE = frozenset({"past", "telling"})
+Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class NotifyError(AssayError):
@@ -102,7 +103,6 @@ Secret = Annotated[str, AfterValidator(_is_reference)]
 """Text that holds a reference to a secret, and never the secret itself."""
 Address = Annotated[str, AfterValidator(_is_address)]
 """An http(s) address; parts of it may be references to secrets."""
-Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Channel(Section):

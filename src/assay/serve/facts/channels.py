@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from assay.alert.notify.channels import try_channel
 from assay.alert.notify.command import Command
 from assay.alert.notify.email_ import Email
 from assay.alert.notify.forge import GitHub, GitLab
 from assay.alert.notify.http import HttpChannel
 from assay.alert.notify.protocol import Channel as Sender
 from assay.alert.notify.protocol import NotifyError
-from assay.alert.notify.trial import try_channel
 from assay.report.wording import one_line
 from assay.serve.facts.records import Channel, ChannelTest
 from assay.serve.state import ServerState

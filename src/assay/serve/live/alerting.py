@@ -12,8 +12,8 @@ from datetime import timedelta
 from pydantic import JsonValue
 
 from assay.alert.evaluate import tell_owed, wake
+from assay.alert.periodic import check_agents, check_silence, follow_jobs, note_files
 from assay.alert.records import AlertRecord, record_of
-from assay.alert.regular import check_agents, check_silence, follow_jobs, note_files
 from assay.alert.rules import rules_of
 from assay.clock import iso
 from assay.serve.live.feed import LiveEvent

@@ -17,13 +17,10 @@ from dataclasses import dataclass, field
 import anyio
 import anyio.to_thread
 
-from assay.alert.life import ACTIVE
-from assay.alert.message import Told, read_told, write_told
-from assay.alert.message.compose import compose
-from assay.alert.message.prepare import prepared
-from assay.alert.notify.channels import read_channels
+from assay.alert.lifecycle import ACTIVE
+from assay.alert.message import NoticeDocument, compose, prepared, read_notice, write_notice
+from assay.alert.notify.channels import read_channels, without_secrets
 from assay.alert.notify.protocol import Channel, NotifyError
-from assay.alert.notify.trial import without_secrets
 from assay.errors import AssayError, StoreError
 from assay.serve.logs import tell, tell_failure
 from assay.serve.state import ServerState
@@ -142,10 +139,10 @@ class Notifying:
         tell("notice sent", channel=name, alert=taken.alert, key=taken.key, tries=taken.attempts, note=note)
         return True
 
-    def _prepare(self, notices: Notices, taken: Notice) -> Told:
+    def _prepare(self, notices: Notices, taken: Notice) -> NoticeDocument:
         """What the message is made of; made whole before the first try, and kept, so that all tries are the same."""
         try:
-            told = read_told(taken.document, taken.key)
+            told = read_notice(taken.document, taken.key)
         except AssayError as problem:
             raise NotifyError(f"the notice cannot be read: {problem.problem.message}", retry=False) from None
         if told.prepared:
@@ -154,13 +151,15 @@ class Notifying:
             whole = prepared(told, self._points)
         except Exception as problem:  # people are told all the same, without a picture
             tell_failure("no picture", problem, alert=taken.alert)
-            whole = Told(told.alert, None, prepared=True, done=told.done)
-        notices.keep(taken, write_told(whole))
+            whole = NoticeDocument(told.alert, None, prepared=True, done=told.done)
+        notices.keep(taken, write_notice(whole))
         return whole
 
-    def _failed(self, name: str, notices: Notices, taken: Notice, told: Told | None, failed: NotifyError) -> bool:
+    def _failed(
+        self, name: str, notices: Notices, taken: Notice, told: NoticeDocument | None, failed: NotifyError
+    ) -> bool:
         problem = failed.problem
-        done = write_told(told, done=failed.done) if told is not None and failed.done else None
+        done = write_notice(told, done=failed.done) if told is not None and failed.done else None
         became = notices.failed(taken, problem.message, retry=failed.retry, after_s=failed.after_s, document=done)
         level = logging.ERROR if became == "given-up" else logging.WARNING
         tell(
@@ -196,7 +195,7 @@ class Notifying:
             if self._closing.is_set():
                 return
             try:
-                channel.send(compose(one.key, read_told(one.document, one.key), self._address()))
+                channel.send(compose(one.key, read_notice(one.document, one.key), self._address()))
             except NotifyError as problem:
                 self._hold(name, problem.after_s)
                 raise without_secrets(problem, channel) from None

@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Path, Query, Response
 from pydantic import JsonValue
 
-from assay.alert import desk
+from assay.alert import service
 from assay.alert.evaluate import act
-from assay.alert.life import Happening
-from assay.alert.records import AlertRecord
+from assay.alert.records import AlertRecord, Trigger
 from assay.serve.logs import tell
 from assay.serve.state import ServerState
 from assay.serve.web.access import Principal, User, readers, users
@@ -114,14 +113,14 @@ def list_alerts(
 ) -> Listed[AlertRecord]:
     """List alerts, the newest first."""
     which = AlertFilter((only,) if only else (), severity, benchmark, text, since)
-    page = desk.listed(state.kept.store, which, cursor, limit)
+    page = service.listed(state.kept.store, which, cursor, limit)
     return Listed(page.items, page.next)
 
 
 @router.get("/{alert}", dependencies=[readers], responses=_shown(_ALERT))
 def get_alert(alert: AlertId, state: State) -> AlertRecord:
     """Read an alert: what it is about, what may explain it, and its history."""
-    return desk.read(state.kept.store, alert)
+    return service.read(state.kept.store, alert)
 
 
 @router.post("/{alert}/acknowledge", dependencies=[users], responses=_shown({**_ALERT, "state": "acknowledged"}))
@@ -161,15 +160,15 @@ def reopen_alert(alert: AlertId, state: State, by: User, word: Annotated[Word, _
 
 
 @rules_router.get("", dependencies=[readers], responses=_shown({"items": [_RULE], "next": None}))
-def list_alert_rules(state: State) -> Listed[desk.RuleView]:
+def list_alert_rules(state: State) -> Listed[service.RuleView]:
     """List rules by name: those given here, and those last seen in benchmark files."""
-    return Listed(desk.rules(state.kept.store))
+    return Listed(service.rules(state.kept.store))
 
 
 @rules_router.get("/{name}", dependencies=[readers], responses=_shown(_RULE))
-def get_alert_rule(name: RuleName, state: State) -> desk.RuleView:
+def get_alert_rule(name: RuleName, state: State) -> service.RuleView:
     """Read a rule."""
-    return desk.RuleView.of(AlertRules(state.kept.store.engine).get(name))
+    return service.RuleView.of(AlertRules(state.kept.store.engine).get(name))
 
 
 @rules_router.put(
@@ -177,15 +176,15 @@ def get_alert_rule(name: RuleName, state: State) -> desk.RuleView:
     dependencies=[users],
     responses={
         **_shown(_RULE),
-        201: {"model": desk.RuleView, "description": "It is new."},
+        201: {"model": service.RuleView, "description": "It is new."},
         409: {"description": "The name belongs to a rule of a benchmark file."},
     },
 )
 def set_alert_rule(
     name: RuleName, given: Annotated[RuleInput, _GIVEN], state: State, response: Response, by: User
-) -> desk.RuleView:
+) -> service.RuleView:
     """Keep a rule under a name, in place of what had that name."""
-    kept, fresh = desk.set_rule(state.kept.store, name, given.benchmark, given.rule, by=by.name, clock=state.clock)
+    kept, fresh = service.set_rule(state.kept.store, name, given.benchmark, given.rule, by=by.name, clock=state.clock)
     tell("alert rule kept", rule=name, benchmark=given.benchmark, by=by.name)
     state.changed(jobs=False)
     response.status_code = 201 if fresh else 200
@@ -197,17 +196,17 @@ def set_alert_rule(
 )
 def delete_alert_rule(name: RuleName, state: State, by: User) -> None:
     """Take a rule away; alerts that stand by it alone are resolved."""
-    desk.remove_rule(state.kept.store, name, state.clock)
+    service.remove_rule(state.kept.store, name, state.clock)
     tell("alert rule removed", rule=name, by=by.name)
     state.changed(jobs=False)
 
 
 def _act(
-    state: ServerState, alert: str, happening: Happening, by: Principal, why: str, until: float | None = None
+    state: ServerState, alert: str, happening: Trigger, by: Principal, why: str, until: float | None = None
 ) -> AlertRecord:
     if len(why) > _LONGEST_WHY:
         raise RequestProblem(422, f"why has at most {_LONGEST_WHY} characters", code="request", at="why")
     changed = act(state.kept.store, alert, happening, by=by.name, why=why, clock=state.clock, until=until)
     tell("alert answered", alert=changed.id, word=happening, by=by.name)
     state.changed(jobs=False)
-    return desk.shown(changed)
+    return service.shown(changed)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query
 from pydantic import JsonValue
 
-from assay.alert import desk
+from assay.alert import service
 from assay.serve.logs import tell
 from assay.serve.web.access import User, readers, users
 from assay.serve.web.parameters import Answers, Limit, State
@@ -35,9 +35,9 @@ def _shown(example: object) -> Answers:
 @router.get("", dependencies=[readers], responses=_shown({"items": [_NOTICE], "next": None}))
 def list_notices(
     state: State, only: NoticeStateName = "", alert: OfAlert = "", limit: Limit = 50
-) -> Listed[desk.NoticeView]:
+) -> Listed[service.NoticeView]:
     """List the newest messages about alerts, with what became of each."""
-    return Listed(desk.notices(state.kept.store, state.clock, alert=alert, only=only or None, limit=limit))
+    return Listed(service.notices(state.kept.store, state.clock, alert=alert, only=only or None, limit=limit))
 
 
 @router.post(
@@ -45,8 +45,8 @@ def list_notices(
     dependencies=[users],
     responses={**_shown({**_NOTICE, "tries": 0, "error": ""}), 409: {"description": "It was not given up."}},
 )
-def send_notice_again(notice: NoticeId, state: State, by: User) -> desk.NoticeView:
+def send_notice_again(notice: NoticeId, state: State, by: User) -> service.NoticeView:
     """Send a message after all that was given up."""
-    sent = desk.send_again(state.kept.store, state.clock, notice)
+    sent = service.send_again(state.kept.store, state.clock, notice)
     tell("notice is sent again", notice=notice, channel=sent.channel, by=by.name)
     return sent

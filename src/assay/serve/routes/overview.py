@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter
 
-from assay.alert import desk
-from assay.alert.life import State as AlertState
-from assay.alert.records import AlertRecord, Severity
+from assay.alert import service
+from assay.alert.records import AlertRecord, AlertState, Severity
 from assay.series.repository import KnownFinding, SeriesStore
 from assay.serve.state import ServerState
 from assay.serve.web.access import readers
@@ -86,7 +85,7 @@ def get_overview(state: State) -> Overview:
         findings_open=counts.findings,
         moved=SeriesStore(kept.store, state.clock).findings(state="open", limit=_TOLD),
         alerts_open=counts.alerts,
-        alerts=tuple(map(AlertHeadline.of, desk.listed(kept.store, AlertFilter(("open",)), None, _TOLD).items)),
+        alerts=tuple(map(AlertHeadline.of, service.listed(kept.store, AlertFilter(("open",)), None, _TOLD).items)),
         jobs=counts.jobs,
         fleet=fleet,
     )

@@ -7,8 +7,8 @@ from tests.histories import result
 from tests.store.setups import POLICY, beat, deliver, enroll, submit
 
 from assay.alert.evaluate import act, consider
+from assay.alert.periodic import check_agents, check_silence, follow_jobs, note_files
 from assay.alert.records import record_of
-from assay.alert.regular import check_agents, check_silence, follow_jobs, note_files
 from assay.alert.rules import Rule
 from assay.series.repository import SeriesStore
 from assay.store.alert_rules import AlertRules

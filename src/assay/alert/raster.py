@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.alert.picture.layout import Box, Colour, Dot, Line, Shape, Text
+from assay.alert.picture import BoxShape, Colour, DotShape, LineShape, Shape, TextShape
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -74,18 +74,18 @@ def _part(name: bytes, content: bytes) -> bytes:
 
 
 def _draw(pixels: Pixels, shape: Shape, scale: int) -> None:
-    if isinstance(shape, Line):
+    if isinstance(shape, LineShape):
         _line(pixels, shape, scale)
-    elif isinstance(shape, Dot):
-        end = Line(shape.x, shape.y, shape.x, shape.y, shape.colour, 2 * shape.radius)
+    elif isinstance(shape, DotShape):
+        end = LineShape(shape.x, shape.y, shape.x, shape.y, shape.colour, 2 * shape.radius)
         _line(pixels, end, scale)
-    elif isinstance(shape, Box):
+    elif isinstance(shape, BoxShape):
         _box(pixels, shape, scale)
     else:
         _text(pixels, shape, scale)
 
 
-def _line(pixels: Pixels, line: Line, scale: int) -> None:
+def _line(pixels: Pixels, line: LineShape, scale: int) -> None:
     """A line with round ends; each pixel is covered by as much as it lies within half the width of it."""
     reach = line.width * scale / 2
     x1, y1, x2, y2 = (value * scale for value in (line.x1, line.y1, line.x2, line.y2))
@@ -103,7 +103,7 @@ def _line(pixels: Pixels, line: Line, scale: int) -> None:
     _blend(pixels, area, np.clip(reach + 0.5 - distance, 0, 1), line.colour)
 
 
-def _box(pixels: Pixels, box: Box, scale: int) -> None:
+def _box(pixels: Pixels, box: BoxShape, scale: int) -> None:
     left, right = box.x * scale, (box.x + box.width) * scale
     top, bottom = box.y * scale, (box.y + box.height) * scale
     area = _area(pixels, left, top, right, bottom)
@@ -117,7 +117,7 @@ def _box(pixels: Pixels, box: Box, scale: int) -> None:
     _blend(pixels, area, down[:, None] * across[None, :], box.colour)
 
 
-def _text(pixels: Pixels, text: Text, scale: int) -> None:
+def _text(pixels: Pixels, text: TextShape, scale: int) -> None:
     words = readable(text.words)
     width = (len(words) * _ADVANCE - 1) * scale
     shift = {"start": 0.0, "middle": width / 2, "end": float(width)}[text.anchor]

@@ -1,4 +1,7 @@
-"""What becomes of an alert: by trouble that is seen, by trouble that is over, by people, by time. Pure."""
+"""The life of an alert: one table of (state, trigger) → state, what belongs to the same alert, and its transitions.
+
+Pure: events, people and time change a record, and the new record is returned.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,131 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from assay.alert.grouping import belongs
-from assay.alert.life import ACTIVE, TABLE, Happening, State, after
-from assay.alert.records import SEVERITIES, AlertRecord, Event, HistoryLine, Member, Moved, News, Telling
+from assay.alert.records import (
+    SEVERITIES,
+    AlertMember,
+    AlertRecord,
+    AlertState,
+    Event,
+    FindingSummary,
+    HistoryLine,
+    NotificationReason,
+    NotificationState,
+    Trigger,
+)
 from assay.alert.rules import Rule
-from assay.alert.wording import described, moment, sentence
+from assay.alert.wording import blamed, described, moment, sentence
 from assay.errors import UsageError
 from assay.plan.digest import content_hash
 
+STATES: tuple[AlertState, ...] = ("open", "acknowledged", "snoozed", "expected", "resolved")
+BY_ITSELF: tuple[Trigger, ...] = ("occur", "recover", "wake")
+BY_PEOPLE: tuple[Trigger, ...] = ("acknowledge", "snooze", "expect", "resolve", "reopen")
+
+# Somebody has to look at it, or said that he does.
+ACTIVE: frozenset[AlertState] = frozenset({"open", "acknowledged", "snoozed"})
+
+TABLE: dict[tuple[AlertState | None, Trigger], AlertState] = {
+    (None, "occur"): "open",
+    ("open", "occur"): "open",
+    ("open", "recover"): "resolved",
+    ("open", "acknowledge"): "acknowledged",
+    ("open", "snooze"): "snoozed",
+    ("open", "expect"): "expected",
+    ("open", "resolve"): "resolved",
+    ("acknowledged", "occur"): "acknowledged",  # somebody works on it already
+    ("acknowledged", "recover"): "resolved",
+    ("acknowledged", "acknowledge"): "acknowledged",  # somebody else takes it over
+    ("acknowledged", "snooze"): "snoozed",
+    ("acknowledged", "expect"): "expected",
+    ("acknowledged", "resolve"): "resolved",
+    ("acknowledged", "reopen"): "open",  # nobody works on it after all
+    ("snoozed", "occur"): "snoozed",
+    ("snoozed", "recover"): "resolved",
+    ("snoozed", "wake"): "open",
+    ("snoozed", "acknowledge"): "acknowledged",
+    ("snoozed", "snooze"): "snoozed",  # for another while
+    ("snoozed", "expect"): "expected",
+    ("snoozed", "resolve"): "resolved",
+    ("snoozed", "reopen"): "open",
+    ("expected", "occur"): "open",  # more happened than was expected
+    ("expected", "recover"): "resolved",
+    ("expected", "expect"): "expected",
+    ("expected", "resolve"): "resolved",
+    ("expected", "reopen"): "open",
+    ("resolved", "occur"): "open",
+    ("resolved", "resolve"): "resolved",
+    ("resolved", "reopen"): "open",
+}
+
+_DONE = {"acknowledge": "acknowledged", "snooze": "snoozed", "expect": "expected", "resolve": "resolved",
+         "reopen": "reopened", "wake": "woken", "recover": "recovered"}  # fmt: skip
+_LENGTH = 40
+# The same trouble so long after it was over is a new alert; sooner, the old one is opened again.
+AGAIN_WITHIN_S = 7 * 86400.0
+# A difference that is no single deed, such as a new driver, explains what moved within this time of each other.
+_TOGETHER_WITHIN_S = 7 * 86400.0
 # So often people are told that an alert has grown, at most.
 GROWN_EVERY_S = 3600.0
 _LONGEST_HISTORY = 300
 _LONGEST_WHY = 1000
+
+
+def after(state: AlertState | None, happening: Trigger) -> AlertState:
+    """The state that follows.
+
+    Raises:
+        UsageError: `lifecycle` for a step that the table does not have.
+    """
+    try:
+        return TABLE[state, happening]
+    except KeyError:
+        raise UsageError(
+            f"an alert that is {state or 'not there'} cannot be {_DONE.get(happening, happening)}",
+            code="lifecycle",
+            try_=_hint(state),
+        ) from None
+
+
+def _hint(state: AlertState | None) -> str:
+    can = [happening for happening in BY_PEOPLE if (state, happening) in TABLE]
+    return f"it can be {', '.join(_DONE[one] for one in can)}" if can else ""
+
+
+def key_of(event: Event, rule: Rule) -> str:
+    """What trouble an event belongs to: equal for all that one cause explains.
+
+    Changes of series belong together if their triage blames the same difference, such as one commit or one driver, in
+    whatever benchmark they show; or, where nothing differs, if they came with the same campaign. Limits that are
+    passed and jobs that fail belong together by rule and benchmark, agents that are lost all together.
+    """
+    return content_hash([event.trouble, *_parts(event, rule)])[:_LENGTH]
+
+
+def belongs(event: Event, alert: AlertRecord, now: float) -> bool:
+    """Whether an event belongs to an alert of its key, or is so much later that it is a new one."""
+    if alert.state not in ACTIVE:
+        return now - alert.changed_at <= AGAIN_WITHIN_S
+    if event.finding is None or event.finding.cause not in ("environment", "machine"):
+        return True
+    times = [one.since for one in alert.members if one.since is not None]
+    return not times or min(abs(event.finding.since - at) for at in times) <= _TOGETHER_WITHIN_S
+
+
+def _parts(event: Event, rule: Rule) -> list[object]:
+    if event.trouble == "agent-lost":
+        return []
+    if event.trouble != "finding" or event.finding is None:
+        return [rule.id, event.benchmark]
+    found = event.finding
+    difference = blamed(found)
+    if difference is not None:
+        # A changed setting of one benchmark has nothing to do with the same setting of another one.
+        own = [event.benchmark] if found.cause == "method" else []
+        return [found.cause, difference.name, difference.after, *own]
+    if found.cause == "machine" and found.machine:
+        return [found.cause, found.machine]
+    return ["campaign", event.campaign] if event.campaign else ["series", event.series]
 
 
 def occurred(
@@ -78,7 +194,7 @@ def without_rules(alert: AlertRecord, gone: Collection[str], now: float) -> Aler
 
 
 def acted(
-    alert: AlertRecord, happening: Happening, *, by: str, why: str, now: float, until: float | None = None
+    alert: AlertRecord, happening: Trigger, *, by: str, why: str, now: float, until: float | None = None
 ) -> AlertRecord:
     """What an alert becomes by somebody's word.
 
@@ -107,7 +223,7 @@ def woken(alert: AlertRecord, now: float) -> AlertRecord | None:
     return _step(replace(alert, snoozed_until=None), "wake", why="its snooze is over", now=now)
 
 
-def is_back(member: Moved, better: Moved) -> bool:
+def is_back(member: FindingSummary, better: FindingSummary) -> bool:
     """Whether a change for the better undoes an earlier one for the worse, as far as both are known.
 
     What remains is the sum of both differences; it is back if none at all is among what may remain.
@@ -122,7 +238,7 @@ def is_back(member: Moved, better: Moved) -> bool:
 
 
 def _opened(
-    event: Event, rules: Sequence[Rule], member: Member, key: str, now: float, past: dict[str, tuple[float, str]]
+    event: Event, rules: Sequence[Rule], member: AlertMember, key: str, now: float, past: dict[str, tuple[float, str]]
 ) -> AlertRecord:
     name = content_hash([key, event.subject, event.id, event.at, now])[:16]
     bare = AlertRecord(
@@ -139,14 +255,14 @@ def _opened(
         members=(member,),
         past=past,
         history=(HistoryLine(now, "occur", after(None, "occur"), "", member.says),),
-        telling=_turned(Telling(), "opened", now),
+        telling=_turned(NotificationState(), "opened", now),
     )
     return described(_with_rules(bare, rules))
 
 
-def _member(event: Event, rules: Sequence[Rule]) -> Member:
+def _member(event: Event, rules: Sequence[Rule]) -> AlertMember:
     worst = max(rules, key=lambda rule: SEVERITIES.index(rule.alert.severity))
-    return Member(
+    return AlertMember(
         subject=event.subject,
         name=event.name,
         state="standing",
@@ -168,18 +284,18 @@ def _member(event: Event, rules: Sequence[Rule]) -> Member:
     )
 
 
-def _is_news(known: Member | None, past: tuple[float, str] | None, event: Event) -> bool:
+def _is_news(known: AlertMember | None, past: tuple[float, str] | None, event: Event) -> bool:
     """Whether an event is newer than all that is known of its subject: neither a repeat nor late."""
     at, name = (known.at, known.event) if known is not None else past or (-math.inf, "")
     return event.at > at or (event.at == at and event.id != name)
 
 
-def _says_the_same(known: Member, event: Event) -> bool:
+def _says_the_same(known: AlertMember, event: Event) -> bool:
     """Whether what happens was known: it still stands, or it is a finding that somebody has dealt with."""
     return known.state == "standing" or (event.kind == "finding" and known.state in ("closed", "expected"))
 
 
-def _with_member(alert: AlertRecord, member: Member) -> AlertRecord:
+def _with_member(alert: AlertRecord, member: AlertMember) -> AlertRecord:
     others = tuple(one for one in alert.members if one.subject != member.subject)
     return replace(alert, members=(*others, member))
 
@@ -194,20 +310,20 @@ def _with_rules(alert: AlertRecord, rules: Sequence[Rule]) -> AlertRecord:
 
 
 def _without(
-    alert: AlertRecord, over: dict[str, Member], why: str, now: float, ended: Happening = "recover"
+    alert: AlertRecord, over: dict[str, AlertMember], why: str, now: float, ended: Trigger = "recover"
 ) -> AlertRecord:
     """An alert after something is over for some members; it ends itself when nothing stands any more."""
     members = tuple(over.get(one.subject, one) for one in alert.members)
     left = replace(alert, members=members)
     if left.standing:
         return described(left)
-    happening: Happening = "expect" if any(one.state == "expected" for one in members) else ended
+    happening: Trigger = "expect" if any(one.state == "expected" for one in members) else ended
     if (alert.state, happening) not in TABLE or alert.state == TABLE[alert.state, happening]:
         return described(left)
     return described(_step(left, happening, why=why, now=now))
 
 
-def _by_people(alert: AlertRecord, happening: Happening) -> tuple[Member, ...]:
+def _by_people(alert: AlertRecord, happening: Trigger) -> tuple[AlertMember, ...]:
     """The members after somebody's word about the whole."""
     if happening == "expect":
         return tuple(replace(one, state="expected") if one.state == "standing" else one for one in alert.members)
@@ -219,7 +335,7 @@ def _by_people(alert: AlertRecord, happening: Happening) -> tuple[Member, ...]:
     return alert.members
 
 
-def _step(alert: AlertRecord, happening: Happening, *, why: str, now: float, by: str = "") -> AlertRecord:
+def _step(alert: AlertRecord, happening: Trigger, *, why: str, now: float, by: str = "") -> AlertRecord:
     """One step in the life of an alert, with its line of history and what people are told of it."""
     state = after(alert.state, happening)
     line = HistoryLine(now, happening, state, by, why)
@@ -238,7 +354,7 @@ def _step(alert: AlertRecord, happening: Happening, *, why: str, now: float, by:
     )
 
 
-def _told(alert: AlertRecord, happening: Happening, state: State, now: float) -> Telling:
+def _told(alert: AlertRecord, happening: Trigger, state: AlertState, now: float) -> NotificationState:
     telling = alert.telling
     if happening == "wake":
         return _turned(telling, "woken", now)
@@ -253,5 +369,5 @@ def _told(alert: AlertRecord, happening: Happening, state: State, now: float) ->
     return _turned(telling, "grown", (telling.told_at or now) + GROWN_EVERY_S)
 
 
-def _turned(telling: Telling, news: News, not_before: float) -> Telling:
+def _turned(telling: NotificationState, news: NotificationReason, not_before: float) -> NotificationState:
     return replace(telling, turn=telling.turn + 1, news=news, not_before=not_before, owed=True)

@@ -1,20 +1,32 @@
-"""From an alert to the words about it: the same facts as plain text, Markdown and HTML."""
+"""The message about an alert: subject, text, Markdown, HTML and a small picture.
+
+A notice in the outbox keeps what its message is made of (`NoticeDocument`), not the message: it is small, it is the
+same at every try, and whichever server sends it can write its own address into the links.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from assay.alert.message.told import PICTURE_ID, Message, Row, Told
-from assay.alert.picture.layout import HEIGHT, WIDTH
-from assay.alert.records import AlertRecord, Member, Moved
-from assay.analyse.series.triage import shown
+from assay.alert.lifecycle import ACTIVE
+from assay.alert.picture import HEIGHT, WIDTH, Drawing, drawing_of
+from assay.alert.records import AlertMember, AlertRecord, FindingSummary
+from assay.analyse.series.triage import Difference, shown
+from assay.documents import from_json, to_json
+from assay.plan.digest import content_hash
 from assay.report.html.markup import Markup, el
 from assay.report.markdown import escape
-from assay.report.numbers import decimals_for, show, show_percent
+from assay.report.numbers import decimals_for, name_with_unit, show, show_percent
 from assay.report.wording import one_line
+from assay.store.notices import NewNotice
+from assay.store.series_records import Point
 
+PICTURE_ID = "series@assay"
+"""How the HTML calls the picture that comes with it."""
+_LONGEST_CHANNEL = 64
 _HAPPENED = {
     "opened": "Opened", "reopened": "Reopened", "grown": "More has moved", "woken": "Still there after its snooze",
     "resolved": "Resolved", "expected": "Marked as expected", "test": "A test of this channel",
@@ -25,9 +37,125 @@ _MOST_DIFFERENCES = 20
 _MORE = re.compile(r"^and \d+ more$")
 _CALLS = re.compile(r"([@#!])(?=[\w/])")
 _HEAD = ("what", "before", "after", "change", "probability that it is real")
+Points = Callable[[str], Sequence[Point]]
 
 
-def compose(key: str, told: Told, server: str, *, test: bool = False) -> Message:
+@dataclass(frozen=True, slots=True)
+class NoticeDocument:
+    """Everything that a message is made of."""
+
+    alert: AlertRecord
+    """As it was when people were to be told."""
+    drawing: Drawing | None = None
+    prepared: bool = False
+    """The drawing was looked for; there may be none."""
+    done: tuple[str, ...] = ()
+    """Receivers that have taken the message already, where a channel has several."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """One series that moved, in numbers."""
+
+    name: str
+    before: str
+    after: str
+    change: str
+    """With its interval."""
+    probability: str
+
+    @property
+    def sentence(self) -> str:
+        """The numbers in one line."""
+        return f"{self.before} → {self.after}, {self.change}, real with a probability of {self.probability}"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a channel is given to send."""
+
+    key: str
+    """The same for every try, and different for every other message: receivers drop repeats by it."""
+    alert: AlertRecord
+    event: str
+    """What happened: opened, reopened, grown, woken, resolved or expected; `test` for a test."""
+    at: float
+    """When it happened."""
+    subject: str
+    text: str
+    """All of it as plain text."""
+    markdown: str
+    html: str
+    """For mail: refers to the picture by `PICTURE_ID`."""
+    lines: tuple[str, ...] = ()
+    """The sentences alone, for channels that lay out the rest themselves."""
+    rows: tuple[ChangeRow, ...] = ()
+    """What moved, in numbers."""
+    differs: tuple[Difference, ...] = ()
+    """What differs between the last good and the first bad result."""
+    links: tuple[tuple[str, str], ...] = ()
+    """What to look at → its address."""
+    url: str = ""
+    """Where to read more; empty when the server's address is not known."""
+    drawing: Drawing | None = None
+    """What the picture shows; None when there is none."""
+    done: tuple[str, ...] = ()
+    """Receivers of the channel that have taken it already."""
+
+    @property
+    def picture(self) -> bytes | None:
+        """The picture as PNG, drawn when it is asked for: few channels take one."""
+        from assay.alert.picture import png
+
+        return None if self.drawing is None else png(self.drawing)
+
+    @property
+    def picture_svg(self) -> str | None:
+        from assay.alert.picture import svg
+
+        return None if self.drawing is None else svg(self.drawing)
+
+
+def new_notice(alert: AlertRecord, channel: str, not_before: float | None = None) -> NewNotice:
+    """The notice for a channel about the newest turn of an alert."""
+    # A rule may name any channel, even one whose name is too long for a key.
+    short = channel if len(channel) <= _LONGEST_CHANNEL else content_hash(channel)[:32]
+    key = f"{alert.id}:{alert.telling.turn}:{short}"
+    # What it must not take for news is of no use to its readers, and can be long.
+    return NewNotice(key, channel, alert.id, to_json(NoticeDocument(replace(alert, past={}))), not_before)
+
+
+def read_notice(document: str, key: str) -> NoticeDocument:
+    """What a notice keeps.
+
+    Raises:
+        UsageError: if another version of assay wrote it in a way that this one does not understand.
+    """
+    return from_json(NoticeDocument, document, source=key)
+
+
+def write_notice(told: NoticeDocument, *, done: tuple[str, ...] | None = None) -> str:
+    """The document of a notice."""
+    return to_json(told if done is None else replace(told, done=done))
+
+
+def began_at(alert: AlertRecord) -> float:
+    """When an alert last began to stand: at its opening, or when it came back."""
+    began, before = alert.opened_at, None
+    for line in alert.history:
+        if line.state in ACTIVE and before is not None and before not in ACTIVE:
+            began = line.at
+        before = line.state
+    return began
+
+
+def pictured(alert: AlertRecord) -> AlertMember | None:
+    """The member whose series is drawn: the first one that still stands, or else the first one."""
+    known = [one for one in alert.members if one.series]
+    return next((one for one in known if one.state == "standing"), known[0] if known else None)
+
+
+def compose(key: str, told: NoticeDocument, server: str, *, test: bool = False) -> Message:
     """Write the message of a notice.
 
     Args:
@@ -74,7 +202,7 @@ def _subject(alert: AlertRecord, event: str) -> str:
     return f"[{alert.severity}{again}] {one_line(alert.title)}"
 
 
-def _moved(alert: AlertRecord) -> list[Member]:
+def _moved(alert: AlertRecord) -> list[AlertMember]:
     """What stands now; when nothing does, what it was about."""
     return [one for one in alert.standing or alert.members if one.moved is not None]
 
@@ -86,14 +214,14 @@ def _sentences(alert: AlertRecord) -> tuple[str, ...]:
     return tuple(one for one in said if one not in numbers and not (numbers and _MORE.match(one)))
 
 
-def _row(member: Member) -> Row:
+def _row(member: AlertMember) -> ChangeRow:
     """A change in numbers, with no more digits than its doubt allows."""
     moved = member.moved
     assert moved is not None  # noqa: S101  (whoever asks has looked)
     half = moved.difference_interval.half_width
     tail = f" {member.unit}" if member.unit else ""
     places = decimals_for(moved.before, half)
-    return Row(
+    return ChangeRow(
         one_line(member.name),
         show(moved.before, places) + tail,
         show(moved.after, places) + tail,
@@ -107,7 +235,7 @@ def _probability(most: float) -> str:
     return f"up to {100 * most:.1f} %" if most < 0.9995 else "up to nearly 100 %"
 
 
-def _change(moved: Moved, tail: str) -> str:
+def _change(moved: FindingSummary, tail: str) -> str:
     """By how much, with the interval of it; in its own unit where no share can be told."""
     if moved.change is not None and moved.change_interval is not None:
         low, high = moved.change_interval.low, moved.change_interval.high
@@ -130,7 +258,7 @@ class _Parts:
         self,
         alert: AlertRecord,
         event: str,
-        rows: Sequence[Row],
+        rows: Sequence[ChangeRow],
         sentences: tuple[str, ...],
         links: tuple[tuple[str, str], ...],
     ) -> None:
@@ -225,3 +353,34 @@ def _md(text: str) -> str:
 
 def _moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def prepared(told: NoticeDocument, points: Points) -> NoticeDocument:
+    """What a notice keeps, with the drawing of the series that it is about."""
+    if told.prepared:
+        return told
+    member = pictured(told.alert)
+    drawing = None if member is None else _drawing(member, points(member.series))
+    return replace(told, drawing=drawing, prepared=True)
+
+
+def _drawing(member: AlertMember, points: Sequence[Point]) -> Drawing | None:
+    # What does not count for the analysis is not drawn as if it did.
+    values = [point.value if point.counts else None for point in points]
+    errors = [point.standard_error if point.counts else None for point in points]
+    days = [datetime.fromtimestamp(point.at, UTC).strftime("%Y-%m-%d") for point in points]
+    moved = member.moved
+    since = moved.since if moved is not None else None
+    change_at = next((index for index, point in enumerate(points) if since is not None and point.at >= since), None)
+    metric = name_with_unit(member.metric, member.unit)
+    place = member.name.removesuffix(member.metric)
+    title = one_line(f"{place}{metric}" if place != member.name else f"{metric}, {place}")
+    return drawing_of(
+        title,
+        values,
+        errors,
+        days,
+        change_at=change_at,
+        before=moved.before if moved else None,
+        after=moved.after if moved else None,
+    )

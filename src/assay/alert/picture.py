@@ -5,23 +5,25 @@ What is drawn is laid out once, in shapes; SVG and PNG are two ways to write the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from assay.alert.picture.drawing import Drawing
 from assay.report.html.axis import Axis, axis_for
 from assay.report.html.markup import Markup, el
 from assay.report.wording import one_line
 
+MOST_POINTS = 120
+# So much of the history before the change is shown, at least.
+_BEFORE = 40
 WIDTH, HEIGHT = 600, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 14, 30, 26
 # A level is drawn beside the change it belongs to, not over older ones that it says nothing about.
 _LEVEL_POINTS = 20
 _SE_TO_95 = 1.96
 _LONGEST_TITLE = 80
-
 Colour = tuple[int, int, int]
 PAPER: Colour = (255, 255, 255)
 _INK: Colour = (26, 31, 36)
@@ -35,7 +37,71 @@ _BAD: Colour = (179, 32, 42)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Drawing:
+    """What a picture shows."""
+
+    title: str
+    values: tuple[float | None, ...]
+    """The newest last; None where a result has no value."""
+    errors: tuple[float | None, ...]
+    """Standard error of each value; None where it is not known."""
+    first: str = ""
+    """What the first point is called, such as its day."""
+    last: str = ""
+    change_at: int | None = None
+    """Position of the first point after the change."""
+    before: float | None = None
+    """Level before the change."""
+    after: float | None = None
+    """Level from the change on."""
+
+
+def drawing_of(
+    title: str,
+    values: Sequence[float | None],
+    errors: Sequence[float | None],
+    days: Sequence[str],
+    *,
+    change_at: int | None = None,
+    before: float | None = None,
+    after: float | None = None,
+) -> Drawing | None:
+    """The part of a series that is worth a picture.
+
+    Returns:
+        None when fewer than two results have a value: there is nothing to see.
+    """
+    start, end = _window(len(values), change_at)
+    shown = tuple(_finite(value) for value in values[start:end])
+    if sum(value is not None for value in shown) < 2:
+        return None
+    at = None if change_at is None or not start < change_at < end else change_at - start
+    return Drawing(
+        title,
+        shown,
+        tuple(_finite(error) for error in errors[start:end]),
+        days[start],
+        days[end - 1],
+        at,
+        _finite(before),
+        _finite(after),
+    )
+
+
+def _window(count: int, change_at: int | None) -> tuple[int, int]:
+    """Which points are shown: the newest ones, or from some before the change on when that was longer ago."""
+    start = max(count - MOST_POINTS, 0)
+    if change_at is not None:
+        start = min(start, max(change_at - _BEFORE, 0))
+    return start, min(start + MOST_POINTS, count)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+@dataclass(frozen=True, slots=True)
+class LineShape:
     """A straight line."""
 
     x1: float
@@ -47,7 +113,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Dot:
+class DotShape:
     """A filled circle, or a ring."""
 
     x: float
@@ -57,7 +123,7 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class BoxShape:
     """A filled rectangle."""
 
     x: float
@@ -68,7 +134,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextShape:
     """A line of letters; y is where they stand."""
 
     x: float
@@ -78,7 +144,7 @@ class Text:
     anchor: Literal["start", "middle", "end"] = "start"
 
 
-Shape = Line | Dot | Box | Text
+Shape = LineShape | DotShape | BoxShape | TextShape
 
 
 def svg(drawing: Drawing) -> Markup:
@@ -102,7 +168,7 @@ def svg(drawing: Drawing) -> Markup:
 
 def png(drawing: Drawing) -> bytes:
     """The picture as PNG, at twice the size for sharp screens."""
-    from assay.alert.picture.raster import rasterise
+    from assay.alert.raster import rasterise
 
     return rasterise(list(layout(drawing)), WIDTH, HEIGHT, PAPER, scale=2)
 
@@ -147,20 +213,20 @@ class _Place:
 def _frame(drawing: Drawing, place: _Place) -> Iterator[Shape]:
     title = one_line(drawing.title)
     shown = title if len(title) <= _LONGEST_TITLE else f"{title[: _LONGEST_TITLE - 3]}..."
-    yield Text(8, 17, shown, _INK)
+    yield TextShape(8, 17, shown, _INK)
     for tick in place.axis.ticks:
         y = place.y(tick)
-        yield Line(_LEFT, y, WIDTH - _RIGHT, y, _GRID)
-        yield Text(_LEFT - 6, y + 4, place.axis.label(tick), anchor="end")
-    yield Text(_LEFT, HEIGHT - 8, drawing.first)
-    yield Text(WIDTH - _RIGHT, HEIGHT - 8, drawing.last, anchor="end")
+        yield LineShape(_LEFT, y, WIDTH - _RIGHT, y, _GRID)
+        yield TextShape(_LEFT - 6, y + 4, place.axis.label(tick), anchor="end")
+    yield TextShape(_LEFT, HEIGHT - 8, drawing.first)
+    yield TextShape(WIDTH - _RIGHT, HEIGHT - 8, drawing.last, anchor="end")
 
 
 def _change(drawing: Drawing, place: _Place) -> Iterator[Shape]:
     if drawing.change_at is None:
         return
     edge = place.x(drawing.change_at - 0.5)
-    yield Box(edge, _TOP, WIDTH - _RIGHT - edge, HEIGHT - _TOP - _BOTTOM, _SHADE)
+    yield BoxShape(edge, _TOP, WIDTH - _RIGHT - edge, HEIGHT - _TOP - _BOTTOM, _SHADE)
 
 
 def _levels(drawing: Drawing, place: _Place) -> Iterator[Shape]:
@@ -169,50 +235,50 @@ def _levels(drawing: Drawing, place: _Place) -> Iterator[Shape]:
         return
     if drawing.before is not None:
         y = place.y(drawing.before)
-        yield Line(place.x(max(at - _LEVEL_POINTS, 0) - 0.4), y, place.x(at - 0.6), y, _LEVEL, 2.0)
+        yield LineShape(place.x(max(at - _LEVEL_POINTS, 0) - 0.4), y, place.x(at - 0.6), y, _LEVEL, 2.0)
     if drawing.after is not None:
         y = place.y(drawing.after)
-        yield Line(place.x(at - 0.4), y, place.x(min(at + _LEVEL_POINTS, place.count) - 0.6), y, _BAD, 2.0)
+        yield LineShape(place.x(at - 0.4), y, place.x(min(at + _LEVEL_POINTS, place.count) - 0.6), y, _BAD, 2.0)
 
 
 def _doubts(drawing: Drawing, place: _Place) -> Iterator[Shape]:
     for index, (value, error) in enumerate(zip(drawing.values, drawing.errors, strict=True)):
         if value is not None and error:
             x = place.x(index)
-            yield Line(x, place.y(value - _SE_TO_95 * error), x, place.y(value + _SE_TO_95 * error), _DOUBT, 2.0)
+            yield LineShape(x, place.y(value - _SE_TO_95 * error), x, place.y(value + _SE_TO_95 * error), _DOUBT, 2.0)
 
 
 def _points(drawing: Drawing, place: _Place) -> Iterator[Shape]:
     known = [(index, value) for index, value in enumerate(drawing.values) if value is not None]
     for (index, value), (following, other) in pairwise(known):
         if following == index + 1:  # a gap stays a gap
-            yield Line(place.x(index), place.y(value), place.x(following), place.y(other), _ACCENT)
+            yield LineShape(place.x(index), place.y(value), place.x(following), place.y(other), _ACCENT)
     radius = 2.2 if place.count <= 60 else 1.6
     for index, value in known:
-        yield Dot(place.x(index), place.y(value), radius, _ACCENT)
+        yield DotShape(place.x(index), place.y(value), radius, _ACCENT)
 
 
 def _hex(colour: Colour) -> str:
     return "#{:02x}{:02x}{:02x}".format(*colour)
 
 
-def _line(shape: Line) -> Markup:
+def _line(shape: LineShape) -> Markup:
     return el(
         "line", x1=shape.x1, y1=shape.y1, x2=shape.x2, y2=shape.y2, stroke=_hex(shape.colour), stroke_width=shape.width
     )
 
 
-def _dot(shape: Dot) -> Markup:
+def _dot(shape: DotShape) -> Markup:
     return el("circle", cx=shape.x, cy=shape.y, r=shape.radius, fill=_hex(shape.colour))
 
 
-def _box(shape: Box) -> Markup:
+def _box(shape: BoxShape) -> Markup:
     return el("rect", x=shape.x, y=shape.y, width=shape.width, height=shape.height, fill=_hex(shape.colour))
 
 
-def _text(shape: Text) -> Markup:
+def _text(shape: TextShape) -> Markup:
     anchor = None if shape.anchor == "start" else shape.anchor
     return el("text", shape.words, x=shape.x, y=shape.y, fill=_hex(shape.colour), text_anchor=anchor)
 
 
-_WRITERS: dict[type, Callable[..., Markup]] = {Line: _line, Dot: _dot, Box: _box, Text: _text}
+_WRITERS: dict[type, Callable[..., Markup]] = {LineShape: _line, DotShape: _dot, BoxShape: _box, TextShape: _text}

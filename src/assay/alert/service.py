@@ -1,4 +1,4 @@
-"""Where people read alerts and rules and change them: the same for the server's API and for a store here."""
+"""Alerts and rules as the API and the command line read and change them, on a server or in a store."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from assay.alert.evaluate import forget_rules
-from assay.alert.life import ACTIVE
-from assay.alert.message import read_told
-from assay.alert.message.compose import subject_of
+from assay.alert.lifecycle import ACTIVE
+from assay.alert.message import read_notice, subject_of
 from assay.alert.records import AlertRecord, record_of
 from assay.alert.rules import Rule, given_rule, in_words, parsed, rule_of
 from assay.clock import Clock
@@ -84,7 +83,7 @@ class NoticeView:
     def of(cls, kept: Notice) -> NoticeView:
         """A message as the store keeps it."""
         try:
-            subject = subject_of(read_told(kept.document, kept.key).alert)
+            subject = subject_of(read_notice(kept.document, kept.key).alert)
         except AssayError:  # written by another version
             subject = ""
         return cls(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.alert.life import ACTIVE, BY_ITSELF, BY_PEOPLE, STATES, TABLE, after
+from assay.alert.lifecycle import ACTIVE, BY_ITSELF, BY_PEOPLE, STATES, TABLE, after
 from assay.errors import UsageError
 
 # Rows are states, columns are what happens; a dot is a step that there is not.

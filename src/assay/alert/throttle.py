@@ -1,13 +1,15 @@
-"""Who is told of an alert now, and who later: quiet hours, and how often a rule may tell."""
+"""Which notifications of an alert are due now, and which later: quiet hours, and how often a rule may notify."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
-from assay.alert.message import notice
+from assay.alert.message import new_notice
 from assay.alert.records import AlertRecord, RuleNote, kept_of
-from assay.alert.rules import quiet_until, rule_of
+from assay.alert.rules import rule_of
+from assay.spec.watching import zone_named
 from assay.store.alert_rules import KeptRule
 from assay.store.alerts import Decision
 from assay.store.notices import EVERY_CHANNEL, NewNotice
@@ -44,9 +46,9 @@ def after_telling(alert: AlertRecord, notes: Sequence[RuleNote], now: float) -> 
 def notices_of(alert: AlertRecord, notes: Sequence[RuleNote]) -> tuple[NewNotice, ...]:
     """One notice for each channel that the rules name; one for all of them where a rule names none."""
     if any(not note.notify for note in notes):
-        return (notice(alert, EVERY_CHANNEL),)
+        return (new_notice(alert, EVERY_CHANNEL),)
     channels = dict.fromkeys(channel for note in notes for channel in note.notify)
-    return tuple(notice(alert, channel) for channel in channels)
+    return tuple(new_notice(alert, channel) for channel in channels)
 
 
 def _newest(stored: RuleNote, rules: Mapping[str, KeptRule]) -> RuleNote:
@@ -61,3 +63,24 @@ def _may_tell(note: RuleNote, rules: Mapping[str, KeptRule], now: float) -> bool
     kept = rules.get(note.id)
     last = None if kept is None else kept.told_at
     return not note.at_most_every or last is None or now - last >= note.at_most_every
+
+
+def quiet_until(quiet: str | None, timezone: str, now: float) -> float | None:
+    """When the quiet hours end in which a moment lies; None when it lies in none."""
+    if quiet is None:
+        return None
+    here = datetime.fromtimestamp(now, UTC).astimezone(zone_named(timezone))
+    begin, end = (_minutes(part) for part in quiet.split("-"))
+    minute = here.hour * 60 + here.minute
+    inside = begin <= minute < end if begin < end else minute >= begin or minute < end
+    if not inside:
+        return None
+    day = here + timedelta(days=1) if begin > end and minute >= begin else here
+    over = day.replace(hour=end // 60, minute=end % 60, second=0, microsecond=0, fold=0)
+    # Where clocks are put back, the hour may lie behind: it comes a second time.
+    return over.timestamp() if over.timestamp() > now else over.replace(fold=1).timestamp()
+
+
+def _minutes(text: str) -> int:
+    hours, _, minutes = text.partition(":")
+    return int(hours) * 60 + int(minutes)

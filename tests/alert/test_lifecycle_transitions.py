@@ -9,8 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.alert.setups import DAY, T0, commit, done, failed, finding, interval, limit, moved, rule
 
-from assay.alert.course import GROWN_EVERY_S, acted, called_expected, is_back, occurred, recovered, without_rules, woken
-from assay.alert.grouping import key_of
+from assay.alert.lifecycle import (
+    GROWN_EVERY_S,
+    acted,
+    called_expected,
+    is_back,
+    key_of,
+    occurred,
+    recovered,
+    without_rules,
+    woken,
+)
 from assay.alert.records import kept_of, record_of
 from assay.errors import UsageError
 

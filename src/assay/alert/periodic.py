@@ -1,4 +1,4 @@
-"""What time alone brings about: results that stay away, agents that fall silent, jobs that ended unseen."""
+"""Periodic checks: results that stay away, agents that are silent, jobs that ended without being observed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 
 from assay.alert.evaluate import evaluate, note_file
 from assay.alert.events import of_back, of_ended, of_lost, of_noise, of_silence
-from assay.alert.life import ACTIVE
+from assay.alert.lifecycle import ACTIVE
 from assay.alert.records import AlertRecord, Trouble, record_of
 from assay.alert.rules import Rule, is_for, is_pattern, rules_of
 from assay.clock import Clock

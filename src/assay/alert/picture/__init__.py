@@ -1,1 +1,0 @@
-"""A small picture of a series: laid out once, written as SVG and as PNG."""
