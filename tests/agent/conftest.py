@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from assay.agent.agent import Agent
-from assay.agent.host.profile import HostFacts
+from assay.agent.host import HostFacts
 from assay.agent.settings import AgentSettings
 from assay.place.needs import Profile
 
@@ -161,7 +161,7 @@ def run_agent(tmp_path):
         agent = Agent(
             AgentSettings(server.url, state or tmp_path / "state", **settings),
             executor=executor or FastExecutor(),
-            look=lambda: FACTS,
+            probe=lambda: FACTS,
         )
         codes = []
         thread = threading.Thread(target=lambda: codes.append(agent.run()), daemon=True)

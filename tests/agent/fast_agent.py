@@ -23,4 +23,4 @@ class SlowEnough(FastExecutor):
 if __name__ == "__main__":
     url, state = sys.argv[1:]
     settings = AgentSettings(url, Path(state), allow=frozenset({"command"}), min_free=0)
-    sys.exit(Agent(settings, executor=SlowEnough(), look=lambda: FACTS).run())
+    sys.exit(Agent(settings, executor=SlowEnough(), probe=lambda: FACTS).run())

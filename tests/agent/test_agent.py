@@ -324,7 +324,7 @@ def left_behind(folder, server, job, *, result=False, release=None):
     entry = spool.entry(server.url, "agent-x", job.id, 1)
     spool.begin(entry, job)
     if result:
-        from assay.agent.measuring.refusal import failed_result
+        from assay.agent.attempt import failed_result
         from assay.clock import SYSTEM_CLOCK
         from assay.errors import Problem
 
@@ -444,15 +444,15 @@ def test_a_wrong_token_is_an_error_that_does_not_show_it(small_server_at, tmp_pa
     from assay.agent.settings import AgentSettings
 
     server = small_server_at(token="right")
-    agent = Agent(AgentSettings(server.url, tmp_path, token="wrong-secret"), look=_no_look)
+    agent = Agent(AgentSettings(server.url, tmp_path, token="wrong-secret"), probe=_no_probe)
     with pytest.raises(UsageError) as caught:
         agent.run()
     assert caught.value.problem.code == "unauthorized"
     assert "wrong-secret" not in str(caught.value) + repr(agent.settings)
 
 
-def _no_look():
-    from assay.agent.host.profile import HostFacts
+def _no_probe():
+    from assay.agent.host import HostFacts
     from assay.place.needs import Profile
 
     return HostFacts("linux", {}, (), Profile("box", "linux", 1, 1, {}, {}))
@@ -465,7 +465,7 @@ def test_a_second_agent_on_the_same_folder_is_refused(server, run_agent, tmp_pat
     run_agent(server)
     server.wait(lambda: server.beats, what="a beat")
     with pytest.raises(UsageError, match="another agent uses"):
-        Agent(AgentSettings(server.url, tmp_path / "state"), look=_no_look).run()
+        Agent(AgentSettings(server.url, tmp_path / "state"), probe=_no_probe).run()
 
 
 # Full disks

@@ -5,9 +5,8 @@ import sys
 
 HEAVY = {"numpy", "pyarrow", "sqlalchemy", "alembic", "onnxruntime", "onnx", "fastapi", "uvicorn", "redis", "psycopg"}
 MODULES = (
-    "agent", "attempt", "board", "delivery", "heartbeat", "identity", "listen", "progress", "queue", "settings",
-    "slots", "spool", "host.checks", "host.files", "host.profile", "host.service", "measuring.executor",
-    "measuring.inputs", "measuring.refusal",
+    "agent", "attempt", "delivery", "executor", "heartbeat", "host", "identity", "listen", "service", "settings",
+    "slots", "spool",
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from assay.agent.agent import Agent
-from assay.agent.listen import Post, listen
+from assay.agent.listen import EnrolmentPost, listen
 from assay.agent.settings import AgentSettings
 from assay.documents import adapter
 from assay.place.fleet.protocol import Enrolment
@@ -28,15 +28,17 @@ def device(tmp_path, fast):
     opened = []
 
     def start(token=None):
-        from assay.agent.host.profile import HostFacts
+        from assay.agent.host import HostFacts
         from assay.place.needs import Profile
 
         facts = HostFacts("linux", {"cpu": "x"}, ("CPU (ONNX)",), Profile("box", "linux", 2, 2**30, {}, {}))
         settings = AgentSettings("http://127.0.0.1", tmp_path / "state", allow=frozenset({"command"}), min_free=0)
-        post = Post(
+        post = EnrolmentPost(
             settings,
             lambda: facts,
-            lambda url, secret: Agent(replace(settings, server=url, token=secret), executor=fast(), look=lambda: facts),
+            lambda url, secret: Agent(
+                replace(settings, server=url, token=secret), executor=fast(), probe=lambda: facts
+            ),
         )
         server = listen(post, "127.0.0.1", 0, token)
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -204,7 +204,7 @@ pathlib.Path({str(out)!r}).write_bytes(found)
 def test_another_process_of_the_user_may_not_look_into_the_agent():
     code = """
 import ctypes, os, subprocess, sys
-from assay.agent.host.secrecy import keep_private
+from assay.agent.identity import keep_private
 os.environ["OTHER"] = "stays"
 keep_private(("ASSAY_TOKEN",), ("of-the-agent",))
 dumpable = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from assay.agent.settings import RedisPlace
+from assay.agent.settings import RedisAddress
 
 pytest.importorskip("redis", reason="the package for Redis is not installed")
 pytestmark = pytest.mark.live
@@ -16,13 +16,13 @@ ALL = {"allow": frozenset({"command"})}
 
 @pytest.fixture
 def queue(redis_server, monkeypatch):
-    from assay.agent import queue as module
+    import assay.agent.slots as module
     from assay.place.redis_broker import RedisBroker
 
     monkeypatch.setattr(module, "_ASK_AGAIN_S", 0.5)
     _wait_for_slots()
     broker = RedisBroker(redis_server.fresh())
-    yield broker, RedisPlace("127.0.0.1", redis_server.port)
+    yield broker, RedisAddress("127.0.0.1", redis_server.port)
     broker.close()
 
 

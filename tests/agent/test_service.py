@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from assay.agent.host.service import Service, Wish, install, service
+from assay.agent.service import Service, ServiceOptions, install, service
 from assay.errors import UsageError
 
 ARGUMENTS = ("--host", "https://server:8080/", "--label", 'note=100% of $HOME "x"')
@@ -22,13 +22,13 @@ def unit(wish):
 
 
 def test_a_unit_runs_the_agent_of_this_python_and_nothing_is_replaced_in_it():
-    start = unit(Wish(ARGUMENTS, run_as="bench"))["Service"]["ExecStart"]
+    start = unit(ServiceOptions(ARGUMENTS, run_as="bench"))["Service"]["ExecStart"]
     assert start.startswith(f"{sys.executable} -m assay agent start --host https://server:8080/ --label ")
     assert start.endswith('"note=100%% of $$HOME \\"x\\""')
 
 
 def test_a_unit_of_the_system_runs_as_a_user_and_waits_longer_than_the_agent():
-    found = unit(Wish(ARGUMENTS, run_as="bench"))
+    found = unit(ServiceOptions(ARGUMENTS, run_as="bench"))
     assert found["Service"]["User"] == "bench"
     assert int(found["Service"]["TimeoutStopSec"]) > 60
     assert found["Install"]["WantedBy"] == "multi-user.target"
@@ -39,17 +39,17 @@ def test_a_service_of_the_system_is_not_root_by_chance(monkeypatch, platform):
     monkeypatch.delenv("SUDO_USER", raising=False)
     monkeypatch.setattr("getpass.getuser", lambda: "root")
     with pytest.raises(UsageError, match="would run as root") as caught:
-        service(Wish(ARGUMENTS), platform)
+        service(ServiceOptions(ARGUMENTS), platform)
     assert "--run-as" in caught.value.problem.try_
-    assert service(Wish(ARGUMENTS, run_as="root"), platform)  # asked for
+    assert service(ServiceOptions(ARGUMENTS, run_as="root"), platform)  # asked for
     monkeypatch.setenv("SUDO_USER", "alice")
-    assert "alice" in service(Wish(ARGUMENTS), platform).text
+    assert "alice" in service(ServiceOptions(ARGUMENTS), platform).text
 
 
 def test_a_token_in_a_property_list_is_for_its_owner_alone(tmp_path):
     from dataclasses import replace
 
-    wanted = service(Wish(ARGUMENTS, user=True, token="secret-of-mine"), "darwin")
+    wanted = service(ServiceOptions(ARGUMENTS, user=True, token="secret-of-mine"), "darwin")
     document = plistlib.loads(wanted.text.encode())
     assert document["EnvironmentVariables"] == {"ASSAY_TOKEN": "secret-of-mine"}
     assert "secret-of-mine" not in document["ProgramArguments"]
@@ -59,11 +59,11 @@ def test_a_token_in_a_property_list_is_for_its_owner_alone(tmp_path):
 
 def test_a_task_of_windows_takes_no_token():
     with pytest.raises(UsageError, match="--token-file"):
-        service(Wish(ARGUMENTS, user=True, token="secret-of-mine"), "win32")
+        service(ServiceOptions(ARGUMENTS, user=True, token="secret-of-mine"), "win32")
 
 
 def test_a_unit_of_a_user_names_no_user():
-    wanted = service(Wish(ARGUMENTS, user=True), "linux")
+    wanted = service(ServiceOptions(ARGUMENTS, user=True), "linux")
     assert "User=" not in wanted.text
     assert wanted.path.name == "assay-agent.service"
     assert wanted.then[-1] == "systemctl --user enable --now assay-agent"
@@ -73,13 +73,13 @@ def test_a_unit_of_a_user_names_no_user():
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd here")
 def test_systemd_accepts_the_unit(tmp_path):
     path = tmp_path / "assay-agent.service"
-    path.write_text(service(Wish(ARGUMENTS, user=True), "linux").text)
+    path.write_text(service(ServiceOptions(ARGUMENTS, user=True), "linux").text)
     done = subprocess.run(["systemd-analyze", "verify", "--user", str(path)], capture_output=True, text=True)
     assert "assay-agent.service:" not in done.stderr
 
 
 def test_launchd_gets_a_property_list():
-    wanted = service(Wish(ARGUMENTS, user=True), "darwin")
+    wanted = service(ServiceOptions(ARGUMENTS, user=True), "darwin")
     document = plistlib.loads(wanted.text.encode())
     assert document["ProgramArguments"][1:] == ["-m", "assay", "agent", "start", *ARGUMENTS]
     assert document["KeepAlive"] is True
@@ -88,7 +88,7 @@ def test_launchd_gets_a_property_list():
 
 
 def test_windows_is_told_what_to_type():
-    wanted = service(Wish(("--host", "http://s")), "win32")
+    wanted = service(ServiceOptions(("--host", "http://s")), "win32")
     assert wanted.path is None
     assert "schtasks /Create /TN assay-agent" in wanted.then[0]
     with pytest.raises(UsageError, match="no service files"):
@@ -108,4 +108,4 @@ def test_another_file_is_never_overwritten_unasked(tmp_path):
 
 def test_a_line_break_cannot_smuggle_in_a_directive():
     with pytest.raises(UsageError):
-        service(Wish(("--label", "x\nExecStartPre=/bin/evil"), run_as="bench"), "linux")
+        service(ServiceOptions(("--label", "x\nExecStartPre=/bin/evil"), run_as="bench"), "linux")

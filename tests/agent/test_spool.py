@@ -2,10 +2,10 @@
 
 import errno
 import json
+import os
 
 import pytest
 
-from assay.agent.host import files
 from assay.agent.spool import Spool
 from assay.files import write_whole
 from assay.place.fleet.protocol import Held, Release
@@ -117,7 +117,7 @@ def test_writing_whole_leaves_the_old_file_when_it_fails(tmp_path, monkeypatch):
     def full(fd):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         write_whole(path, b"new")
     assert path.read_bytes() == b"old"

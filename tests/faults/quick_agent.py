@@ -18,8 +18,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from assay.agent.agent import Agent
-from assay.agent.host.profile import HostFacts
-from assay.agent.settings import AgentSettings, RedisPlace
+from assay.agent.host import HostFacts
+from assay.agent.settings import AgentSettings, RedisAddress
 from assay.clock import SYSTEM_CLOCK
 from assay.files import write_whole
 from assay.place.needs import Profile
@@ -120,11 +120,11 @@ def main() -> int:
         name=asked.name,
         min_free=1_000_000,
         grace_s=1.0,
-        redis=RedisPlace("127.0.0.1", asked.redis_port) if asked.redis_port else None,
+        redis=RedisAddress("127.0.0.1", asked.redis_port) if asked.redis_port else None,
     )
     executor = QuickExecutor(Path(asked.ledger), Path(asked.samples), clock, asked.seed)
     facts = HostFacts("linux", {"cpu": "x"}, ("CPU (ONNX)",), profile)
-    agent = Agent(settings, executor=executor, clock=clock, look=lambda: facts)
+    agent = Agent(settings, executor=executor, clock=clock, probe=lambda: facts)
     signal.signal(signal.SIGTERM, lambda *_: agent.ask_to_stop())
     import logging
 

@@ -9,18 +9,15 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from assay.agent.attempt import Ended, Tools
-from assay.agent.board import Board
+from assay.agent.attempt import AttemptEnd, AttemptTools
 from assay.agent.delivery import Delivery
-from assay.agent.heartbeat import Pulse
-from assay.agent.host.profile import HostFacts, look, offered
+from assay.agent.executor import Executor, InputCache, ProcessExecutor, last_lines
+from assay.agent.heartbeat import HeartbeatLoop, HeldLeases, ProgressSender
+from assay.agent.host import HostFacts, offered_profile, probe_host
 from assay.agent.identity import Identity, hold_folder, identity
-from assay.agent.measuring.executor import Executor, ProcessExecutor, last_lines
-from assay.agent.measuring.inputs import InputCache
-from assay.agent.progress import ProgressPost
 from assay.agent.settings import AgentSettings
-from assay.agent.slots import Devices, ServerSource, Slot, Source
-from assay.agent.spool import Entry, Spool
+from assay.agent.slots import DeviceLocks, JobSource, ServerSource, Slot
+from assay.agent.spool import Spool, SpoolEntry
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import AssayError
 from assay.place.fleet.client import AwayError, FleetClient
@@ -41,7 +38,7 @@ INTERRUPTED = 130
 class _Running:
     """The parts of an agent that is enrolled."""
 
-    pulse: Pulse
+    heartbeat: HeartbeatLoop
     delivery: Delivery
     slots: tuple[Slot, ...]
 
@@ -55,12 +52,12 @@ class Agent:
         *,
         executor: Executor | None = None,
         clock: Clock = SYSTEM_CLOCK,
-        look: Callable[[], HostFacts] = look,
+        probe: Callable[[], HostFacts] = probe_host,
     ) -> None:
         self.settings = settings
-        self.board = Board()
+        self.leases = HeldLeases()
         self._clock = clock
-        self._look = look
+        self._probe = probe
         self._executor = executor or ProcessExecutor()
         self._client = FleetClient(settings.server, settings.token, ca=settings.ca, verify=settings.verify)
         self._stopping = threading.Event()
@@ -97,7 +94,7 @@ class Agent:
         finally:
             # The threads end by themselves; one may still wait for an answer, so the client is not closed under it.
             self._ended.set()
-            self.board.changed.set()
+            self.leases.changed.set()
             _close(lock)
 
     def enrol(self) -> Enrolled:
@@ -111,14 +108,14 @@ class Agent:
         return self._client.enroll(self._enrolment(), patience_s=0)
 
     def status(self) -> dict[str, JsonValue]:
-        beat = self.board.beat()
+        beat = self.leases.beat()
         running = self._running
         return {
             "server": self._client.url,
-            "agent": running.pulse.enrolled.agent if running else None,
+            "agent": running.heartbeat.enrolled.agent if running else None,
             "state": beat.state,
             "note": beat.note,
-            "draining": self.board.draining,
+            "draining": self.leases.draining,
             "held": [{"job": held.job, "fence": held.fence} for held in beat.held],
             "undelivered": [entry.job for entry in running.delivery.waiting()] if running else [],
         }
@@ -131,9 +128,9 @@ class Agent:
         self._identity = identity(self.settings.state, machine_id())
         if self._identity.note:
             _log.warning("%s", self._identity.note)
-        self._facts = self._look()
+        self._facts = self._probe()
         self._looked_s = self._clock.monotonic_s()
-        if self.settings.devices and not any(offered(self._facts, self.settings).devices.values()):
+        if self.settings.devices and not any(offered_profile(self._facts, self.settings).devices.values()):
             _log.warning("no runtime here can use %s", ", ".join(self.settings.devices))
 
     def _enrol_patiently(self) -> Enrolled | None:
@@ -154,7 +151,7 @@ class Agent:
     def _enrolment(self) -> Enrolment:
         if self._identity is None or self._facts is None:
             raise AssayError("the agent has not looked at its machine yet")
-        profile = offered(self._facts, self.settings)
+        profile = offered_profile(self._facts, self.settings)
         return Enrolment(
             identity=self._identity.id,
             name=profile.name,
@@ -165,13 +162,13 @@ class Agent:
             slots=max(1, len(self.settings.devices)),
         )
 
-    def _start(self, enrolled: Enrolled, source: Source) -> _Running:
+    def _start(self, enrolled: Enrolled, source: JobSource) -> _Running:
         settings = self.settings
         spool = Spool(settings.state, min_free=settings.min_free)
-        progress = ProgressPost(self._client, lambda held: self.board.lost((held,)), self._ended)
-        delivery = Delivery(self._client, spool, self.board, progress, self._ended, self._clock)
+        progress = ProgressSender(self._client, lambda held: self.leases.lost((held,)), self._ended)
+        delivery = Delivery(self._client, spool, self.leases, progress, self._ended, self._clock)
         self._recover(spool, delivery, enrolled.agent)
-        pulse = Pulse(self._client, self.board, enrolled, self.enrol, self._ended, self._clock)
+        heartbeat = HeartbeatLoop(self._client, self.leases, enrolled, self.enrol, self._ended, self._clock)
         inputs = InputCache(settings.state / "inputs", self._client, settings.cache_bytes)
         # By these a price of the benchmark file is found.
         known = {**settings.labels, **({"name": settings.name} if settings.name else {})}
@@ -182,13 +179,13 @@ class Agent:
             JOB_ALLOW: ",".join(sorted(settings.allow)),
             JOB_ENV: ",".join(sorted(settings.allow_env)),
         }
-        tools = Tools(self._executor, spool, self.board, progress, inputs, settings.allow, told, self._clock)
-        devices = Devices()
+        tools = AttemptTools(self._executor, spool, self.leases, progress, inputs, settings.allow, told, self._clock)
+        devices = DeviceLocks()
         slots = tuple(
             Slot(
                 device,
                 server=self._client.url,
-                agent=lambda: pulse.enrolled.agent,
+                agent=lambda: heartbeat.enrolled.agent,
                 source=source,
                 tools=tools,
                 delivery=delivery,
@@ -201,15 +198,15 @@ class Agent:
         )
         progress.start()
         delivery.start()
-        pulse.start()
+        heartbeat.start()
         for slot in slots:
             slot.start()
-        return _Running(pulse, delivery, slots)
+        return _Running(heartbeat, delivery, slots)
 
-    def _source(self) -> Source:
+    def _source(self) -> JobSource:
         if self.settings.redis is None:
             return ServerSource(self._client)
-        from assay.agent.queue import QueueSource
+        from assay.agent.slots import QueueSource
 
         return QueueSource(self._client, self.settings.redis)
 
@@ -228,7 +225,7 @@ class Agent:
         if others:
             _log.warning("%d attempts for other servers are kept; start the agent for those to deliver them", others)
 
-    def _take_up(self, entry: Entry, delivery: Delivery) -> None:
+    def _take_up(self, entry: SpoolEntry, delivery: Delivery) -> None:
         if entry.result.is_file() or entry.release() is not None:
             _log.info("found job=%s fence=%d, not yet delivered", entry.job, entry.fence)
             delivery.put(entry)
@@ -238,18 +235,18 @@ class Agent:
 
     # While it runs
 
-    def _after(self, ended: Ended) -> None:
+    def _after(self, ended: AttemptEnd) -> None:
         if ended.code in ("device", "runtime"):
             self._look_soon = True
 
     def _look_again(self) -> None:
         """See whether the machine still offers what it did: now and then, and never beside a measurement."""
         due = self._look_soon or self._clock.monotonic_s() - self._looked_s > _LOOK_AGAIN_S
-        if not due or not self.board.is_idle() or not self._gate.acquire(blocking=False):
+        if not due or not self.leases.is_idle() or not self._gate.acquire(blocking=False):
             return
         try:
             self._look_soon, self._looked_s = False, self._clock.monotonic_s()
-            before, self._facts = self._facts, self._look()
+            before, self._facts = self._facts, self._probe()
             if before is None or before.profile != self._facts.profile:
                 _log.info("what this machine offers has changed: enrolling again")
                 self.enrol()
@@ -260,7 +257,7 @@ class Agent:
 
     def _end(self) -> int:
         """Let the running attempts end, or give them back; then deliver what can be delivered."""
-        if not self.board.is_idle():
+        if not self.leases.is_idle():
             _log.info(
                 "stopping: the running attempt may %s",
                 "end"
@@ -268,14 +265,14 @@ class Agent:
                 else f"go on for {self.settings.grace_s:.0f} s; ask again to give it back at once",
             )
         left_s = self.settings.grace_s
-        while not self.board.wait_idle(0.2):
+        while not self.leases.wait_idle(0.2):
             left_s -= 0.2
             if self._asked > 1 or (left_s <= 0 and not self.settings.finish):
-                self.board.stop_all()
-                self.board.wait_idle(10.0)
+                self.leases.stop_all()
+                self.leases.wait_idle(10.0)
                 break
         cut = self._asked > 1
-        if not self.board.wait_clear(1.0 if cut else _LAST_DELIVERY_S):
+        if not self.leases.wait_clear(1.0 if cut else _LAST_DELIVERY_S):
             _log.warning("what is not delivered stays in %s", self.settings.state)
         return INTERRUPTED if cut and self._interrupted else 0
 

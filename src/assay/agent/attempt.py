@@ -1,7 +1,8 @@
-"""One attempt at a job: fetch its files, have it measured, and say how it ended. Whatever happens is on disk."""
+"""The result of a job that an agent cannot start or deliver: failed, with the reason, so that nothing repeats."""
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Mapping
@@ -9,14 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from assay.agent.board import Board
-from assay.agent.host.files import FULL
-from assay.agent.measuring.executor import Execution, Executor, last_lines
-from assay.agent.measuring.inputs import InputCache
-from assay.agent.measuring.refusal import failed_result
-from assay.agent.progress import ProgressPost
-from assay.agent.spool import Entry, Spool
-from assay.clock import SYSTEM_CLOCK, Clock
+from assay.agent.executor import Execution, Executor, InputCache, last_lines
+from assay.agent.heartbeat import HeldLeases, ProgressSender
+from assay.agent.identity import FULL
+from assay.agent.spool import Spool, SpoolEntry
+from assay.clock import SYSTEM_CLOCK, Clock, iso
 from assay.documents import to_json
 from assay.errors import AssayError, Problem
 from assay.files import write_whole
@@ -28,12 +26,39 @@ from assay.spec.paths import programs_in_words
 
 _log = logging.getLogger("assay.agent")
 DISK_CODES = frozenset({"disk", "disk-full", "store", "samples", "cache"})
-
 Kind = Literal["result", "crashed", "given back", "lost"]
 
 
+def failed_result(job: Job, problem: Problem, clock: Clock, phase: str = "prepare") -> bytes:
+    """A result document without any run; written by hand, because its records would load numerics into the agent."""
+    now = iso(clock.utc())
+    failure = {"code": problem.code, "message": problem.message, "phase": phase, "try_": problem.try_}
+    document = {
+        "job": job.id,
+        "digest": job.digest,
+        "index": job.index,
+        "point": dict(job.point),
+        "state": "failed",
+        "verdict": "invalid",
+        "checks": [],
+        "gates": [],
+        "metrics": {},
+        "runs": [],
+        "total_runs": job.definition.measure.runs,
+        "successful_runs": 0,
+        "failed_runs": 0,
+        "cold_start": {},
+        "environment": {},
+        "definition": job.definition.model_dump(mode="json", exclude_defaults=True),
+        "started_at": now,
+        "completed_at": now,
+        "error": failure,
+    }
+    return json.dumps(document, indent=2).encode()
+
+
 @dataclass(frozen=True, slots=True)
-class Ended:
+class AttemptEnd:
     """How an attempt ended."""
 
     kind: Kind
@@ -43,13 +68,13 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class AttemptTools:
     """What every attempt of an agent works with."""
 
     executor: Executor
     spool: Spool
-    board: Board
-    progress: ProgressPost
+    leases: HeldLeases
+    progress: ProgressSender
     inputs: InputCache
     allow: frozenset[str] = frozenset()
     environment: Mapping[str, str] | None = None
@@ -59,19 +84,19 @@ class Tools:
 class Attempt:
     """One try at a job under one lease."""
 
-    def __init__(self, job: Job, entry: Entry, tools: Tools, environment: Mapping[str, str]) -> None:
+    def __init__(self, job: Job, entry: SpoolEntry, tools: AttemptTools, environment: Mapping[str, str]) -> None:
         self._job = job
         self._entry = entry
         self._tools = tools
         self._environment = {**(tools.environment or {}), **environment}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._why: Ended | None = None
+        self._why: AttemptEnd | None = None
         self._execution: Execution | None = None
         self._progress = Progress(entry.agent, runs=job.definition.measure.runs)
         self._error: Problem | None = None
 
-    def stop(self, ended: Ended) -> None:
+    def stop(self, ended: AttemptEnd) -> None:
         """End the attempt at once, from any thread; the first reason counts."""
         with self._lock:
             if self._why is None:
@@ -81,7 +106,7 @@ class Attempt:
         if execution is not None:
             execution.kill()
 
-    def run(self) -> Ended:
+    def run(self) -> AttemptEnd:
         """Measure, and say how it ended; nothing of it runs any more."""
         if self._why is not None:
             return self._why
@@ -128,7 +153,7 @@ class Attempt:
                 return
         raise AssayError("the attempt was stopped", code="stopped")
 
-    def _execute(self, job: Job) -> Ended:
+    def _execute(self, job: Job) -> AttemptEnd:
         entry, tools = self._entry, self._tools
         with self._lock:
             if self._why is not None:
@@ -146,39 +171,39 @@ class Attempt:
         _log.info("executor ended job=%s fence=%d code=%d", job.id, entry.fence, code)
         return self._judge(code)
 
-    def _judge(self, code: int) -> Ended:
+    def _judge(self, code: int) -> AttemptEnd:
         """What the executor left behind; a result that is whole counts even when the process was ended after it."""
         if self._entry.result.is_file():
             failure = _failure(self._entry.result)
             if failure in DISK_CODES and (shortage := self._tools.spool.shortage()):
-                return Ended("given back", shortage, failure)
-            return Ended("result", code=failure)
+                return AttemptEnd("given back", shortage, failure)
+            return AttemptEnd("result", code=failure)
         if self._why is not None:
             return self._why
         if self._error is not None:
             if self._error.code in DISK_CODES:
-                return Ended("given back", self._error.message, self._error.code)
+                return AttemptEnd("given back", self._error.message, self._error.code)
             return self._refuse(self._error)
         reason = f"the measuring process ended without a result ({_in_words(code)})"
         lines = last_lines(self._entry.log)
         if "No space left on device" in lines or self._tools.spool.shortage():
-            return Ended("given back", self._tools.spool.shortage() or "the disk is full", "disk-full")
-        return Ended("crashed", f"{reason}\n{lines}".strip())
+            return AttemptEnd("given back", self._tools.spool.shortage() or "the disk is full", "disk-full")
+        return AttemptEnd("crashed", f"{reason}\n{lines}".strip())
 
-    def _refuse(self, problem: Problem) -> Ended:
+    def _refuse(self, problem: Problem) -> AttemptEnd:
         """Leave a failed result; where the disk is to blame, the job is another agent's."""
         if problem.code in DISK_CODES:
-            return Ended("given back", problem.message, problem.code)
+            return AttemptEnd("given back", problem.message, problem.code)
         _log.warning("refused job=%s [%s] %s", self._entry.job, problem.code, problem.message)
         try:
             write_whole(self._entry.result, failed_result(self._job, problem, self._tools.clock))
         except OSError as full:
             return self._disk(full)
-        return Ended("result", problem.message, problem.code)
+        return AttemptEnd("result", problem.message, problem.code)
 
-    def _disk(self, problem: OSError) -> Ended:
+    def _disk(self, problem: OSError) -> AttemptEnd:
         code = "disk-full" if problem.errno in FULL else "disk"
-        return Ended("given back", f"the agent cannot write: {problem.strerror or problem}", code)
+        return AttemptEnd("given back", f"the agent cannot write: {problem.strerror or problem}", code)
 
     def _take(self, event: Mapping[str, Any]) -> None:
         kind = event.get("event")

@@ -7,10 +7,9 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.agent.board import Board
-from assay.agent.measuring.refusal import failed_result
-from assay.agent.progress import ProgressPost
-from assay.agent.spool import Entry, Spool
+from assay.agent.attempt import failed_result
+from assay.agent.heartbeat import HeldLeases, ProgressSender
+from assay.agent.spool import Spool, SpoolEntry
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.documents import from_json
 from assay.errors import AssayError, Problem
@@ -31,7 +30,7 @@ _NOT_NOW = (401, 403)  # a token may be mended; a result cannot be measured agai
 class _Parcel:
     """Something on its way."""
 
-    entry: Entry
+    entry: SpoolEntry
     release: Release | None = None  # only where the disk had no room for it
     tries: int = 0
 
@@ -43,15 +42,15 @@ class Delivery:
         self,
         client: FleetClient,
         spool: Spool,
-        board: Board,
-        progress: ProgressPost,
+        leases: HeldLeases,
+        progress: ProgressSender,
         ended: threading.Event,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._client = client
         self._clock = clock
         self._spool = spool
-        self._board = board
+        self._leases = leases
         self._progress = progress
         self._ended = ended
         self._parcels: list[_Parcel] = []
@@ -61,28 +60,28 @@ class Delivery:
     def start(self) -> None:
         threading.Thread(target=self._run, name="delivery", daemon=True).start()
 
-    def put(self, entry: Entry, release: Release | None = None) -> None:
+    def put(self, entry: SpoolEntry, release: Release | None = None) -> None:
         """Take an attempt that has ended: its result, or its release."""
-        self._board.delivering(entry.held)
+        self._leases.delivering(entry.held)
         with self._lock:
             self._parcels.append(_Parcel(entry, release))
             self._lock.notify_all()
 
-    def give_back(self, entry: Entry, release: Release) -> None:
+    def give_back(self, entry: SpoolEntry, release: Release) -> None:
         """Give a lease back, also across a crash of the agent where the disk has room to say so."""
         kept = self._spool.give_back(entry, release)
         self.put(entry, None if kept else release)
 
-    def waiting(self) -> list[Entry]:
+    def waiting(self) -> list[SpoolEntry]:
         with self._lock:
             return [parcel.entry for parcel in self._parcels]
 
-    def wait_tried(self, entry: Entry, timeout_s: float) -> None:
+    def wait_tried(self, entry: SpoolEntry, timeout_s: float) -> None:
         """Wait until an attempt is delivered, or the server turns out to be away."""
         with self._lock:
             self._lock.wait_for(lambda: self._failures > 0 or not self._has(entry), timeout_s)
 
-    def _has(self, entry: Entry) -> bool:
+    def _has(self, entry: SpoolEntry) -> bool:
         return any(parcel.entry == entry for parcel in self._parcels)
 
     def _run(self) -> None:
@@ -126,7 +125,7 @@ class Delivery:
                 _log.error("cannot deliver job=%s fence=%d: %s; kept and tried again", entry.job, entry.fence, problem)
                 return False
             _log.error("job=%s fence=%d is gone from the disk: %s", entry.job, entry.fence, problem)
-        self._board.done(entry.held)
+        self._leases.done(entry.held)
         return True
 
     def _hand_over(self, parcel: _Parcel) -> None:
@@ -151,7 +150,7 @@ class Delivery:
             _log.info("delivered job=%s fence=%d answer=%s", entry.job, entry.fence, answer.delivery)
         self._spool.forget(entry)
 
-    def _deliver(self, entry: Entry) -> Delivered:
+    def _deliver(self, entry: SpoolEntry) -> Delivered:
         """Hand the result over; in place of one that is too large for the server, a failed one that says so."""
         try:
             return self._client.deliver(entry.job, entry.fence, entry.agent, entry.result)
@@ -169,7 +168,7 @@ class Delivery:
         )
         return self._client.deliver(entry.job, entry.fence, entry.agent, entry.result)
 
-    def _upload(self, entry: Entry, file: Path) -> None:
+    def _upload(self, entry: SpoolEntry, file: Path) -> None:
         """Send a file that a run left; one that is too large for the server is no reason to lose the result."""
         try:
             self._client.upload(file, file.name, patience_s=0)
@@ -199,11 +198,11 @@ class Delivery:
         return True
 
 
-def _job_of(entry: Entry) -> Job:
+def _job_of(entry: SpoolEntry) -> Job:
     return from_json(Job, entry.document.read_bytes(), source=str(entry.document))
 
 
-def _too_large(entry: Entry, said: Problem) -> Problem:
+def _too_large(entry: SpoolEntry, said: Problem) -> Problem:
     size = show_bytes(entry.result.stat().st_size)
     return Problem(
         "result-too-large",

@@ -1,22 +1,93 @@
-"""Who an agent is: a random name made once, kept in its state folder and bound to its machine."""
+"""Who an agent is: an identity bound to its machine, a state folder of its own, and secrets that jobs cannot read."""
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
+import re
 import secrets
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.agent.host.files import try_lock
 from assay.errors import UsageError
 from assay.files import write_whole
 
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PR_SET_DUMPABLE = 4
+# Fields of /proc/PID/stat, counted after the name in parentheses: where words and variables of the start lie.
+_ARGUMENTS, _VARIABLES = 45, 47
 STATE_VARIABLE = "ASSAY_AGENT_STATE"
 _FILE = "identity.json"
 # Read where the first cannot be: with a new identity the server would refuse results that are not delivered yet.
 _COPY = "identity.copy.json"
+
+
+def free_bytes(folder: Path) -> int:
+    """Room left on the disk of a folder."""
+    return shutil.disk_usage(folder).free
+
+
+def try_lock(path: Path) -> int | None:
+    """Hold a lock file until this process ends; None if another process holds it."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        _lock(handle)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _lock(handle: int) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def keep_private(names: Iterable[str], values: Iterable[str]) -> None:
+    """Take secrets out of what others can see of this process, once they were read.
+
+    The variables are gone from the environment, and what the kernel shows as the words and the environment of this
+    process is overwritten where the values stand. On Linux no other process of the same user may look into this one
+    from then on; an administrator still may. Processes that it starts are as open as ever.
+    """
+    gone = [os.environ.pop(name, "") for name in names]
+    if sys.platform != "linux":
+        return
+    secrets = [os.fsencode(value) for value in {*gone, *values} if value]
+    for begin, end in _shown():
+        _overwrite(begin, end, secrets)
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _shown() -> Iterator[tuple[int, int]]:
+    """Where the words and the environment of this process lie in its memory."""
+    with suppress(OSError, ValueError, IndexError):
+        fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        for first in (_ARGUMENTS, _VARIABLES):
+            begin, end = int(fields[first]), int(fields[first + 1])
+            if 0 < begin < end:
+                yield begin, end
+
+
+def _overwrite(begin: int, end: int, secrets: Iterable[bytes]) -> None:
+    """Overwrite what is a secret as a whole: a word, or what follows the `=` of a variable or an option."""
+    content = b"\0" + ctypes.string_at(begin, end - begin) + b"\0"
+    for secret in secrets:
+        for found in re.finditer(rb"(?<=[=\0])" + re.escape(secret) + rb"(?=\0)", content):
+            ctypes.memset(begin + found.start() - 1, ord("*"), len(secret))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from assay.agent.agent import Agent
-from assay.agent.host.profile import HostFacts, look, offered
+from assay.agent.host import HostFacts, offered_profile, probe_host
 from assay.agent.identity import identity
 from assay.agent.settings import AgentSettings
 from assay.agent.spool import Spool
@@ -33,7 +33,7 @@ _SERVER_FILE = "server.json"
 MakeAgent = Callable[[str, str | None], Agent]
 
 
-class Answer(Exception):  # noqa: N818  (an answer, not an error)
+class HttpAnswer(Exception):  # noqa: N818  (an answer, not an error)
     """What is answered to a request."""
 
     def __init__(self, status: int, document: Any) -> None:  # noqa: ANN401  (JSON)
@@ -42,7 +42,7 @@ class Answer(Exception):  # noqa: N818  (an answer, not an error)
         self.document = document
 
 
-class Post:
+class EnrolmentPost:
     """The device's side of server-initiated enrolment: which server it works for, kept across restarts."""
 
     def __init__(self, settings: AgentSettings, facts: Callable[[], HostFacts], make: MakeAgent) -> None:
@@ -70,7 +70,7 @@ class Post:
         from assay.version import __version__
 
         facts = self._facts()
-        profile = offered(facts, self._settings)
+        profile = offered_profile(facts, self._settings)
         return {
             "identity": identity(self._settings.state, machine_id()).id,
             "name": profile.name,
@@ -149,7 +149,7 @@ class Post:
             self._agent = None
 
 
-def listen(post: Post, host: str, port: int, token: str | None) -> ThreadingHTTPServer:
+def listen(post: EnrolmentPost, host: str, port: int, token: str | None) -> ThreadingHTTPServer:
     """Open the port; requests are served once `serve_forever` is called."""
     handler = type("Requests", (_Requests,), {"post": post, "token": token})
     try:
@@ -173,8 +173,8 @@ def work_on_call(
     """Listen, and work for whichever server calls, until asked to stop."""
     from dataclasses import replace
 
-    facts = _Once(look)
-    post = Post(settings, facts, lambda server, secret: Agent(replace(settings, server=server, token=secret)))
+    facts = _Once(probe_host)
+    post = EnrolmentPost(settings, facts, lambda server, secret: Agent(replace(settings, server=server, token=secret)))
     server = listen(post, host, port, token)
     done = threading.Event()
 
@@ -196,8 +196,8 @@ def work_on_call(
 class _Once:
     """Looks at the machine on first use, and keeps what it saw."""
 
-    def __init__(self, look: Callable[[], HostFacts]) -> None:
-        self._look = look
+    def __init__(self, probe: Callable[[], HostFacts]) -> None:
+        self._probe = probe
         self._seen: HostFacts | None = None
         self._lock = threading.Lock()
 
@@ -209,14 +209,14 @@ class _Once:
     def __call__(self) -> HostFacts:
         with self._lock:
             if self._seen is None:
-                self._seen = self._look()
+                self._seen = self._probe()
             return self._seen
 
 
 class _Requests(BaseHTTPRequestHandler):
     """Four requests, answered in JSON."""
 
-    post: Post
+    post: EnrolmentPost
     token: str | None
     timeout = 15
     server_version = "assay-agent"
@@ -235,61 +235,61 @@ class _Requests(BaseHTTPRequestHandler):
     def _serve(self, routes: dict[str, Callable[[], dict[str, Any]]]) -> None:
         try:
             answer = self._answer(routes)
-        except Answer as refusal:
+        except HttpAnswer as refusal:
             answer = refusal
         except AssayError as error:
             said = error.problem
             status = 409 if isinstance(error, UsageError) else 502
-            answer = Answer(status, _problem(said.code, said.message, said.try_))
+            answer = HttpAnswer(status, _problem(said.code, said.message, said.try_))
         except Exception:  # the caller gets an answer, and the log the trace
             _log.exception("cannot answer %s", self.path[:200])
-            answer = Answer(500, _problem("failed", "the agent failed; see its log"))
+            answer = HttpAnswer(500, _problem("failed", "the agent failed; see its log"))
         self._send(answer)
 
-    def _answer(self, routes: dict[str, Callable[[], dict[str, Any]]]) -> Answer:
+    def _answer(self, routes: dict[str, Callable[[], dict[str, Any]]]) -> HttpAnswer:
         self._check()
         work = routes.get(self.path.partition("?")[0])
-        return Answer(200, work()) if work else Answer(404, _problem("not-found", "there is nothing here"))
+        return HttpAnswer(200, work()) if work else HttpAnswer(404, _problem("not-found", "there is nothing here"))
 
     def _check(self) -> None:
         """Let in only whoever knows the token; without one, only what cannot come from a page in a browser."""
         if self.token is not None:
             given = self.headers.get("authorization", "").removeprefix("Bearer ").strip()
             if not hmac.compare_digest(given.encode(), self.token.encode()):
-                raise Answer(401, _problem("unauthorised", "this agent asks for its token"))
+                raise HttpAnswer(401, _problem("unauthorised", "this agent asks for its token"))
         elif not self._asks_for_loopback():
-            raise Answer(403, _problem("host", "ask for this agent by a loopback address"))
+            raise HttpAnswer(403, _problem("host", "ask for this agent by a loopback address"))
 
     def _asks_for_loopback(self) -> bool:
         host = f"http://{self.headers.get('host', '')}"
         try:
             return urlsplit(host).port != 0 and is_loopback(host)  # reading the port checks it
         except ValueError:
-            raise Answer(400, _problem("host", "the Host header cannot be read")) from None
+            raise HttpAnswer(400, _problem("host", "the Host header cannot be read")) from None
 
     def _body(self) -> bytes:
         """The body, of the length that was announced, which must be one of ours."""
         lengths = self.headers.get_all("content-length", [])
         if not lengths or "transfer-encoding" in self.headers:
-            raise Answer(411, _problem("length", "send a Content-Length"))
+            raise HttpAnswer(411, _problem("length", "send a Content-Length"))
         if len(set(lengths)) > 1 or not (lengths[0].isascii() and lengths[0].isdigit()):
-            raise Answer(400, _problem("length", f"Content-Length is {lengths[0][:40]!r}, which is no length"))
+            raise HttpAnswer(400, _problem("length", f"Content-Length is {lengths[0][:40]!r}, which is no length"))
         if len(lengths[0]) > _LONGEST_LENGTH or int(lengths[0]) > _MAX_BODY:
-            raise Answer(413, _problem("too-large", f"more than {_MAX_BODY} bytes"))
+            raise HttpAnswer(413, _problem("too-large", f"more than {_MAX_BODY} bytes"))
         return self.rfile.read(int(lengths[0]))
 
     def _enrol(self) -> dict[str, Any]:
         if self.headers.get_content_type() != "application/json":
-            raise Answer(415, _problem("content-type", "send application/json"))
+            raise HttpAnswer(415, _problem("content-type", "send application/json"))
         body = self._body()
         try:
             wanted = json.loads(body)
             server, token = wanted["server"], wanted.get("token")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise Answer(422, _problem("document", 'send {"server": URL, "token": …}')) from None
+            raise HttpAnswer(422, _problem("document", 'send {"server": URL, "token": …}')) from None
         return self.post.enrol(str(server), str(token) if token else None)
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: HttpAnswer) -> None:
         content = json.dumps(answer.document).encode()
         kind = "application/json" if answer.status < 400 else "application/problem+json"
         try:

@@ -13,7 +13,7 @@ CACHE_BYTES = 20 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class RedisPlace:
+class RedisAddress:
     """Where the queue can be reached directly."""
 
     host: str
@@ -49,7 +49,7 @@ class AgentSettings:
     """Whether jobs may connect to this machine and its private networks."""
     allow_env: frozenset[str] = frozenset()
     """Names of environment variables that jobs may refer to."""
-    redis: RedisPlace | None = None
+    redis: RedisAddress | None = None
     min_free: int = MIN_FREE
     cache_bytes: int = CACHE_BYTES
     grace_s: float = 60.0

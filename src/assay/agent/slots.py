@@ -1,20 +1,23 @@
-"""Slots: one loop each that asks for a job, has it measured, and hands over what came of it."""
+"""Slots: one loop each that takes a job from the server or from Redis, has it measured, and hands it over."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from assay.agent.attempt import DISK_CODES, Attempt, Ended, Tools
+from assay.agent.attempt import DISK_CODES, Attempt, AttemptEnd, AttemptTools
 from assay.agent.delivery import Delivery
-from assay.agent.spool import Entry
+from assay.agent.settings import RedisAddress
+from assay.agent.spool import SpoolEntry
+from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import AssayError
-from assay.place.fleet.client import FleetClient
-from assay.place.fleet.protocol import LeaseGiven, LeaseRequest, Release
+from assay.place.broker import Broker, Taken
+from assay.place.fleet.client import FleetClient, RefusedError
+from assay.place.fleet.protocol import Claim, LeaseGiven, LeaseRequest, Release
 from assay.place.fleet.transport import back_off_s
 from assay.place.needs import device_of
 from assay.plan.job import Job
@@ -28,9 +31,12 @@ _LONGEST_WAIT_S = 10.0
 _DELIVER_FIRST_S = 60.0
 _INDEXED = ("cuda", "tensorrt")
 _STOPPED = {"lost": "the lease was lost", "given back": "the agent was asked to stop"}
+# Which queues suit this agent changes with every new kind of job; the server is asked this often.
+_ASK_AGAIN_S = 5.0
+_LATER_S = 1.0
 
 
-class Source(Protocol):
+class JobSource(Protocol):
     """Where jobs come from."""
 
     def next(self, agent: str, device: str, wait_s: float, stopping: threading.Event) -> LeaseGiven | None:
@@ -50,7 +56,7 @@ class ServerSource:
 
 
 @dataclass(slots=True)
-class Devices:
+class DeviceLocks:
     """The numbered devices of this machine: one measurement on each at a time."""
 
     locks: dict[int, threading.Lock] = field(default_factory=dict)
@@ -77,13 +83,13 @@ class Slot:
         *,
         server: str,
         agent: Callable[[], str],
-        source: Source,
-        tools: Tools,
+        source: JobSource,
+        tools: AttemptTools,
         delivery: Delivery,
-        devices: Devices,
+        devices: DeviceLocks,
         stopping: threading.Event,
         before: Callable[[], None] = lambda: None,
-        after: Callable[[Ended], None] = lambda _: None,
+        after: Callable[[AttemptEnd], None] = lambda _: None,
     ) -> None:
         """What a slot works with.
 
@@ -128,10 +134,10 @@ class Slot:
     def step(self) -> None:
         """Ask once, and do what was given."""
         if shortage := self._shortage():
-            self._tools.board.fault("disk", shortage)
+            self._tools.leases.fault("disk", shortage)
             self._stopping.wait(_ROOM_CHECK_S)
             return
-        self._tools.board.fault("disk", "")
+        self._tools.leases.fault("disk", "")
         kind = split_index(self.device)[0] if self.device else ""
         lease = self._source.next(self._agent(), kind, POLL_S, self._stopping)
         self._failures = 0
@@ -152,22 +158,22 @@ class Slot:
         index, environment = self._visible(job)
         attempt = Attempt(job, entry, self._tools, environment)
         # Before anything else: whoever asks whether this agent is idle must see it.
-        self._tools.board.measuring(entry.held, lambda kind: attempt.stop(Ended(kind, _STOPPED[kind])))
+        self._tools.leases.measuring(entry.held, lambda kind: attempt.stop(AttemptEnd(kind, _STOPPED[kind])))
         ended = self._begin(job, entry) or self._measure(attempt, index)
         self._hand_over(entry, ended)
         self._after(ended)
 
-    def _begin(self, job: Job, entry: Entry) -> Ended | None:
+    def _begin(self, job: Job, entry: SpoolEntry) -> AttemptEnd | None:
         """Put the lease on disk; say how the attempt ended where it cannot even begin."""
         if self._stopping.is_set():
-            return Ended("given back", _STOPPED["given back"])
+            return AttemptEnd("given back", _STOPPED["given back"])
         try:
             self._tools.spool.begin(entry, job)
         except OSError as problem:
-            return Ended("given back", f"the agent cannot write: {problem.strerror}", "disk-full")
+            return AttemptEnd("given back", f"the agent cannot write: {problem.strerror}", "disk-full")
         return None
 
-    def _measure(self, attempt: Attempt, index: int | None) -> Ended:
+    def _measure(self, attempt: Attempt, index: int | None) -> AttemptEnd:
         with self._devices.hold(index):
             return attempt.run()
 
@@ -185,11 +191,11 @@ class Slot:
             return split_index(asked)[1], order
         return index, {**order, "CUDA_VISIBLE_DEVICES": str(index)}
 
-    def _hand_over(self, entry: Entry, ended: Ended) -> None:
+    def _hand_over(self, entry: SpoolEntry, ended: AttemptEnd) -> None:
         if ended.kind == "lost":
             _log.info("stopped job=%s fence=%d: %s", entry.job, entry.fence, ended.reason)
             self._tools.spool.forget(entry)
-            self._tools.board.done(entry.held)
+            self._tools.leases.done(entry.held)
             return
         if ended.kind == "result":
             self._delivery.put(entry)
@@ -197,11 +203,69 @@ class Slot:
             self._give_back(entry, ended)
         self._delivery.wait_tried(entry, _DELIVER_FIRST_S)
 
-    def _give_back(self, entry: Entry, ended: Ended) -> None:
+    def _give_back(self, entry: SpoolEntry, ended: AttemptEnd) -> None:
         self._tools.spool.strip(entry)
         shortage = self._shortage() if ended.code in DISK_CODES else ""
-        self._tools.board.fault("disk", shortage)
+        self._tools.leases.fault("disk", shortage)
         # A job that fills a disk which has room without it would come back for ever.
         does_not_fit = ended.code in DISK_CODES and not shortage
         release = Release(entry.agent, ended.reason, crashed=ended.kind == "crashed" or does_not_fit)
         self._delivery.give_back(entry, release)
+
+
+class QueueSource:
+    """Waits at the queue; the server is asked which queues suit, and for every job whether it is ours."""
+
+    def __init__(
+        self, client: FleetClient, place: RedisAddress, *, broker: Broker | None = None, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        """Nothing is sent yet.
+
+        Raises:
+            UsageError: if the package for Redis is missing.
+        """
+        if broker is None:
+            from assay.place.redis_broker import RedisBroker
+
+            broker = RedisBroker(place.url)
+        self._broker = broker
+        self._client = client
+        self._clock = clock
+        self._told = False
+
+    def next(self, agent: str, device: str, wait_s: float, stopping: threading.Event) -> LeaseGiven | None:
+        """Wait for a job of a queue that suits, and claim it."""
+        until_s = self._clock.monotonic_s() + wait_s
+        while (left_s := until_s - self._clock.monotonic_s()) > 0 and not stopping.is_set():
+            queues = self._queues(agent, device)
+            if not queues:
+                # Nothing known suits; the server says when that changes, and gives the first such job out itself.
+                return self._client.lease(agent, LeaseRequest(wait_s=min(left_s, _ASK_AGAIN_S), device=device))
+            for one in self._broker.wait(agent, queues, min(left_s, _ASK_AGAIN_S)):
+                if (lease := self._claim(agent, one)) is not None:
+                    return lease
+        return None
+
+    def _queues(self, agent: str, device: str) -> tuple[str, ...]:
+        try:
+            return self._client.queues(agent, device)
+        except RefusedError as problem:
+            if problem.problem.code == "unknown-agent" or problem.status not in (404, 405):
+                raise
+            if not self._told:
+                _log.warning("the server does not say which queues suit this agent; it is asked for jobs itself")
+            self._told = True
+            return ()
+
+    def _claim(self, agent: str, taken: Taken) -> LeaseGiven | None:
+        try:
+            lease = self._client.claim(agent, Claim(taken.job, taken.fence))
+        except AssayError:
+            with suppress(AssayError):  # if the queue is away too, it gives the job out again by itself
+                self._broker.put_back(taken, _LATER_S)
+            raise
+        with suppress(AssayError):
+            self._broker.ack(taken)
+        if lease is None:
+            _log.info("job=%s fence=%d from the queue is not ours", taken.job, taken.fence)
+        return lease

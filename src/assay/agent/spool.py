@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.agent.host.files import FULL, free_bytes
+from assay.agent.identity import FULL, free_bytes
 from assay.documents import from_json, to_json
 from assay.errors import AssayError
 from assay.files import write_whole
@@ -30,7 +30,7 @@ _GONE = ".gone-"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SpoolEntry:
     """One attempt on disk."""
 
     folder: Path
@@ -118,11 +118,11 @@ class Spool:
             return ""
         return f"the disk of {self.folder} has {free / 1e6:.1f} MB left; {self._min_free / 1e6:.1f} MB are kept free"
 
-    def entry(self, server: str, agent: str, job: str, fence: int) -> Entry:
+    def entry(self, server: str, agent: str, job: str, fence: int) -> SpoolEntry:
         """The place of an attempt; nothing is written yet."""
-        return Entry(self._attempts / _name(job, fence), server, agent, job, fence, uuid.uuid4().hex)
+        return SpoolEntry(self._attempts / _name(job, fence), server, agent, job, fence, uuid.uuid4().hex)
 
-    def begin(self, entry: Entry, job: Job) -> None:
+    def begin(self, entry: SpoolEntry, job: Job) -> None:
         """Keep a lease before anything is done under it.
 
         Raises:
@@ -134,12 +134,12 @@ class Spool:
         write_whole(entry.document, to_json(job).encode())
         write_whole(entry.folder / "lease.json", json.dumps(lease).encode())
 
-    def strip(self, entry: Entry) -> None:
+    def strip(self, entry: SpoolEntry) -> None:
         """Give back the room of an attempt that has no result."""
         shutil.rmtree(entry.out, ignore_errors=True)
         shutil.rmtree(entry.work, ignore_errors=True)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[SpoolEntry]:
         """All attempts on disk, oldest first; what was never written whole is removed."""
         found = []
         for folder in sorted(self._attempts.iterdir(), key=lambda path: path.stat().st_mtime):
@@ -150,7 +150,7 @@ class Spool:
                 found.append(entry)
         return found
 
-    def give_back(self, entry: Entry, release: Release) -> bool:
+    def give_back(self, entry: SpoolEntry, release: Release) -> bool:
         """Note that a lease is to be given back; False if not even the reserve has room for that."""
         self.strip(entry)
         for _ in range(2):
@@ -164,7 +164,7 @@ class Spool:
                 return True
         return False
 
-    def forget(self, entry: Entry) -> None:
+    def forget(self, entry: SpoolEntry) -> None:
         """Remove an attempt that the server has acknowledged."""
         # Renamed first: a crash half-way through leaves nothing that looks like an attempt without a result.
         gone = entry.folder.with_name(_GONE + entry.folder.name)
@@ -173,14 +173,14 @@ class Spool:
         shutil.rmtree(gone, ignore_errors=True)
         shutil.rmtree(entry.folder, ignore_errors=True)
 
-    def set_aside(self, entry: Entry) -> Path:
+    def set_aside(self, entry: SpoolEntry) -> Path:
         """Keep a result that the server will never take, for people; only the newest ones."""
         place = self._refused_place(entry)
         entry.folder.rename(place)
         self._forget_old_refused()
         return place
 
-    def replace_result(self, entry: Entry, result: bytes) -> Path:
+    def replace_result(self, entry: SpoolEntry, result: bytes) -> Path:
         """Put another result in the place of one that the server will never take; that one is kept for people.
 
         Raises:
@@ -193,7 +193,7 @@ class Spool:
         self._forget_old_refused()
         return place
 
-    def _refused_place(self, entry: Entry) -> Path:
+    def _refused_place(self, entry: SpoolEntry) -> Path:
         self._refused.mkdir(exist_ok=True, mode=0o700)
         place = self._refused / entry.folder.name
         shutil.rmtree(place, ignore_errors=True)
@@ -210,10 +210,10 @@ def _name(job: str, fence: int) -> str:
     return f"{hashlib.sha256(job.encode()).hexdigest()[:20]}-{fence}"
 
 
-def _read(folder: Path) -> Entry | None:
+def _read(folder: Path) -> SpoolEntry | None:
     try:
         held = json.loads((folder / "lease.json").read_text(encoding="utf-8"))
-        return Entry(
+        return SpoolEntry(
             folder,
             str(held["server"]),
             str(held["agent"]),

@@ -27,8 +27,7 @@ from assay.cli.options import say
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from assay.agent.host.checks import Finding
-    from assay.agent.host.profile import HostFacts
+    from assay.agent.host import HostCheck, HostFacts
 
 app = typer.Typer(help="Make this machine take jobs from a server.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -88,20 +87,20 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON and nothing e
 @app.command("info")
 def info(json_: JsonFlag = False) -> None:
     """Show what this machine is and which compute units work here."""
-    from assay.agent.host.profile import examine
+    from assay.agent.host import examine_host
     from assay.documents import to_json
 
-    facts = examine()
+    facts = examine_host()
     say(to_json(facts, indent=2) if json_ else _facts_in_words(facts))
 
 
 @app.command("validate")
 def validate(state: State = None, min_free: MinFree = "200MB", allow: Allow = None) -> None:
     """Try everything that an agent needs; exit code 1 if something is missing."""
-    from assay.agent.host import checks
+    from assay.agent import host as agent_host
     from assay.agent.identity import state_folder
 
-    found = checks.validate(state_folder(state), free_size(min_free), commands="command" in allowed(allow))
+    found = agent_host.validate(state_folder(state), free_size(min_free), commands="command" in allowed(allow))
     raise typer.Exit(0 if _told(found) else 1)
 
 
@@ -117,12 +116,12 @@ def reach(
     insecure: Insecure = False,
 ) -> None:
     """Try to reach the server; exit code 1 if something does not answer."""
-    from assay.agent.host import checks
+    from assay.agent import host as agent_host
     from assay.place.fleet.client import FleetClient
 
     client = FleetClient(named(host), secret(token_file, token), ca=ca, verify=not insecure, patience_s=3.0)
     redis = redis_of(redis_host, redis_port, redis_password_env, client.url)
-    raise typer.Exit(0 if _told(checks.reach(client, redis)) else 1)
+    raise typer.Exit(0 if _told(agent_host.reach(client, redis)) else 1)
 
 
 @app.command("enroll")
@@ -171,8 +170,8 @@ def start(
 ) -> None:
     """Take jobs from the server until stopped; Ctrl-C lets a running job end, twice gives it back."""
     from assay.agent.agent import Agent
-    from assay.agent.host.secrecy import keep_private
-    from assay.agent.measuring.executor import OWN_VARIABLES, ProcessExecutor
+    from assay.agent.executor import OWN_VARIABLES, ProcessExecutor
+    from assay.agent.identity import keep_private
 
     log_to_stderr(log_level)
     settings = settings_of(
@@ -220,9 +219,9 @@ def serve(
     log_level: LogLevel = "info",
 ) -> None:
     """Wait until a server calls, as `assay agents add` makes it, then take its jobs."""
-    from assay.agent.host.secrecy import keep_private
+    from assay.agent.executor import OWN_VARIABLES
+    from assay.agent.identity import keep_private
     from assay.agent.listen import work_on_call
-    from assay.agent.measuring.executor import OWN_VARIABLES
 
     log_to_stderr(log_level)
     host, port = listen_place(listen)
@@ -257,11 +256,11 @@ def install_service(
     force: Annotated[bool, typer.Option("--force", help="Overwrite a service file that is there.")] = False,
 ) -> None:
     """Have the system start the agent by itself; further options are those of `assay agent start`."""
-    from assay.agent.host import service
+    from assay.agent import service
 
     token, words = token_apart(context.args)
     arguments = ("--host", named(host), *words)
-    wanted = service.service(service.Wish(arguments, user=user, run_as=run_as, token=token))
+    wanted = service.service(service.ServiceOptions(arguments, user=user, run_as=run_as, token=token))
     if only_print or wanted.path is None:
         say(wanted.shown or "\n".join(wanted.then))
         return
@@ -278,7 +277,7 @@ def _facts_in_words(facts: HostFacts) -> str:
     )
 
 
-def _told(findings: Iterable[Finding]) -> bool:
+def _told(findings: Iterable[HostCheck]) -> bool:
     """Print findings as they come; False if something needed is missing."""
     good = True
     for one in findings:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from assay.agent.settings import AgentSettings, RedisPlace
+    from assay.agent.settings import AgentSettings, RedisAddress
 
 
 def named(host: str | None) -> str:
@@ -57,7 +57,7 @@ def settings_of(
     devices: list[str] | None = None,
     min_free: str = "200MB",
     verify: bool = True,
-    redis: RedisPlace | None = None,
+    redis: RedisAddress | None = None,
     ca: Path | None = None,
     **rest: Any,  # noqa: ANN401  (each is one of the settings)
 ) -> AgentSettings:
@@ -96,7 +96,7 @@ def allowed(allow: list[str] | None) -> frozenset[str]:
 
 def env_names(given: list[str] | None) -> frozenset[str]:
     """Names of variables that jobs may refer to."""
-    from assay.agent.measuring.executor import SECRET_VARIABLES
+    from assay.agent.executor import SECRET_VARIABLES
     from assay.errors import UsageError
     from assay.spec.secrets import REFERENCE
 
@@ -153,18 +153,18 @@ def listen_place(listen: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def redis_of(host: str | None, port: int, password_variable: str, server: str) -> RedisPlace | None:
+def redis_of(host: str | None, port: int, password_variable: str, server: str) -> RedisAddress | None:
     """Where to take jobs from directly, if so asked."""
     import os
 
-    from assay.agent.settings import RedisPlace
+    from assay.agent.settings import RedisAddress
     from assay.place.fleet.client import is_loopback
 
     if host is None:
         return None
     if is_loopback(f"http://{host}") and not is_loopback(server):
         typer.echo(f"warning: Redis is looked for on this machine, although the server is {server}", err=True)
-    return RedisPlace(host, port, os.environ.get(password_variable) if password_variable else None)
+    return RedisAddress(host, port, os.environ.get(password_variable) if password_variable else None)
 
 
 def log_to_stderr(level: str) -> None:

@@ -1,4 +1,4 @@
-"""Whether this machine can work as an agent, and whether its server can be reached: each by doing it."""
+"""What this machine offers as an agent, and whether it and its server can work: each found out by trying it."""
 
 from __future__ import annotations
 
@@ -6,26 +6,97 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from assay.agent.host.files import free_bytes
-from assay.agent.settings import RedisPlace
+from pydantic import JsonValue
+
+from assay.agent.identity import free_bytes
+from assay.agent.settings import AgentSettings, RedisAddress
 from assay.clock import SYSTEM_CLOCK
-from assay.errors import AssayError
+from assay.documents import from_json
+from assay.errors import AssayError, MeasureError
 from assay.files import write_whole
 from assay.place.fleet.client import FleetClient, RefusedError
+from assay.place.needs import Profile
+from assay.spec.devices import split_index
 from assay.units import show_bytes
 
+_TIMEOUT_S = 300.0
 _MEASURE_S = 120.0
 _JOB = """{"benchmark": "proof", "digest": "proof", "index": 0, "definition":
  {"target": {"command": [%s, "-c", "print(1)"]}, "measure": {"runs": 1}}}"""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HostFacts:
+    """What `assay agent info --json` prints."""
+
+    platform: str
+    device: Mapping[str, JsonValue]
+    capabilities: tuple[str, ...]
+    """Compute units, by the names that SARK's users know."""
+    profile: Profile
+    version: str = ""
+    runtimes: Mapping[str, str] = field(default_factory=dict)
+
+
+def probe_host() -> HostFacts:
+    """Ask a process of its own what works here.
+
+    Raises:
+        MeasureError: if it does not answer.
+    """
+    command = [sys.executable, "-m", "assay", "agent", "info", "--json"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=True, stdin=subprocess.DEVNULL)
+        return from_json(HostFacts, done.stdout, source="assay agent info --json")
+    except subprocess.CalledProcessError as problem:
+        said = problem.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise _unknown(said[0] if said else f"exit code {problem.returncode}") from None
+    except (OSError, subprocess.SubprocessError, AssayError) as problem:
+        raise _unknown(str(problem)) from None
+
+
+def examine_host() -> HostFacts:
+    """Look at this machine from within this process: tries runtimes, and loads them."""
+    from assay.hardware.machine import machine
+    from assay.run.capabilities import local_profile
+    from assay.spec.devices import compute_unit
+    from assay.version import __version__
+
+    profile = local_profile()
+    found = {compute_unit(device): None for offered_profile in profile.devices.values() for device in offered_profile}
+    labels = {"arch": str(machine().get("architecture", "")), **profile.labels}
+    shown = replace(profile, labels=labels, commands=False)
+    return HostFacts(sys.platform, machine(), tuple(found), shown, __version__, dict(profile.runtimes))
+
+
+def offered_profile(facts: HostFacts, settings: AgentSettings) -> Profile:
+    """The profile that an agent shows its server: the machine's, as its user limits and names it."""
+    profile = facts.profile
+    kinds = {split_index(device)[0] for device in settings.devices}
+    devices = {
+        runtime: {name: proof for name, proof in found.items() if not kinds or name in kinds}
+        for runtime, found in profile.devices.items()
+    }
+    return replace(
+        profile,
+        name=settings.name or profile.name,
+        labels={**profile.labels, **settings.labels},
+        devices=devices,
+        commands="command" in settings.allow,
+    )
+
+
+def _unknown(why: str) -> MeasureError:
+    return MeasureError(f"cannot find out what this machine offers: {why}", code="profile", try_="assay agent validate")
+
+
+@dataclass(frozen=True, slots=True)
+class HostCheck:
     """One thing that was tried."""
 
     name: str
@@ -35,9 +106,9 @@ class Finding:
     try_: str = ""
 
 
-def validate(state: Path, min_free: int, *, commands: bool) -> Iterable[Finding]:
+def validate(state: Path, min_free: int, *, commands: bool) -> Iterable[HostCheck]:
     """Try everything that an agent needs, one thing after the other."""
-    yield Finding("python", sys.version_info >= (3, 11), sys.version.split()[0], try_="install Python 3.11 or newer")
+    yield HostCheck("python", sys.version_info >= (3, 11), sys.version.split()[0], try_="install Python 3.11 or newer")
     for name, proof in _PROOFS.items():
         yield _tried(name, proof, try_="pip install --force-reinstall assay-bench")
     yield _tried("state folder", lambda: _state(state, min_free), try_="name another folder with --state")
@@ -46,7 +117,7 @@ def validate(state: Path, min_free: int, *, commands: bool) -> Iterable[Finding]
     yield _tried("redis", _redis_package, needed=False, try_="pip install 'assay-bench[redis]', only for --redis-host")
 
 
-def reach(client: FleetClient, redis: RedisPlace | None) -> Iterable[Finding]:
+def reach(client: FleetClient, redis: RedisAddress | None) -> Iterable[HostCheck]:
     """Try to reach a server, and the queue if it is to be used directly."""
     try:
         began_s = time.monotonic()
@@ -55,33 +126,33 @@ def reach(client: FleetClient, redis: RedisPlace | None) -> Iterable[Finding]:
         if response.status_code == 200:
             client.check_health(response)
     except AssayError as problem:
-        yield Finding("server", False, problem.problem.message, try_=problem.problem.try_)
+        yield HostCheck("server", False, problem.problem.message, try_=problem.problem.try_)
         return
-    yield Finding("server", response.status_code == 200, f"{client.url} answers {response.status_code}")
-    yield Finding("round trip", True, f"{passed_ms:.1f} ms")
+    yield HostCheck("server", response.status_code == 200, f"{client.url} answers {response.status_code}")
+    yield HostCheck("round trip", True, f"{passed_ms:.1f} ms")
     yield _clock(response.headers.get("date", ""))
     yield _token(client)
     if redis is not None:
         yield _tried("redis", lambda: _ping(redis), try_="check --redis-host, --redis-port and the password")
 
 
-def _tried(name: str, proof: Callable[[], str], *, needed: bool = True, try_: str = "") -> Finding:
+def _tried(name: str, proof: Callable[[], str], *, needed: bool = True, try_: str = "") -> HostCheck:
     try:
-        return Finding(name, True, proof(), needed)
+        return HostCheck(name, True, proof(), needed)
     except AssayError as problem:
-        return Finding(name, False, problem.problem.message, needed, problem.problem.try_ or try_)
+        return HostCheck(name, False, problem.problem.message, needed, problem.problem.try_ or try_)
     except Exception as problem:
-        return Finding(name, False, f"{type(problem).__name__}: {problem}", needed, try_)
+        return HostCheck(name, False, f"{type(problem).__name__}: {problem}", needed, try_)
 
 
-def _clock(date: str) -> Finding:
+def _clock(date: str) -> HostCheck:
     try:
         offset_s = (parsedate_to_datetime(date) - SYSTEM_CLOCK.utc()).total_seconds()
     except (ValueError, TypeError):
-        return Finding("clock", True, "the server tells no time", needed=False)
+        return HostCheck("clock", True, "the server tells no time", needed=False)
     # The header counts whole seconds.
     off = abs(offset_s) > 2
-    return Finding(
+    return HostCheck(
         "clock",
         not off,
         f"the server's differs by {offset_s:+.0f} s (known to 1 s)",
@@ -90,18 +161,18 @@ def _clock(date: str) -> Finding:
     )
 
 
-def _token(client: FleetClient) -> Finding:
+def _token(client: FleetClient) -> HostCheck:
     """A question that changes nothing and needs the right to take jobs."""
     try:
         client.has("0" * 64)
     except RefusedError as problem:
-        return Finding("token", False, problem.problem.message, try_=problem.problem.try_)
+        return HostCheck("token", False, problem.problem.message, try_=problem.problem.try_)
     except AssayError as problem:
-        return Finding("token", False, problem.problem.message)
-    return Finding("token", True, "accepted")
+        return HostCheck("token", False, problem.problem.message)
+    return HostCheck("token", True, "accepted")
 
 
-def _ping(place: RedisPlace) -> str:
+def _ping(place: RedisAddress) -> str:
     from assay.place.redis_broker import RedisBroker
 
     broker = RedisBroker(place.url)

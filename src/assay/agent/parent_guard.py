@@ -1,8 +1,8 @@
-"""The command line on a leash: it ends at once when the agent that started it is gone.
+"""The command line, ended at once when the agent that started it is gone.
 
-Started as `python -m assay.agent.measuring.leash exec JOB.json …` by the agent, which holds the other end of its
+Started as `python -m assay.agent.parent_guard exec JOB.json …` by the agent, which holds the other end of its
 standard input; never by a user. Without it, an agent that is killed would leave a measurement behind that nobody
-wants, and that disturbs the next one. The processes of the run hang on lines of their own and follow.
+wants, and that disturbs the next one. The processes of the run watch their own parents and follow.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import threading
 
 
 def main() -> None:
-    """Run the command line until it ends or the leash is cut."""
-    leash = os.dup(0)
-    os.set_inheritable(leash, False)
+    """Run the command line until it ends or its parent is gone."""
+    parent = os.dup(0)
+    os.set_inheritable(parent, False)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    threading.Thread(target=_watch, args=(leash,), daemon=True).start()
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
     sys.argv[0] = "assay"
     runpy.run_module("assay", run_name="__main__")
 
 
-def _watch(leash: int) -> None:
+def _watch(parent: int) -> None:
     # Blocks in the kernel until the agent is gone: no wake-up disturbs the measurement.
     try:
-        while os.read(leash, 1):
+        while os.read(parent, 1):
             continue
     except OSError:
         return

@@ -40,7 +40,7 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ServiceOptions:
     """What the service is to run."""
 
     arguments: tuple[str, ...]
@@ -57,7 +57,7 @@ class Wish:
         return [sys.executable, "-m", "assay", "agent", "start", *self.arguments]
 
 
-def service(wish: Wish, platform: str = sys.platform) -> Service:
+def service(wish: ServiceOptions, platform: str = sys.platform) -> Service:
     if platform == "win32":
         return _windows(wish)
     return _launchd(wish) if platform == "darwin" else _systemd(wish)
@@ -93,7 +93,7 @@ def install(wanted: Service, *, force: bool = False) -> Path:
     return path
 
 
-def _systemd(wish: Wish) -> Service:
+def _systemd(wish: ServiceOptions) -> Service:
     # The system reads it before it changes to the user of the service, so that it may be root's alone.
     token_path = (Path.home() / ".config/assay" if wish.user else Path("/etc/assay")) / f"{NAME}.token.env"
     lines = [
@@ -124,7 +124,7 @@ def _systemd(wish: Wish) -> Service:
     return Service(where / f"{NAME}.service", "\n".join(lines), then, wish.token, token_path)
 
 
-def _launchd(wish: Wish) -> Service:
+def _launchd(wish: ServiceOptions) -> Service:
     logs = Path.home() / "Library/Logs" if wish.user else Path("/var/log")
     document: dict[str, object] = {
         "Label": LABEL,
@@ -148,7 +148,7 @@ def _launchd(wish: Wish) -> Service:
     return Service(path, plistlib.dumps(document).decode(), then, wish.token)
 
 
-def _windows(wish: Wish) -> Service:
+def _windows(wish: ServiceOptions) -> Service:
     if wish.token:
         raise UsageError(
             "a task of Windows shows its words to everybody",
