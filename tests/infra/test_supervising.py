@@ -24,7 +24,7 @@ from pathlib import Path
 from assay.infra.processes import course
 from assay.infra.processes.parts import Part
 from assay.infra.processes.supervising import Supervisor
-from assay.run.services.ending import adopt_orphans
+from assay.run.services.teardown import adopt_orphans
 
 folder = Path(sys.argv[1])
 parts = tuple(

@@ -16,8 +16,8 @@ from assay.monitoring.grafana import grafana_files
 from assay.monitoring.hold import Order, order_for, read_order, write_order
 from assay.monitoring.prometheus import configuration, find_program, prometheus_service
 from assay.monitoring.tunnel import Tunnel
-from assay.run.services.announcing import VARIABLE, Announcing, announced, metrics_url
-from assay.run.services.running import Running
+from assay.run.services.discovery import VARIABLE, ServiceDiscovery, announced, metrics_url
+from assay.run.services.service import RunningService
 from assay.spec.load import load
 from assay.spec.monitoring import Monitoring, monitoring_of
 
@@ -117,14 +117,14 @@ def test_waiting_for_a_first_scrape_ends(tmp_path):
 
 def running(tmp_path, port=8000):
     log = tmp_path / "service-llm.out"
-    return Running("llm", "127.0.0.1", port, f"http://127.0.0.1:{port}", 1, 2, None, "process", log, log)
+    return RunningService("llm", "127.0.0.1", port, f"http://127.0.0.1:{port}", 1, 2, None, "process", log, log)
 
 
 def test_a_service_is_announced_for_as_long_as_it_lives(tmp_path, monkeypatch):
     relay, lives = tmp_path / "relay", tmp_path / "lives"
-    where = Announcing(relay, lives, {"job": "j", "node": "n1"}, {"llm": "/m"})
+    where = ServiceDiscovery(relay, lives, {"job": "j", "node": "n1"}, {"llm": "/m"})
     monkeypatch.setenv(VARIABLE, where.text())
-    assert Announcing.of(os.environ) == where
+    assert ServiceDiscovery.of(os.environ) == where
     with announced({"llm": running(tmp_path)}):
         assert json.loads((relay / "llm.json").read_text()) == {"url": "http://127.0.0.1:8000/m"}
         (life,) = discovery.lives(tmp_path)
@@ -147,7 +147,7 @@ def test_without_monitoring_nothing_is_announced(tmp_path, monkeypatch):
 
 def test_a_folder_that_is_gone_never_costs_a_run(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(VARIABLE, Announcing(tmp_path / "file", tmp_path / "file").text())
+    monkeypatch.setenv(VARIABLE, ServiceDiscovery(tmp_path / "file", tmp_path / "file").text())
     with announced({"llm": running(tmp_path)}) as same:
         assert set(same) == {"llm"}
 
@@ -243,12 +243,12 @@ def endpoint_job(**more):
 def test_an_endpoint_of_somebody_else_is_watched_where_the_file_says_so(tmp_path):
     from assay.monitoring.local import _Here, _names
 
-    where = Announcing(tmp_path / "relay", tmp_path / "lives", {"campaign": "c1", "node": "n1"})
+    where = ServiceDiscovery(tmp_path / "relay", tmp_path / "lives", {"campaign": "c1", "node": "n1"})
     told = endpoint_job(metrics="/metrics")
     assert _names([told]) == ["endpoint"]
     with _Here(None, where, tmp_path, print).job(told):
         assert json.loads((tmp_path / "relay/endpoint.json").read_text()) == {"url": "http://127.0.0.1:8000/metrics"}
-        assert Announcing.of(os.environ).labels["job"] == told.id
+        assert ServiceDiscovery.of(os.environ).labels["job"] == told.id
     assert VARIABLE not in os.environ
     assert discovery.lives(tmp_path)[0].end_s is not None
     assert _names([endpoint_job()]) == []

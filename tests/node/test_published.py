@@ -11,7 +11,7 @@ from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.node import publication as published
 from assay.engines.slurm.node.publication import await_services, publish, publish_failure, read_published
 from assay.errors import MeasureError, Problem
-from assay.run.services import Running
+from assay.run.services import RunningService
 from assay.spec.benchmark import Service
 
 
@@ -22,9 +22,9 @@ def folder(tmp_path) -> SharedFolder:
     return made
 
 
-def running(folder: SharedFolder, name: str = "llm") -> Running:
+def running(folder: SharedFolder, name: str = "llm") -> RunningService:
     logs = [folder.service_log("g", name, stream) for stream in ("out", "err")]
-    return Running(
+    return RunningService(
         name,
         "10.0.0.7",
         8000,

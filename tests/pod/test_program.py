@@ -15,7 +15,7 @@ from assay.engines.kubernetes.pod.program import beside, to_start
 from assay.folders import cache_folder
 from assay.plan.job import Job
 from assay.run.services.containers import find_runtime
-from assay.run.services.containers.beside import WAITING
+from assay.run.services.containers.sidecar import WAITING
 from assay.spec.benchmark import Definition
 
 BOXED = {"image": "team/own:1", "command": "true"}

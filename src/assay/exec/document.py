@@ -29,7 +29,7 @@ from assay.run.execute import execute_job
 from assay.run.load.barrier import Meeting
 from assay.run.records import Failure, RunOutcome, SingleRunResult
 from assay.run.scratch import held, sweep_abandoned
-from assay.run.services import Running
+from assay.run.services import RunningService
 from assay.store.artefacts import ArtefactFiles
 from assay.store.location import cache_folder
 from assay.store.samples import SampleFiles, write_whole
@@ -47,7 +47,7 @@ def execute_document(
     fresh: bool = False,
     lock: str | None = None,
     control: bool = True,
-    services: Mapping[str, Running] | None = None,
+    services: Mapping[str, RunningService] | None = None,
     meeting: Meeting | None = None,
 ) -> MultiRunJobResult:
     """Measure a job document; `out` gets `result.json`, whole or not at all, `samples/` and `files/` by content hash.
@@ -112,7 +112,7 @@ class _Attempt:
     out: Path
     view: View
     around: Around
-    services: Mapping[str, Running] = field(default_factory=dict)
+    services: Mapping[str, RunningService] = field(default_factory=dict)
     meeting: Meeting | None = None
     outcomes: dict[int, RunOutcome] = field(default_factory=dict)  # by run
 

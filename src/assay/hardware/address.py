@@ -8,7 +8,7 @@ import platform
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 
-from assay.run.services.ports import HOST
+from assay.spec.addresses import LOOPBACK
 
 # For sites where a node has several networks: the engine or a prologue line sets it.
 VARIABLE = "ASSAY_NODE_ADDRESS"
@@ -27,7 +27,7 @@ def node_address(environ: Mapping[str, str] | None = None) -> str:
     known = os.environ if environ is None else environ
     if given := known.get(VARIABLE):
         return given
-    return next(_usable(_candidates(known)), HOST)
+    return next(_usable(_candidates(known)), LOOPBACK)
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[str]:

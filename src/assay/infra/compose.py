@@ -15,7 +15,7 @@ from assay.infra.keys import Keys, how_to_use, make_keys
 from assay.infra.outside import call, deploy_folder, show, succeeds
 from assay.infra.processes.health import agent, page, without
 from assay.infra.record import PartState, Status, folder_of, keep, kept, make_folder, remove_folder
-from assay.run.services.ports import free_port, refuse_taken
+from assay.run.services.plan import free_port, refuse_taken
 from assay.version import __version__
 
 RECORD = "compose.json"

@@ -17,7 +17,7 @@ from assay.monitoring.scraping import Scraping, scraping
 from assay.plan.job import Job
 from assay.run.records import RunOutcome
 from assay.run.scratch import scratch_folder
-from assay.run.services.announcing import Announcing, living
+from assay.run.services.discovery import ServiceDiscovery, living
 from assay.spec.benchmark import Benchmark
 from assay.spec.monitoring import monitoring_of
 from assay.spec.secrets import references
@@ -90,7 +90,7 @@ def monitored(benchmark: Benchmark, jobs: Sequence[Job], tell: Tell) -> Iterator
 class _Here:
     """A Prometheus on this machine that watches it."""
 
-    def __init__(self, prometheus: Scraping, where: Announcing, scratch: Path, tell: Tell) -> None:
+    def __init__(self, prometheus: Scraping, where: ServiceDiscovery, scratch: Path, tell: Tell) -> None:
         self._prometheus, self._where, self._scratch, self._tell = prometheus, where, scratch, tell
         self._told = False
         # Both clocks, read together: the phases of a run are on the one, scrapes on the other.
@@ -135,7 +135,7 @@ def _names(jobs: Sequence[Job]) -> list[str]:
 
 def _endpoint_metrics(target: EndpointTarget) -> str | None:
     """Where an endpoint's own metrics are; None where it has none, or where the address is a secret."""
-    from assay.run.services.announcing import metrics_url
+    from assay.run.services.discovery import metrics_url
 
     if target.metrics is None or any(references([target.metrics, target.endpoint])):
         return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from assay.hardware.address import node_name
 from assay.monitoring.discovery import LIVES, Target, targets, wait_until_seen
 from assay.run.services import held
-from assay.run.services.announcing import VARIABLE, Announcing
+from assay.run.services.discovery import VARIABLE, ServiceDiscovery
 
 if TYPE_CHECKING:
     from assay.spec.benchmark import Service
@@ -33,7 +33,7 @@ def watched_node(
     host: str = "127.0.0.1",
     listen: str = "127.0.0.1",
     tell: Callable[[str], None] | None = None,
-) -> Iterator[Announcing]:
+) -> Iterator[ServiceDiscovery]:
     """Have this node and the services that are started on it scraped for as long as the body runs.
 
     Args:
@@ -54,11 +54,11 @@ def watched_node(
             late = wait_until_seen(discovery, [one.name for one in wanted], settings.within)
             if late and tell is not None:
                 tell(f"monitoring: no scrape of {', '.join(sorted(late))} within {settings.within:g} s; going on")
-            yield Announcing(relay, discovery / LIVES, labels)
+            yield ServiceDiscovery(relay, discovery / LIVES, labels)
 
 
 @contextmanager
-def announcing(where: Announcing) -> Iterator[None]:
+def announcing(where: ServiceDiscovery) -> Iterator[None]:
     """Have the services announced that this process and its children start while the body runs."""
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = where.text()

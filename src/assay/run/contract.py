@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from assay.plan.job import Job
 from assay.run.load.barrier import Meeting
 from assay.run.records import DeviceProof, Phase, SampleSet, Window
-from assay.run.services.running import Running
+from assay.run.services.service import RunningService
 from assay.spec.benchmark import Definition
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Order:
     scratch: str  # folder for temporary files, removed after the run
     model: str | None = None  # local path of the model, after prepare
     model_sha256: str | None = None
-    services: Mapping[str, Running] = field(default_factory=dict)  # those that all runs of the job share
+    services: Mapping[str, RunningService] = field(default_factory=dict)  # those that all runs of the job share
     cache: str = ""  # folder for what may be kept from run to run
     meeting: Meeting | None = None  # where the machines that share the load meet before it begins
 

@@ -29,7 +29,7 @@ from assay.run.probes.columns import WINDOW
 from assay.run.probes.job import FILE, JobProbe, job_probe
 from assay.run.records import Failure, MachineTelemetry, RunOutcome, SampleSet, SingleRunResult
 from assay.run.scratch import scratch_folder
-from assay.run.services import Running, held
+from assay.run.services import RunningService, held
 from assay.spec.secrets import redact, redacted, references
 from assay.spec.target import ModelTarget
 
@@ -71,7 +71,7 @@ class Prepared:
 
     model: LocalModel | None
     seconds: float
-    services: Mapping[str, Running] = field(default_factory=dict)
+    services: Mapping[str, RunningService] = field(default_factory=dict)
     """Those that all runs share."""
     cache: str = ""
     meeting: Meeting | None = None
@@ -112,7 +112,7 @@ def execute_job(
     watch: JobWatch,
     keep: Callable[[RunOutcome], None],
     before: Iterable[SingleRunResult] = (),
-    services: Mapping[str, Running] | None = None,
+    services: Mapping[str, RunningService] | None = None,
     meeting: Meeting | None = None,
 ) -> None:
     """Measure the runs of a job that are not there yet.
@@ -164,14 +164,16 @@ def _watched(job: Job) -> Iterator[JobProbe | None]:
 
 
 def _programs(
-    job: Job, cache: Path, watch: Watch, known: Mapping[str, Running]
+    job: Job, cache: Path, watch: Watch, known: Mapping[str, RunningService]
 ) -> AbstractContextManager[tuple[Job, dict[str, JsonValue]]]:
     """The job with what its programs need at hand, for as long as it is measured."""
     return at_hand(job, cache, begin=lambda: watch.phase("prepare"), on_progress=_told(watch), running=known)
 
 
 @contextmanager
-def _shared_services(job: Job, watch: Watch, known: Mapping[str, Running]) -> Iterator[Mapping[str, Running]]:
+def _shared_services(
+    job: Job, watch: Watch, known: Mapping[str, RunningService]
+) -> Iterator[Mapping[str, RunningService]]:
     """The services that all runs of the job share, for as long as it is measured; those that already run among them."""
     shared = {name: one for name, one in job.definition.services.items() if one.fresh == "job" and name not in known}
     if not shared:

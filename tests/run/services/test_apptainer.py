@@ -17,8 +17,8 @@ from tests.run.services.conftest import LISTEN, await_gone
 
 from assay.errors import MeasureError
 from assay.run.services import started
-from assay.run.services.containers import kept
-from assay.run.services.containers.apptainer import APPTAINER
+from assay.run.services.containers import image_cache
+from assay.run.services.containers.runtimes import APPTAINER
 from assay.spec.benchmark import Service
 
 STAND_IN = """#!{python}
@@ -102,14 +102,14 @@ def test_a_service_is_pulled_once_run_and_ended(stand_in, tmp_path, scratch, mon
         "--port",
         str(one.port),
     ]
-    assert one.facts["image_digest"] == f"sha256:{image.stem}" == kept.file_digest(image, again=True)
+    assert one.facts["image_digest"] == f"sha256:{image.stem}" == image_cache.file_digest(image, again=True)
     assert (one.facts["image_asked"], one.how) == ("docker://vllm/vllm-openai:v1", "apptainer")
     env = json.loads((tmp_path / "env.json").read_text())
     assert (env["KEY"], env["PORT"], env["HOST"]) == ("sesame-1234", str(one.port), "127.0.0.1")
 
 
 def test_of_many_who_ask_at_once_one_pulls(stand_in, tmp_path):
-    images: list[kept.Image] = []
+    images: list[image_cache.Image] = []
     ask = lambda: images.append(APPTAINER.keep(str(stand_in), "docker://x:1", tmp_path / "images", 30.0))  # noqa: E731
     threads = [threading.Thread(target=ask) for _ in range(5)]
     for thread in threads:
@@ -127,14 +127,16 @@ def test_an_image_that_cannot_be_pulled_says_why(stand_in, tmp_path):
         APPTAINER.keep(str(stand_in), "docker://nowhere:1", tmp_path / "images", 30.0)
     assert caught.value.problem.code == "image"
     assert "assay prepare" in caught.value.problem.try_
-    assert kept.find(tmp_path / "images", "apptainer", "docker://nowhere:1") is None
+    assert image_cache.find(tmp_path / "images", "apptainer", "docker://nowhere:1") is None
 
 
 def test_a_damaged_image_is_found_out(stand_in, tmp_path):
     image = APPTAINER.keep(str(stand_in), "docker://x:1@sha256:abc", tmp_path / "images", 30.0)
     assert image.facts == {"image_digest": "sha256:abc"}
-    assert kept.is_whole(image)
+    assert image_cache.is_whole(image)
     image.path.write_text("x" * image.size_bytes)
-    assert not kept.is_whole(image)
+    assert not image_cache.is_whole(image)
     image.path.write_text("cut")
-    assert kept.find(tmp_path / "images", "apptainer", "docker://x:1@sha256:abc") is None, "its size tells already"
+    assert image_cache.find(tmp_path / "images", "apptainer", "docker://x:1@sha256:abc") is None, (
+        "its size tells already"
+    )

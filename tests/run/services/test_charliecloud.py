@@ -15,8 +15,8 @@ from tests.run.services.conftest import await_gone
 
 from assay.errors import MeasureError
 from assay.run.services import started
-from assay.run.services.containers import kept
-from assay.run.services.containers.charliecloud import CHARLIECLOUD, has_variables
+from assay.run.services.containers import image_cache
+from assay.run.services.containers.runtimes import CHARLIECLOUD, has_variables
 from assay.spec.benchmark import Service
 
 pytestmark = pytest.mark.live
@@ -131,7 +131,7 @@ def test_an_image_serves_and_is_gone_afterwards(rootfs, base, scratch, images, m
     assert not WRITTEN.exists(), "it writes into a /tmp of its own"
     if form == "archive":
         (kept_file,) = (images / "charliecloud").glob("*.sqfs")
-        assert web.facts["image_digest"] == kept.file_digest(kept_file, again=True) == f"sha256:{kept_file.stem}"
+        assert web.facts["image_digest"] == image_cache.file_digest(kept_file, again=True) == f"sha256:{kept_file.stem}"
         assert web.facts["image_asked"] == str(image)
 
 

@@ -19,13 +19,21 @@ from tests.running_server import wait_for
 from assay.errors import MeasureError
 from assay.run.processes import TAG_VARIABLE, kill_tree
 from assay.run.services import started
-from assay.run.services.containers import WAYS, Box, Runtime, find_runtime, make_box, sweep_containers, way_of
-from assay.run.services.containers.choosing import VARIABLE
-from assay.run.services.containers.oci import read_inspected
-from assay.run.services.plan import Ports, Wanted
+from assay.run.services.containers import (
+    RUNTIMES,
+    Container,
+    Runtime,
+    find_runtime,
+    make_box,
+    runtime_for,
+    sweep_containers,
+)
+from assay.run.services.containers.registry import VARIABLE
+from assay.run.services.containers.runtimes import read_inspected
+from assay.run.services.plan import Ports, ServiceSpec
 from assay.spec.benchmark import Service
 
-ALL = Box(
+ALL = Container(
     Runtime("podman", "/usr/bin/podman"),
     "ollama/ollama:0.6.2",
     "assay-1",
@@ -40,19 +48,19 @@ ALL = Box(
 )
 
 
-def run_words(box: Box) -> list[str]:
-    return way_of(box.runtime).words(box)
+def run_words(box: Container) -> list[str]:
+    return runtime_for(box.runtime).words(box)
 
 
-def client_environment(box: Box, inherited: dict[str, str]) -> dict[str, str]:
-    return way_of(box.runtime).environment(box, inherited)
+def client_environment(box: Container, inherited: dict[str, str]) -> dict[str, str]:
+    return runtime_for(box.runtime).environment(box, inherited)
 
 
 def image_for(kind: str, image: str, base: Path, at: str) -> str:
-    return WAYS[kind].image(image, base, at)
+    return RUNTIMES[kind].image(image, base, at)
 
 
-def on(kind: str, box: Box = ALL, **changes) -> Box:
+def on(kind: str, box: Container = ALL, **changes) -> Container:
     from dataclasses import replace
 
     return replace(box, runtime=Runtime(kind, f"/usr/bin/{kind}"), **changes)
@@ -216,9 +224,11 @@ def test_no_secret_is_on_a_command_line(kind):
 
 
 def test_only_values_with_secrets_go_hidden(tmp_path):
-    wanted = Wanted("llm", image="x", command=("serve", "{port}"), env={"KEY": "${env:K}", "PATH": "/app/bin"})
+    service_spec = ServiceSpec(
+        "llm", image="x", command=("serve", "{port}"), env={"KEY": "${env:K}", "PATH": "/app/bin"}
+    )
     box = make_box(
-        wanted, Ports(81, {}, ""), {"KEY": "v", "PATH": "/app/bin", "PORT": "81"}, tmp_path, name="n", tag="t"
+        service_spec, Ports(81, {}, ""), {"KEY": "v", "PATH": "/app/bin", "PORT": "81"}, tmp_path, name="n", tag="t"
     )
     assert box.hidden == {"KEY": "v"}
     # A PATH for the container must not become that of the program that starts it.
@@ -261,10 +271,10 @@ def test_charliecloud_takes_folders_squashfs_files_and_archives(tmp_path):
 
 
 def test_with_none_the_image_is_only_a_remark(tmp_path, scratch, service):
-    from assay.run.services.holding import wanted
+    from assay.run.services.session import service_spec
 
     section = Service(image="vllm/vllm:1", command="serve {port}", container="none", cwd="here")
-    plain = wanted("llm", section)
+    plain = service_spec("llm", section)
     assert (plain.image, plain.unused_image, plain.container) == (None, "vllm/vllm:1", "auto")
     web = service(LISTEN + "server.serve_forever()")
     with started({"web": web.model_copy(update={"image": "x:1", "container": "none"})}, tmp_path, scratch) as running:
@@ -277,11 +287,11 @@ def test_with_none_the_image_is_only_a_remark(tmp_path, scratch, service):
 
 
 def test_a_mount_must_be_there(tmp_path):
-    wanted = Wanted("llm", image="x", mounts={"models": "/models"})
+    service_spec = ServiceSpec("llm", image="x", mounts={"models": "/models"})
     with pytest.raises(MeasureError, match="models', which is not there"):
-        make_box(wanted, Ports(1, {}, ""), {}, tmp_path, name="n", tag="t", which=there("podman"))
+        make_box(service_spec, Ports(1, {}, ""), {}, tmp_path, name="n", tag="t", which=there("podman"))
     (tmp_path / "models").mkdir()
-    assert make_box(wanted, Ports(1, {}, ""), {}, tmp_path, name="n", tag="t", which=there("podman")).mounts == {
+    assert make_box(service_spec, Ports(1, {}, ""), {}, tmp_path, name="n", tag="t", which=there("podman")).mounts == {
         str(tmp_path / "models"): "/models"
     }
 
@@ -438,7 +448,7 @@ def test_an_archive_takes_the_place_of_a_registry(image, base, scratch, tmp_path
     monkeypatch.setenv("ASSAY_IMAGES", str(tmp_path / "images"))
     copy = "localhost/assay-test-kept:1"
     podman("tag", IMAGE, copy)
-    way = WAYS["podman"]
+    way = RUNTIMES["podman"]
     first = way.keep(shutil.which("podman"), copy, tmp_path / "images", 60.0)
     assert first.fresh
     assert first.path.name == f"{first.sha256}.tar"

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.run.services.logs import BoundedLog
+from assay.run.services.service import BoundedLog
 
 HEAD, TAIL = 40, 100
 

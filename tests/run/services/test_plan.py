@@ -10,8 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import MeasureError
-from assay.run.services.plan import Ports, Wanted, environment, named, program_and_words, refuse_meaningless, words
-from assay.run.services.ports import speaks_of_a_taken_port
+from assay.run.services.plan import (
+    Ports,
+    ServiceSpec,
+    environment,
+    named,
+    program_and_words,
+    refuse_meaningless,
+    speaks_of_a_taken_port,
+    words,
+)
 from assay.run.services.readiness import steps
 
 BASE = Path("/bench")
@@ -40,7 +48,9 @@ def test_hosts_are_put_in():
 
 
 def test_the_address_is_in_the_environment():
-    found = environment(Wanted("web", command=("x",), env={"LISTEN": "{host}:{port}"}), Ports(81, {}, "", "10.0.0.7"))
+    found = environment(
+        ServiceSpec("web", command=("x",), env={"LISTEN": "{host}:{port}"}), Ports(81, {}, "", "10.0.0.7")
+    )
     assert found == {
         "PORT": "81",
         "ASSAY_PORT": "81",
@@ -51,7 +61,7 @@ def test_the_address_is_in_the_environment():
 
 
 def test_a_service_names_those_that_it_needs():
-    wanted = Wanted(
+    wanted = ServiceSpec(
         "web",
         command=("x", "{port}", "{port:a}"),
         ready_http="/{port:b}",
@@ -88,13 +98,13 @@ def test_a_path_starts_at_the_folder_of_the_file():
 @pytest.mark.parametrize("name", ["a/b", "", "..", "-x", "a b", "a\nb"])
 def test_a_name_must_be_fit_for_a_file(name):
     with pytest.raises(MeasureError, match="cannot be the name"):
-        refuse_meaningless(Wanted(name, command=("serve",)))
+        refuse_meaningless(ServiceSpec(name, command=("serve",)))
 
 
 def test_a_relative_folder_means_nothing_in_a_container():
     with pytest.raises(MeasureError, match="its own folders"):
-        refuse_meaningless(Wanted("web", image="x", cwd="here"))
-    refuse_meaningless(Wanted("web", image="x", cwd="/srv"))
+        refuse_meaningless(ServiceSpec("web", image="x", cwd="here"))
+    refuse_meaningless(ServiceSpec("web", image="x", cwd="/srv"))
 
 
 @pytest.mark.parametrize(

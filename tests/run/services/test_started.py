@@ -20,7 +20,7 @@ from tests.running_server import wait_for
 from assay.documents import from_json, to_json
 from assay.errors import MeasureError
 from assay.run.processes import TAG_VARIABLE
-from assay.run.services import Running, ended, log_tail, refuse_ended, started
+from assay.run.services import RunningService, exit_of, log_tail, refuse_ended, started
 from assay.spec.benchmark import Service
 
 pytestmark = pytest.mark.live
@@ -46,13 +46,13 @@ def test_a_service_is_ready_before_it_is_used_and_gone_afterwards(tmp_path, scra
     with pytest.raises(urllib.error.URLError):
         get(one.base_url)
     assert "GET /page.txt" in one.stderr.read_text()
-    assert ended(one) is None, "it was ended by us, not by itself"
+    assert exit_of(one) is None, "it was ended by us, not by itself"
 
 
 def test_a_running_service_survives_the_way_through_a_document(tmp_path, scratch, service):
     with started({"web": service(LISTEN + "server.serve_forever()")}, tmp_path, scratch) as running:
         pass
-    assert from_json(Running, to_json(running["web"]), source="here") == running["web"]
+    assert from_json(RunningService, to_json(running["web"]), source="here") == running["web"]
 
 
 def test_the_port_and_the_secrets_are_in_its_environment_and_only_there(tmp_path, scratch, service, monkeypatch):
@@ -319,12 +319,12 @@ def test_one_that_dies_while_it_is_used_is_noted(tmp_path, scratch, service):
         refuse_ended(running.values())
         psutil.wait_procs([psutil.Process(running["web"].pid)], timeout=10)
         deadline = monotonic() + 5
-        while ended(running["web"]) is None:
+        while exit_of(running["web"]) is None:
             assert monotonic() < deadline
         with pytest.raises(MeasureError, match=r"web ended with exit code 9.*\n.*so far so good") as caught:
             refuse_ended(running.values())
         assert caught.value.problem.code == "service-ended"
-    assert ended(running["web"]).code == 9
+    assert exit_of(running["web"]).code == 9
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,12 @@ def order_of(tmp_path: Path, target: dict[str, Any], **sections: Any) -> Order:
     return Order(Job("b", "d", 0, definition, base=str(tmp_path)), 0, str(tmp_path))
 
 
-def box_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, around: Around = Around(), **target: Any) -> containers.Box:  # noqa: B008
+def box_of(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    around: Around = Around(),  # noqa: B008
+    **target: Any,
+) -> containers.Container:
     (tmp_path / "bin").mkdir(exist_ok=True)
     (tmp_path / "bin" / "podman").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -57,7 +62,7 @@ def test_everything_that_a_command_is_told_is_on_its_command_line(
         str(tmp_path / "code"): CODE_FOLDER,
     }
     assert (box.env, box.hidden, box.workdir, box.gpus) == ({"A": "1"}, {"KEY": "sesame"}, "/work", 2)
-    words = containers.way_of(box.runtime).words(box)
+    words = containers.runtime_for(box.runtime).words(box)
     assert "sesame" not in " ".join(words)
     # As much shared memory as the machine has, whatever runs the container; runtimes would give 64 MiB.
     status = os.statvfs("/dev/shm")
@@ -65,7 +70,7 @@ def test_everything_that_a_command_is_told_is_on_its_command_line(
 
 
 def test_the_image_s_own_command_is_given_its_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = containers.way_of(containers.Runtime("podman", "podman")).words(
+    words = containers.runtime_for(containers.Runtime("podman", "podman")).words(
         box_of(tmp_path, monkeypatch, args="--fast 'two words'")
     )
     assert words[-3:] == ["team/bench:1", "--fast", "two words"]

@@ -18,7 +18,7 @@ from assay.errors import MeasureError
 from assay.plan.job import Job
 from assay.run.contract import Measured, Order, Rules
 from assay.run.packing import pack
-from assay.run.services import Running
+from assay.run.services import RunningService
 from assay.run.targets.benchmark_ai import variables
 from assay.run.targets.capture import Emitted, take_line
 from assay.run.targets.program import measure, words_of
@@ -28,7 +28,7 @@ from assay.spec.benchmark import Definition
 from assay.spec.target import CommandTarget, MetricPattern
 
 
-def running(name: str = "web", **keys: Any) -> Running:
+def running(name: str = "web", **keys: Any) -> RunningService:
     told = {
         "host": "10.0.0.7",
         "port": 8080,
@@ -40,7 +40,7 @@ def running(name: str = "web", **keys: Any) -> Running:
         "stdout": Path("out"),
         "stderr": Path("err"),
     }
-    return Running(name, **{**told, **keys})
+    return RunningService(name, **{**told, **keys})
 
 
 def target(**keys: Any) -> CommandTarget:

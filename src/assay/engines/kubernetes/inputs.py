@@ -12,7 +12,7 @@ from assay.plan.job import Job, JobFile
 from assay.run.files import local_paths, place_files
 from assay.run.fingerprints import LocalPart, files_of
 from assay.run.models.sources import existing, hub_name
-from assay.run.services.containers.beside import WAITING
+from assay.run.services.containers.sidecar import WAITING
 from assay.spec.paths import service_programs
 from assay.spec.target import CommandTarget
 

@@ -24,7 +24,7 @@ from assay.engines.kubernetes.pod.log_transport import Parcel, Receiver
 from assay.engines.node.progress import Progress
 from assay.errors import AssayError, MeasureError
 from assay.place.fleet.client import FleetClient, read_token
-from assay.run.services.running import tail_of, told
+from assay.run.services.service import log_excerpt, tail_of
 from assay.spec.kubernetes import Kubernetes
 from assay.units import show_bytes
 
@@ -332,7 +332,7 @@ class Logbook:
     def last_words(self, group: Group, name: str) -> str:
         """What a service wrote last, as the end of a message; empty where nothing came out of it."""
         lines = tail_of(self.folder.service_log(group.name, name))
-        return told(lines) if lines else ""
+        return log_excerpt(lines) if lines else ""
 
     def of_job(self, index: int, group: Group) -> dict[str, Path]:
         """What the pods of a job and its services wrote, as far as it was read."""

@@ -15,7 +15,7 @@ from assay.engines.slurm.script import Script, directives
 from assay.engines.slurm.states import failure_of, is_final, waiting_words
 from assay.errors import AssayError, MeasureError
 from assay.files import write_whole
-from assay.run.services.containers import WAYS
+from assay.run.services.containers import RUNTIMES
 from assay.spec.benchmark import Needs
 from assay.spec.clusters import Slurm, modest
 
@@ -109,9 +109,9 @@ def _folder(folder: Path) -> list[str]:
 
 
 def _runtimes() -> str:
-    from assay.run.services.containers.asking import version
+    from assay.run.services.containers.contract import version
 
-    names = [name for way in WAYS.values() for name in way.programs]
+    names = [name for way in RUNTIMES.values() for name in way.programs]
     found = {name: version(name) for name in names if shutil.which(name)}
     return ", ".join(f"{name} {told}" for name, told in found.items()) or f"none here (looked for {', '.join(names)})"
 
@@ -126,7 +126,7 @@ def _asked_node(slurm: Slurm, folder: Path, scheduler: Scheduler) -> dict[str, s
     place.mkdir(parents=True)
     answer = place / "answer.json"
     (place / "ask.py").write_text(_ASK, encoding="utf-8")
-    names = [name for way in WAYS.values() for name in way.programs]
+    names = [name for way in RUNTIMES.values() for name in way.programs]
     batch = modest(slurm).model_copy(update={"time": _NODE_TIME_S})
     script = Script(
         name="assay-check",

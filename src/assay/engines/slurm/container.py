@@ -11,8 +11,8 @@ from assay.engines.slurm.folder import BatchPlan, SharedFolder
 from assay.engines.slurm.script import Command, Word
 from assay.errors import UsageError
 from assay.folders import cache_folder, images_folder
-from assay.run.services.containers import Box, find_runtime, way_of
-from assay.run.services.containers.charliecloud import lacks, mount_point
+from assay.run.services.containers import Container, find_runtime, runtime_for
+from assay.run.services.containers.runtimes import lacks, mount_point
 from assay.spec.clusters import Slurm
 
 # What a process on a node must know of the job that it is in.
@@ -60,8 +60,8 @@ def contained(one: BatchPlan, slurm: Slurm, folder: SharedFolder, base: Path) ->
         return None
     at = "place.slurm.container"
     runtime = find_runtime(slurm.runtime, at)
-    way = way_of(runtime)
-    plain = Box(
+    way = runtime_for(runtime)
+    plain = Container(
         runtime,
         way.image(one.batch.container, base, at),
         name=f"assay-{one.name}",
@@ -93,7 +93,7 @@ def _places(folders: Iterable[Path]) -> list[Path]:
     return found
 
 
-def _prologue(box: Box) -> tuple[str, ...]:
+def _prologue(box: Container) -> tuple[str, ...]:
     """What a node must have or know before the runtime's line."""
     if box.runtime.kind == "apptainer":
         return tuple(f'export {mark}{name}="${{{name}:-}}"' for name in _PASSED for mark in _INSIDE)

@@ -18,7 +18,7 @@ from assay.infra.processes.parts import RECORD, Local, parts_of
 from assay.infra.processes.supervising import SUPERVISOR, Supervisor, supervisor_runs
 from assay.infra.record import kept
 from assay.run.scratch import held
-from assay.run.services.ending import adopt_orphans
+from assay.run.services.teardown import adopt_orphans
 
 
 def main(folder: Path) -> int:

@@ -11,7 +11,7 @@ from assay.errors import MeasureError, UsageError
 from assay.infra.processes.fetching import can_fetch, fetch, missing
 from assay.infra.processes.parts import HERE
 from assay.infra.processes.programs import find_programs
-from assay.run.services.ports import free_port, refuse_taken
+from assay.run.services.plan import free_port, refuse_taken
 
 _USUAL = {"server": 8080, "prometheus": 9090}
 """Ports of those parts whose address people type."""

@@ -18,7 +18,7 @@ from assay.infra.processes.parts import PREPARE, TAG_VARIABLE
 from assay.infra.processes.supervising import STATUS, Notes, PartNote, supervisor_runs
 from assay.infra.record import kept
 from assay.run.processes import is_alive
-from assay.run.services.running import tail_of
+from assay.run.services.service import tail_of
 
 _LOOK_EVERY_S = 0.1
 _LINES = 8

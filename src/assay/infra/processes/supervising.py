@@ -23,7 +23,7 @@ from assay.infra.processes.setting_up import as_account
 from assay.infra.record import keep
 from assay.run.processes import own_start
 from assay.run.scratch import is_held
-from assay.run.services.ending import end_children, members
+from assay.run.services.teardown import end_children, members
 
 STATUS = "status.json"
 SUPERVISOR = "supervisor"

@@ -17,7 +17,7 @@ from assay.run.fingerprints import files_of, fingerprint_of
 from assay.run.models.builtin import BUILTIN_NAMES
 from assay.run.models.digest import file_digest, whole_digest
 from assay.run.models.sources import LocalModel, is_folder, resolve
-from assay.run.services.containers import find_runtime, kept, way_of
+from assay.run.services.containers import find_runtime, image_cache, runtime_for
 from assay.spec.benchmark import Definition, Service
 from assay.spec.fetching import Fetch
 from assay.spec.load import Loaded
@@ -103,19 +103,19 @@ class _Work:
         item = Item("image", name, "missing")
         try:
             runtime = find_runtime(service.container if service.container != "auto" else self.runtime, "services")
-            way, item = way_of(runtime), replace(item, note=runtime.kind)
+            way, item = runtime_for(runtime), replace(item, note=runtime.kind)
             image = way.image(name, self.base, "services")
             if Path(image).is_dir():
                 return replace(item, state="there", path=image, note=f"{runtime.kind}; a folder has no checksum")
-            known = kept.find(images_folder(), runtime.kind, way.reference(image))
-            if known is not None and not kept.is_whole(known):
+            known = image_cache.find(images_folder(), runtime.kind, way.reference(image))
+            if known is not None and not image_cache.is_whole(known):
                 if self.check:
                     return replace(item, path=str(known.path), note=f"{runtime.kind}; the kept file is damaged")
-                kept.forget(images_folder(), known)
+                image_cache.forget(images_folder(), known)
             elif known is not None:
                 return _kept(item, known)
-            if kept.is_file(image):
-                digest = kept.file_digest(Path(image)).removeprefix("sha256:")
+            if image_cache.is_file(image):
+                digest = image_cache.file_digest(Path(image)).removeprefix("sha256:")
                 return replace(item, state="there", path=image, sha256=digest, size_bytes=Path(image).stat().st_size)
             if self.check:
                 return item
@@ -199,7 +199,7 @@ def _files_in(path: Path) -> tuple[list[Path], int]:
     return files, sum(one.stat().st_size for one in files)
 
 
-def _kept(item: Item, image: kept.Image) -> Item:
+def _kept(item: Item, image: image_cache.Image) -> Item:
     told = image.facts.get("image_digest", "")
     note = f"{image.runtime}; {told} in its registry" if told else image.runtime
     return replace(

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from assay.run.services.holding import held, started
-from assay.run.services.running import Ending, Running, ended, log_tail, refuse_ended
+from assay.run.services.service import RunningService, ServiceExit, exit_of, log_tail, refuse_ended
+from assay.run.services.session import held, started
 
-__all__ = ["Ending", "Running", "ended", "held", "log_tail", "refuse_ended", "started"]
+__all__ = ["RunningService", "ServiceExit", "exit_of", "held", "log_tail", "refuse_ended", "started"]

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import AssayError
-from assay.run.services.ending import GRACE_S, HURRIED_GRACE_S, IN_GOOD_ORDER, adopt_orphans, end_children
-from assay.run.services.plan import Wanted
-from assay.run.services.starting import Address, Child, Gate, Setting, start
+from assay.run.services.launch import Address, Gate, LaunchContext, ServiceProcess, start
+from assay.run.services.plan import ServiceSpec
+from assay.run.services.teardown import GRACE_S, HURRIED_GRACE_S, IN_GOOD_ORDER, adopt_orphans, end_children
 
 
 def main() -> int:
@@ -46,7 +46,7 @@ def main() -> int:
 def _run(order: Mapping[str, Any], gate: Gate) -> None:
     """Start every service in its turn and tell."""
     logs = None if order["logs"] is None else Path(order["logs"])
-    setting = Setting(
+    setting = LaunchContext(
         Path(order["base"]),
         Path(order["scratch"]),
         order["tag"],
@@ -59,7 +59,7 @@ def _run(order: Mapping[str, Any], gate: Gate) -> None:
     known: dict[str, Address] = {name: Address(*one) for name, one in order["known"].items()}
     try:
         for plain in order["services"]:
-            wanted = Wanted.of(plain)
+            wanted = ServiceSpec.of(plain)
             running = start(wanted, known, setting)
             known[wanted.name] = Address(running.host, running.port)
             _tell("ready", {**asdict(running), "stdout": str(running.stdout), "stderr": str(running.stderr)})
@@ -73,7 +73,7 @@ def _run(order: Mapping[str, Any], gate: Gate) -> None:
         _tell("all", {})
 
 
-def _end_all(children: list[Child], grace_s: float) -> None:
+def _end_all(children: list[ServiceProcess], grace_s: float) -> None:
     """End the services, the last one first, since it may need those before it."""
     until_s = time.monotonic() + grace_s
     for child in reversed(children):

@@ -1,19 +1,20 @@
-"""What a service's section of the file means: its words, environment and folder, with ports put in."""
+"""What a service's section of the file means: its words, environment and folder, with free or given ports put in."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from assay.errors import MeasureError
+from assay.spec.addresses import LOOPBACK, services_in
 from assay.spec.addresses import Ports as Ports
-from assay.spec.addresses import services_in
 from assay.spec.commands import split_words
 from assay.spec.secrets import REFERENCE, resolve_secrets
 
@@ -21,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ServiceSpec:
     """One service as it was asked for: the plain form of `assay.spec.benchmark.Service`, light to load."""
 
     name: str
@@ -41,7 +42,7 @@ class Wanted:
     """With `container: none`, the image that the file names and nobody runs."""
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Wanted:
+    def of(cls, plain: Mapping[str, Any]) -> ServiceSpec:
         """Read it back from JSON."""
         lists = {key: tuple(plain[key]) if plain[key] is not None else None for key in ("command", "ready_command")}
         return cls(**{**plain, **lists})
@@ -81,7 +82,7 @@ def words(command: str | tuple[str, ...] | None, at: str) -> tuple[str, ...] | N
     return split
 
 
-def refuse_meaningless(wanted: Wanted) -> None:
+def refuse_meaningless(wanted: ServiceSpec) -> None:
     """Raise if a service says nothing to start, or has keys that would do nothing.
 
     Raises:
@@ -109,20 +110,20 @@ def refuse_meaningless(wanted: Wanted) -> None:
         )
 
 
-def named(wanted: Wanted) -> frozenset[str]:
+def named(wanted: ServiceSpec) -> frozenset[str]:
     """The other services that a service names by `{port:NAME}` or `{host:NAME}`."""
     texts = (*(wanted.command or ()), *(wanted.ready_command or ()), wanted.ready_http or "", *wanted.env.values())
     return services_in(texts)
 
 
-def environment(wanted: Wanted, ports: Ports) -> dict[str, str]:
+def environment(wanted: ServiceSpec, ports: Ports) -> dict[str, str]:
     """What the file and we add to a service's environment, secrets put in."""
     own = {name: ports.fill(resolve_secrets(value)) for name, value in wanted.env.items()}
     port = str(ports.own)
     return {"PORT": port, "ASSAY_PORT": port, "HOST": ports.host, "ASSAY_HOST": ports.host, **own}
 
 
-def folder(wanted: Wanted, base: Path) -> Path:
+def folder(wanted: ServiceSpec, base: Path) -> Path:
     """Working folder of a plain process.
 
     Raises:
@@ -151,3 +152,82 @@ def program_and_words(
     elif os.sep in program or (os.altsep and os.altsep in program):
         program = str((base / program).absolute())
     return [program, *given[1:]]
+
+
+HOST = LOOPBACK
+# What servers say when somebody else has their port; each language has its own words for it.
+_TAKEN = re.compile(
+    r"address (is )?already in use|address in use|eaddrinuse|errno 98\b|errno 48\b|wsaeaddrinuse|winerror 10048"
+    r"|port \S* ?(is )?already (in use|allocated)|port \S* ?is in use|(could ?n[o']t|cannot|failed to|unable to) bind",
+    re.IGNORECASE,
+)
+
+
+def free_port(but: Container[int] = (), host: str = HOST) -> int:
+    """A port of an address that nobody listens on, other than those given away before."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind((host, 0))
+            port = int(probe.getsockname()[1])
+        if port not in but:
+            return port
+
+
+def refuse_taken(port: int, at: str, host: str = HOST) -> None:
+    """Raise if somebody listens on a port.
+
+    Raises:
+        MeasureError: with who holds it, where the system tells.
+    """
+    with socket.socket() as probe:
+        # Connections of an earlier run that are still being forgotten do not matter; a listener does.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except PermissionError:
+            raise MeasureError(
+                f"port {port} may not be used by this account",
+                code="port-taken",
+                at=at,
+                try_="choose a port above 1023, or leave `port` out and write {port} in the command",
+            ) from None
+        except OSError:
+            raise MeasureError(
+                f"port {port} is taken{_holder(port)}",
+                code="port-taken",
+                at=at,
+                try_="end that process, or leave `port` out and write {port} in the command: a free one is then chosen",
+            ) from None
+
+
+def speaks_of_a_taken_port(lines: Iterable[str]) -> bool:
+    """Whether a server's last words say that its port was taken."""
+    return any(_TAKEN.search(line) for line in lines)
+
+
+def listener(port: int) -> int | None:
+    """The process that listens on a port; None where nobody does or the system does not tell."""
+    import psutil
+
+    try:
+        for one in psutil.net_connections(kind="tcp"):
+            if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port and one.pid:
+                return int(one.pid)
+    except (psutil.Error, OSError, RuntimeError):  # only an administrator may look
+        pass
+    return None
+
+
+def name_of(pid: int) -> str:
+    """A process in words."""
+    import psutil
+
+    try:
+        return f"{psutil.Process(pid).name()} (process {pid})"
+    except psutil.Error:
+        return f"process {pid}"
+
+
+def _holder(port: int) -> str:
+    pid = listener(port)
+    return f" by {name_of(pid)}" if pid else ""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.run.services.ports import HOST
+from assay.run.services.plan import HOST
 
 # The first looks are close together, since the time to ready is a result; later ones disturb less.
 FIRST_STEP_S, LAST_STEP_S = 0.02, 0.2

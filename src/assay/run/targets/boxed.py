@@ -32,7 +32,7 @@ def reaches_pipes() -> bool:
 
 def make_box(
     order: Order, target: CommandTarget, around: Around, added: Mapping[str, str], emit: Path | None
-) -> containers.Box:
+) -> containers.Container:
     """The container of a command.
 
     Raises:
@@ -44,9 +44,9 @@ def make_box(
     mounts = _mounts(target, base)
     mounts |= {str(emit): EMIT_FOLDER} if emit is not None else {}
     mounts |= {str(around.code): CODE_FOLDER} if around.code is not None else {}
-    return containers.Box(
+    return containers.Container(
         runtime,
-        containers.way_of(runtime).image(target.image or "", base, at),
+        containers.runtime_for(runtime).image(target.image or "", base, at),
         f"assay-{uuid.uuid4().hex[:12]}",
         os.environ.get(TAG_VARIABLE) or uuid.uuid4().hex,
         command=_command(target, around),
@@ -61,9 +61,9 @@ def make_box(
     )
 
 
-def with_image(box: containers.Box, stage: Stage, within_s: float) -> tuple[containers.Box, dict[str, str]]:
+def with_image(box: containers.Container, stage: Stage, within_s: float) -> tuple[containers.Container, dict[str, str]]:
     """The box with its image at hand, and what that image is; fetching it is no part of a run."""
-    way = containers.way_of(box.runtime)
+    way = containers.runtime_for(box.runtime)
     facts = way.facts(box)
     if "image_id" in facts or "image_digest" in facts:
         return box, facts
@@ -114,7 +114,7 @@ def _shared_memory() -> int | None:
 class Account(threading.Thread):
     """Reads what a container used whose processes are not our children, from its control group, until it ends."""
 
-    def __init__(self, box: containers.Box, client: int) -> None:
+    def __init__(self, box: containers.Container, client: int) -> None:
         super().__init__(name="account", daemon=True)
         self.cpu_s: float | None = None
         self.peak_rss_mb: float | None = None
@@ -137,7 +137,7 @@ class Account(threading.Thread):
                 return
 
     def _group(self) -> Path | None:
-        way = containers.way_of(self._box.runtime)
+        way = containers.runtime_for(self._box.runtime)
         for _ in range(round(_FIND_WITHIN_S / _FIND_EVERY_S)):
             pid = way.first_pid(self._box, self._client)
             if pid is not None and (group := control_group(pid)) is not None:
@@ -180,6 +180,6 @@ def high_water_mb(status: Path) -> float:
     return 0.0
 
 
-def is_apart(box: containers.Box) -> bool:
+def is_apart(box: containers.Container) -> bool:
     """Whether a container's processes are not our children, so that the kernel's account of ours misses them."""
-    return containers.way_of(box.runtime).stays
+    return containers.runtime_for(box.runtime).stays

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter_ns
 
-from assay.run.services import Running
-from assay.run.services.running import How
+from assay.run.services import RunningService
+from assay.run.services.service import How
 from assay.run.targets.patterns import Unreadable, find_values
 from assay.spec.target import MetricPattern
 
@@ -36,7 +36,7 @@ class ServiceOutput:
     """
 
     def __init__(
-        self, metrics: Iterable[MetricPattern], services: Mapping[str, Running], fresh: Container[str] = ()
+        self, metrics: Iterable[MetricPattern], services: Mapping[str, RunningService], fresh: Container[str] = ()
     ) -> None:
         self._metrics = [metric for metric in metrics if metric.service is not None]
         self._over = threading.Event()

@@ -40,7 +40,7 @@ class Launch:
     asked: tuple[str, ...]
     """The command as it is kept with the result: no address and no folder of this run is in it."""
     shell: bool = False
-    box: containers.Box | None = None
+    box: containers.Container | None = None
     facts: Mapping[str, JsonValue] = field(default_factory=dict)
 
     @property
@@ -116,7 +116,7 @@ def _boxed(order: Order, target: CommandTarget, stage: Stage, around: Around, pi
     box = make_box(order, target, around, added, emit)
     box, told = with_image(box, stage, order.job.definition.measure.timeout)
     containers.mark(box, Path(order.scratch))  # before it can exist, so that whoever sweeps finds it
-    way = containers.way_of(box.runtime)
+    way = containers.runtime_for(box.runtime)
     facts: dict[str, JsonValue] = {"container": dict(told)}
     if is_apart(box):
         facts["cpu_is"] = f"of the container's control group, as last read before its end; read every {EVERY_S:g} s"

@@ -15,7 +15,7 @@ from assay.emit import PIPE_VARIABLE
 from assay.errors import MeasureError
 from assay.run.contract import Order, Stage
 from assay.run.packing import unpack
-from assay.run.services import Running, started
+from assay.run.services import RunningService, started
 from assay.run.targets.benchmark_ai import variables
 from assay.spec.benchmark import Definition
 from assay.spec.secrets import resolve_secrets
@@ -29,7 +29,7 @@ _ADDRESS = re.compile(r"\{(host|port):([^{}]+)\}")
 class Around:
     """What is around one command."""
 
-    services: Mapping[str, Running] = field(default_factory=dict)
+    services: Mapping[str, RunningService] = field(default_factory=dict)
     fresh: frozenset[str] = frozenset()
     """Those that were started for this run."""
     code: Path | None = None
@@ -84,7 +84,7 @@ def has_surroundings(definition: Definition) -> bool:
     return bool(definition.services) or (isinstance(target, CommandTarget) and (target.is_boxed or bool(target.code)))
 
 
-def filled(text: str, services: Mapping[str, Running], code: str | None) -> str:
+def filled(text: str, services: Mapping[str, RunningService], code: str | None) -> str:
     """A text with the addresses of services and the folder of the code put in; other braces stay as they are.
 
     Raises:
@@ -94,7 +94,7 @@ def filled(text: str, services: Mapping[str, Running], code: str | None) -> str:
     return _ADDRESS.sub(lambda match: _address(match, services), text) if services else text
 
 
-def _address(match: re.Match[str], services: Mapping[str, Running]) -> str:
+def _address(match: re.Match[str], services: Mapping[str, RunningService]) -> str:
     what, name = match[1], match[2]
     if name not in services:
         raise MeasureError(

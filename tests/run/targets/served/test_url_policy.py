@@ -13,7 +13,7 @@ from assay.errors import MeasureError
 from assay.run.load.http.origin import origin_of
 from assay.run.models.policy import VARIABLE
 from assay.run.probes import service_probe
-from assay.run.services.running import Running
+from assay.run.services.service import RunningService
 from assay.run.targets.served.reaching import reach
 from assay.run.targets.vector.dsn import checked_dsn
 from assay.run.targets.vector.rest import Rest
@@ -123,7 +123,7 @@ def test_the_metrics_are_checked(monkeypatch):
 
 def test_a_service_of_the_job_is_reached_on_loopback_and_nothing_else_there(monkeypatch):
     monkeypatch.setenv(VARIABLE, "public")
-    running = Running("llm", "127.0.0.1", 8123, "http://127.0.0.1:8123", 0, 0, None, "process", Path(), Path())
+    running = RunningService("llm", "127.0.0.1", 8123, "http://127.0.0.1:8123", 0, 0, None, "process", Path(), Path())
     place = reach(ServiceTarget(service="llm", api="openai-chat", metrics="/metrics"), {"llm": running}, Path())
     assert place.metrics_url == "http://127.0.0.1:8123/metrics"
     with pytest.raises(MeasureError) as caught:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from assay.engines.kubernetes.pod.context import PodContext
 from assay.run.services import containers
-from assay.run.services.containers.beside import BESIDE, PROGRAM, opened
-from assay.run.services.containers.choosing import VARIABLE
+from assay.run.services.containers.registry import VARIABLE
+from assay.run.services.containers.sidecar import PROGRAM, SIDECAR, opened
 from assay.spec.target import CommandTarget
 
 _STANDING = "standing-by"
@@ -29,7 +29,7 @@ def beside(inside: PodContext) -> Iterator[None]:
     places = {"TMPDIR": inside.work / "tmp", "ASSAY_CACHE": inside.work / "cache"}
     for place in places.values():
         place.mkdir(parents=True, exist_ok=True)
-    os.environ.update({VARIABLE: BESIDE.kind, **{name: str(place) for name, place in places.items()}})
+    os.environ.update({VARIABLE: SIDECAR.kind, **{name: str(place) for name, place in places.items()}})
     tempfile.tempdir = None  # asked for before it was set
     with opened(inside.work / PROGRAM):
         yield
@@ -39,8 +39,10 @@ def to_start(words: Sequence[str], inside: PodContext) -> tuple[list[str], dict[
     """How a command is started where the measured program runs: its words and variables."""
     if not _is_boxed(inside):
         return [*words], dict(os.environ)
-    box = containers.Box(containers.Runtime(BESIDE.kind, sys.executable), "", _STANDING, "", command=tuple(words))
-    return BESIDE.words(box), BESIDE.environment(box, os.environ)
+    box = containers.Container(
+        containers.Runtime(SIDECAR.kind, sys.executable), "", _STANDING, "", command=tuple(words)
+    )
+    return SIDECAR.words(box), SIDECAR.environment(box, os.environ)
 
 
 def _is_boxed(inside: PodContext) -> bool:

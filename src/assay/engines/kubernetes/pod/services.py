@@ -10,9 +10,9 @@ from pathlib import Path
 from assay.engines.kubernetes.pod.context import Address, PodContext
 from assay.engines.node.process import service_patience_s
 from assay.errors import MeasureError
-from assay.run.services import Running
+from assay.run.services import RunningService
 from assay.run.services.readiness import Question, steps
-from assay.run.services.warming import warm
+from assay.run.services.warmup import warm
 from assay.spec.addresses import Ports
 from assay.spec.benchmark import Definition, Service
 from assay.spec.target import Served, ServiceTarget
@@ -21,7 +21,7 @@ _TELL_EVERY_S = 10.0
 Tell = Callable[[str], None]
 
 
-def await_services(inside: PodContext, *, tell: Tell, unless: Callable[[], None]) -> dict[str, Running]:
+def await_services(inside: PodContext, *, tell: Tell, unless: Callable[[], None]) -> dict[str, RunningService]:
     """Wait until the services of the job answer under their names.
 
     Kubernetes sends nobody to a service before its own probe has found it ready, so an answer means that it is. Nobody
@@ -41,7 +41,7 @@ def await_services(inside: PodContext, *, tell: Tell, unless: Callable[[], None]
 
 def _awaited(
     name: str, address: Address, inside: PodContext, begun_s: float, tell: Tell, unless: Callable[[], None]
-) -> Running:
+) -> RunningService:
     section = inside.job.definition.services[name]
     ready = section.ready
     # A command that tells whether it is ready can only be run beside it, which Kubernetes does.
@@ -80,7 +80,7 @@ def _ports(name: str, inside: PodContext) -> Ports:
     )
 
 
-def _running(name: str, address: Address, section: Service, started_ns: int, work: Path) -> Running:
+def _running(name: str, address: Address, section: Service, started_ns: int, work: Path) -> RunningService:
     # What it writes is in its own pod; whoever follows the campaign keeps it. Empty files say nothing here.
     logs = work / "services"
     logs.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def _running(name: str, address: Address, section: Service, started_ns: int, wor
         path.touch()
     command = section.command if isinstance(section.command, str) else " ".join(section.command or ())
     facts = {"command": command, "image": section.image or "", "service": address.host}
-    return Running(
+    return RunningService(
         name=name,
         host=address.host,
         port=address.port,
@@ -104,7 +104,7 @@ def _running(name: str, address: Address, section: Service, started_ns: int, wor
     )
 
 
-def _warmed(running: Running, definition: Definition, unless: Callable[[], None]) -> Running:
+def _warmed(running: RunningService, definition: Definition, unless: Callable[[], None]) -> RunningService:
     """The service with its model loaded, where it is the target and its protocol can be asked for that."""
     target = definition.target
     own = isinstance(target, ServiceTarget) and target.service == running.name

@@ -42,7 +42,7 @@ from assay.plan.job import Job
 from assay.plan.parts import is_part
 from assay.run.files import materialise
 from assay.run.load.barrier import Meeting
-from assay.run.services import Running
+from assay.run.services import RunningService
 
 TOKEN = "ASSAY_TOKEN"  # noqa: S105  (the name of a variable)
 # Set to keep less in the log than a node allows, and to wait longer or shorter with what does not fit.
@@ -143,7 +143,7 @@ class Task:
         return job
 
     def _executed(
-        self, path: Path, job: Job, sender: Sender, line: Together | None, services: Mapping[str, Running]
+        self, path: Path, job: Job, sender: Sender, line: Together | None, services: Mapping[str, RunningService]
     ) -> MultiRunJobResult:
         meeting = None if line is None else line.meeting
         patience_s = job.definition.measure.timeout * job.definition.measure.runs

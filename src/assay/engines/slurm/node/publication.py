@@ -13,8 +13,8 @@ from assay.engines.node.process import service_patience_s
 from assay.engines.slurm.folder import SharedFolder
 from assay.errors import MeasureError, Problem, UsageError
 from assay.files import write_whole
-from assay.run.services import Running
-from assay.run.services.running import How
+from assay.run.services import RunningService
+from assay.run.services.service import How
 from assay.spec.benchmark import Service
 
 _LOOK_S = 0.1
@@ -43,9 +43,9 @@ class Published:
     metrics: str | None = None
     """URL of its own metrics, where the file says that it has some."""
 
-    def running(self) -> Running:
+    def running(self) -> RunningService:
         """The service as whoever measures it wants it; its process is none of this machine's."""
-        return Running(
+        return RunningService(
             name=self.name,
             host=self.host,
             port=self.port,
@@ -62,7 +62,7 @@ class Published:
 
 
 def publish(
-    folder: SharedFolder, group: str, running: Running, *, node: str, slurm_job: str, metrics: str | None
+    folder: SharedFolder, group: str, running: RunningService, *, node: str, slurm_job: str, metrics: str | None
 ) -> None:
     """Say that a service is ready."""
     told = Published(
@@ -118,13 +118,13 @@ def await_services(
     tell: Callable[[str], None],
     unless: Callable[[], None] = lambda: None,
     sleep: Callable[[float], None] = time.sleep,
-) -> dict[str, Running]:
+) -> dict[str, RunningService]:
     """Wait until services on other nodes are ready.
 
     Raises:
         MeasureError: if one failed, or said nothing in time.
     """
-    found: dict[str, Running] = {}
+    found: dict[str, RunningService] = {}
     begun_s = told_s = time.monotonic()
     while len(found) < len(services):
         unless()

@@ -25,10 +25,10 @@ from assay.hardware.address import node_address, node_name
 from assay.plan.job import Job
 from assay.run.fetching import service_at_hand
 from assay.run.scratch import scratch_folder
-from assay.run.services import Running, ended, held, refuse_ended
-from assay.run.services.holding import wanted
+from assay.run.services import RunningService, exit_of, held, refuse_ended
 from assay.run.services.plan import named
-from assay.run.services.warming import warm
+from assay.run.services.session import service_spec
+from assay.run.services.warmup import warm
 from assay.run.targets.served.reaching import metrics_url
 from assay.spec.benchmark import Service
 from assay.spec.target import Served, ServiceTarget
@@ -110,15 +110,15 @@ class _Holding:
         own = isinstance(target, ServiceTarget) and target.service == self.name
         return {self.name: target.metrics} if own and isinstance(target, Served) and target.metrics else {}
 
-    def _those_named(self) -> dict[str, Running]:
+    def _those_named(self) -> dict[str, RunningService]:
         """The services whose address this one wants to know, once they are ready."""
-        others = named(wanted(self.name, self.section))
+        others = named(service_spec(self.name, self.section))
         services = {
             name: self.job.definition.services[name] for name in sorted(others & set(self.job.definition.services))
         }
         return await_services(self.folder, self.group, services, tell=_say, unless=self.watchman.look)
 
-    def _publish(self, running: Running) -> None:
+    def _publish(self, running: RunningService) -> None:
         target = self.job.definition.target
         own = isinstance(target, ServiceTarget) and target.service == self.name
         facts: Mapping[str, str] = running.facts
@@ -136,8 +136,8 @@ class _Holding:
         )
         _say(f"{self.name} is ready at {running.base_url}, {running.start_to_ready_s:.1f} s after its start")
 
-    def _until_it_ends(self, running: Running) -> None:
-        while ended(running) is None:
+    def _until_it_ends(self, running: RunningService) -> None:
+        while exit_of(running) is None:
             self.watchman.wait()
         # A batch system signals every process of a job at once: the service may be gone a moment before we are told.
         for _ in range(_LAST_LOOKS):

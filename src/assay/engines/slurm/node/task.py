@@ -26,7 +26,7 @@ from assay.plan.job import Job
 from assay.plan.parts import is_part
 from assay.report.live import View
 from assay.run.load.barrier import Meeting, forget_absences
-from assay.run.services import Running
+from assay.run.services import RunningService
 from assay.spec.target import ServiceTarget
 
 # Set by Slurm in a job that was put back into the queue, to how often.
@@ -108,7 +108,7 @@ def begin_anew(meeting: Meeting, runs: int, environ: Mapping[str, str] | None = 
 
 def _services(
     folder: SharedFolder, group: Group, job: Job, view: View, watchman: TerminationWatch
-) -> Mapping[str, Running]:
+) -> Mapping[str, RunningService]:
     """The services of the group, once they are ready on their nodes; the job's own node starts the others itself."""
     elsewhere = {one.name: job.definition.services[one.name] for one in group.services}
     return await_services(folder, group.name, elsewhere, tell=view.note, unless=watchman.look)

@@ -1,14 +1,32 @@
 """Containers: which program runs them here, the command lines for it, and their certain end.
 
-`contract.Way` is what a runtime must be able to do; `oci`, `apptainer` and `charliecloud` are the ones there are.
+`contract.ContainerRuntime` is what a runtime must be able to do; `runtimes` has the ones there are.
 """
 
 from __future__ import annotations
 
-from assay.run.services.containers.asking import ask
-from assay.run.services.containers.box import LABEL, Box, Kind, Runtime
-from assay.run.services.containers.choosing import WAYS, find_runtime, make_box, way_of
-from assay.run.services.containers.sweeping import MARKER, mark, sweep_containers
+from assay.run.services.containers.contract import LABEL, Container, Kind, Runtime, ask
+from assay.run.services.containers.registry import (
+    MARKER,
+    RUNTIMES,
+    find_runtime,
+    make_box,
+    mark,
+    runtime_for,
+    sweep_containers,
+)
 
-__all__ = ["LABEL", "MARKER", "WAYS", "Box", "Kind", "Runtime", "ask", "find_runtime", "make_box", "mark",
-           "sweep_containers", "way_of"]  # fmt: skip
+__all__ = [
+    "LABEL",
+    "MARKER",
+    "RUNTIMES",
+    "Container",
+    "Kind",
+    "Runtime",
+    "ask",
+    "find_runtime",
+    "make_box",
+    "mark",
+    "runtime_for",
+    "sweep_containers",
+]

@@ -16,7 +16,18 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from assay.run.services.containers.beside import CODE, FOLDER, GO, ORDER, OUT, SCRIPT, STOP, make_pipe, read_order, stop
+from assay.run.services.containers.sidecar import (
+    CODE,
+    FOLDER,
+    GO,
+    ORDER,
+    OUT,
+    SCRIPT,
+    STOP,
+    make_pipe,
+    read_order,
+    stop,
+)
 
 _BLOCK = 1 << 16
 _LOOK_S = 0.002

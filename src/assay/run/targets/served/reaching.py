@@ -14,7 +14,7 @@ from assay.errors import MeasureError
 from assay.run.contract import Order, Stage
 from assay.run.load.http.origin import Origin, origin_of
 from assay.run.models.policy import UrlPolicy, pinned
-from assay.run.services import Running, started
+from assay.run.services import RunningService, started
 from assay.run.tokens import Tokenizer
 from assay.spec.secrets import references, resolve_secrets
 from assay.spec.target import EndpointTarget, ServiceTarget
@@ -31,8 +31,8 @@ class Reached:
     origin: Origin
     headers: Mapping[str, str]
     """With the values of secrets in place; never kept."""
-    services: Mapping[str, Running]
-    service: Running | None
+    services: Mapping[str, RunningService]
+    service: RunningService | None
     """The service that is measured, where we started it."""
     local_pid: int | None
     """The process that answers, where it runs on this machine."""
@@ -75,7 +75,7 @@ def reached(order: Order, stage: Stage) -> Iterator[Reached]:
         yield reach(target, {**order.services, **fresh}, base)
 
 
-def reach(target: ServedTarget, services: Mapping[str, Running], base: Path) -> Reached:
+def reach(target: ServedTarget, services: Mapping[str, RunningService], base: Path) -> Reached:
     """Work out where a target is.
 
     Raises:

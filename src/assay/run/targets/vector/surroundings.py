@@ -12,7 +12,7 @@ import psutil
 
 from assay.run.contract import Order
 from assay.run.probes import ServiceProbe, service_probe
-from assay.run.services import Running, refuse_ended
+from assay.run.services import RunningService, refuse_ended
 from assay.run.targets.vector.report import Findings
 from assay.spec.target import Tls
 
@@ -21,11 +21,11 @@ from assay.spec.target import Tls
 class Surroundings:
     """Where a search is answered. A library is answered in this process and has none of this."""
 
-    service: Running | None = None
+    service: RunningService | None = None
     """The service that is measured, where we started it."""
     pid: int | None = None
     """First process of what answers, where it runs on this machine."""
-    shared: Mapping[str, Running] = field(default_factory=dict)
+    shared: Mapping[str, RunningService] = field(default_factory=dict)
     """Services that all runs of the job share."""
     metrics_url: str | None = None
     metrics_address: str | None = None

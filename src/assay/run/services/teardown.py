@@ -1,4 +1,4 @@
-"""The end of services: asked first, then made to, with every process that they started."""
+"""Teardown of services: asked first, then made to, with every process that they started."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import MeasureError
-from assay.run.services.containers.box import Box, Kind
-from assay.run.services.containers.kept import Image, is_file
+from assay.run.services.containers.contract import Container, Kind
+from assay.run.services.containers.image_cache import Image, is_file
 
 KIND: Kind = "kubernetes"
 # Set for whoever starts a program: where both containers meet, and what it is to start.
@@ -49,7 +49,7 @@ done
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class Sidecar:
     """The second container of a pod, used like a runtime that runs one image."""
 
     kind: Kind = KIND
@@ -67,7 +67,7 @@ class Beside:
             )
         return image.removeprefix("docker://")
 
-    def words(self, box: Box) -> list[str]:
+    def words(self, box: Container) -> list[str]:
         """What hands a program over and writes what it writes."""
         if box.command is None:
             raise MeasureError(
@@ -78,7 +78,7 @@ class Beside:
             )
         return [box.runtime.program, "-m", _MODULE, box.name]
 
-    def environment(self, box: Box, inherited: Mapping[str, str]) -> dict[str, str]:
+    def environment(self, box: Container, inherited: Mapping[str, str]) -> dict[str, str]:
         """Our own, and everything that the program gets: secrets must not stand on a command line."""
         order = {
             "command": list(box.command or ()),
@@ -89,14 +89,14 @@ class Beside:
         }
         return {**inherited, ORDER: json.dumps(order)}
 
-    def facts(self, box: Box) -> dict[str, str]:
+    def facts(self, box: Container) -> dict[str, str]:
         """The image as it was asked for; what its node really ran, Kubernetes tells from outside."""
         return {"image": box.image, "runtime": self.kind}
 
-    def fetched(self, box: Box, folder: Path, within_s: float) -> Box:  # noqa: ARG002  (its node has fetched it)
+    def fetched(self, box: Container, folder: Path, within_s: float) -> Container:  # noqa: ARG002  (its node has fetched it)
         return box
 
-    def first_pid(self, box: Box, started: int) -> int | None:  # noqa: ARG002
+    def first_pid(self, box: Container, started: int) -> int | None:  # noqa: ARG002
         """Its process is none that we can tell from others."""
         return None
 
@@ -107,13 +107,13 @@ class Beside:
         """Refuse: nodes of Kubernetes fetch and keep images themselves."""
         raise MeasureError(f"the image {image} is kept by the nodes of the cluster", code="container-runtime")
 
-    def remove(self, box: Box) -> None:
+    def remove(self, box: Container) -> None:
         """End a program by its name, whatever became of the one that handed it over."""
         if folder := os.environ.get(FOLDER):
             stop(Path(folder) / box.name)
 
 
-BESIDE = Beside()
+SIDECAR = Sidecar()
 
 
 @contextmanager

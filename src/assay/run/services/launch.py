@@ -1,4 +1,4 @@
-"""One service started: as a process or as a container, on a port of its own, until it is ready."""
+"""Launch of one service: as a process or as a container, on a port of its own, until it is ready."""
 
 from __future__ import annotations
 
@@ -16,12 +16,23 @@ from typing import IO, NamedTuple, cast
 from assay.errors import MeasureError
 from assay.run.processes import TAG_VARIABLE
 from assay.run.services import containers
-from assay.run.services.ending import end, members
-from assay.run.services.logs import Pump
-from assay.run.services.plan import Ports, Wanted, environment, folder, program_and_words, refuse_meaningless
-from assay.run.services.ports import HOST, free_port, listener, name_of, refuse_taken, speaks_of_a_taken_port
+from assay.run.services.plan import (
+    HOST,
+    Ports,
+    ServiceSpec,
+    environment,
+    folder,
+    free_port,
+    listener,
+    name_of,
+    program_and_words,
+    refuse_meaningless,
+    refuse_taken,
+    speaks_of_a_taken_port,
+)
 from assay.run.services.readiness import Question, steps
-from assay.run.services.running import How, Running, exit_file, last_words, said, told
+from assay.run.services.service import How, Pump, RunningService, exit_file, exit_text, last_words, log_excerpt
+from assay.run.services.teardown import end, members
 from assay.spec.secrets import references
 
 # A port that was free a moment ago can be taken when the service asks for it; five times in a row is no chance.
@@ -41,17 +52,17 @@ class Address(NamedTuple):
 
 
 @dataclass(slots=True)
-class Child:
+class ServiceProcess:
     """A service that was started and is not yet ended."""
 
-    wanted: Wanted
+    wanted: ServiceSpec
     process: subprocess.Popen[bytes]
     pumps: tuple[Pump, Pump]
     port: int
     started_ns: int
     stdout: Path
     stderr: Path
-    box: containers.Box | None = None
+    box: containers.Container | None = None
     facts: dict[str, str] = field(default_factory=dict)
     ending: bool = False
 
@@ -65,7 +76,7 @@ class Child:
         self.ending = True
         end(self.process, until_s)
         if self.box is not None:
-            containers.way_of(self.box.runtime).remove(self.box)
+            containers.runtime_for(self.box.runtime).remove(self.box)
 
     def flush(self) -> None:
         """Wait a little for what it wrote last."""
@@ -83,10 +94,10 @@ class Gate:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._children: list[Child] = []
+        self._children: list[ServiceProcess] = []
         self._closed = False
 
-    def make(self, maker: Callable[[], Child]) -> Child:
+    def make(self, maker: Callable[[], ServiceProcess]) -> ServiceProcess:
         """Make a process, unless it is too late."""
         with self._lock:
             if self._closed:
@@ -94,7 +105,7 @@ class Gate:
             self._children.append(child := maker())
             return child
 
-    def close(self) -> list[Child]:
+    def close(self) -> list[ServiceProcess]:
         """Let no further process be made; return those that were."""
         with self._lock:
             self._closed = True
@@ -102,7 +113,7 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class LaunchContext:
     """What all services of a run share."""
 
     base: Path  # the benchmark file's folder
@@ -122,7 +133,7 @@ class Setting:
         return self.scratch / f"service-{name}.{stream}" if self.logs is None else self.logs / f"{name}.{stream}"
 
 
-def start(wanted: Wanted, others: Mapping[str, Address], setting: Setting) -> Running:
+def start(wanted: ServiceSpec, others: Mapping[str, Address], setting: LaunchContext) -> RunningService:
     """Start a service and wait until it is ready; a chosen port that was taken meanwhile is replaced.
 
     Raises:
@@ -147,7 +158,7 @@ def start(wanted: Wanted, others: Mapping[str, Address], setting: Setting) -> Ru
     raise AssertionError("the last try returns or raises")
 
 
-def _ports(port: int, others: Mapping[str, Address], at: str, setting: Setting) -> Ports:
+def _ports(port: int, others: Mapping[str, Address], at: str, setting: LaunchContext) -> Ports:
     return Ports(
         port,
         {name: one.port for name, one in others.items()},
@@ -157,7 +168,7 @@ def _ports(port: int, others: Mapping[str, Address], at: str, setting: Setting) 
     )
 
 
-def _launch(wanted: Wanted, ports: Ports, setting: Setting) -> Child:
+def _launch(wanted: ServiceSpec, ports: Ports, setting: LaunchContext) -> ServiceProcess:
     stdout, stderr = setting.log_file(wanted.name, "out"), setting.log_file(wanted.name, "err")
     exit_file(stdout).unlink(missing_ok=True)
     added = {**environment(wanted, ports), TAG_VARIABLE: setting.tag}
@@ -171,27 +182,29 @@ def _launch(wanted: Wanted, ports: Ports, setting: Setting) -> Child:
     else:
         name = f"assay-{uuid.uuid4().hex[:12]}"
         box = containers.make_box(wanted, ports, added, setting.base, name=name, tag=setting.tag)
-        box, told = _image(box, wanted, setting)
-        facts |= told
+        box, image_facts = _image(box, wanted, setting)
+        facts |= image_facts
         containers.mark(box, setting.scratch)
-        way = containers.way_of(box.runtime)
+        way = containers.runtime_for(box.runtime)
         command, cwd = way.words(box), setting.base
         env = way.environment(box, {**os.environ, TAG_VARIABLE: setting.tag})
 
-    def make() -> Child:
+    def make() -> ServiceProcess:
         started_ns = time.perf_counter_ns()
         process = _made(wanted, command, cwd, env)
         pumps = (Pump(cast("IO[bytes]", process.stdout), stdout), Pump(cast("IO[bytes]", process.stderr), stderr))
-        return Child(wanted, process, pumps, ports.own, started_ns, stdout, stderr, box, facts)
+        return ServiceProcess(wanted, process, pumps, ports.own, started_ns, stdout, stderr, box, facts)
 
     child = setting.gate.make(make)
     threading.Thread(target=_note_ending, args=(child,), daemon=True).start()
     return child
 
 
-def _image(box: containers.Box, wanted: Wanted, setting: Setting) -> tuple[containers.Box, dict[str, str]]:
+def _image(
+    box: containers.Container, wanted: ServiceSpec, setting: LaunchContext
+) -> tuple[containers.Container, dict[str, str]]:
     """The box with its image at hand, and what that image is; fetching it is no part of a start."""
-    way = containers.way_of(box.runtime)
+    way = containers.runtime_for(box.runtime)
     facts = way.facts(box)
     if "image_id" in facts or "image_digest" in facts:
         return box, facts
@@ -201,7 +214,7 @@ def _image(box: containers.Box, wanted: Wanted, setting: Setting) -> tuple[conta
     return box, {**way.facts(box), **({"image_asked": asked} if box.image != asked else {})}
 
 
-def _made(wanted: Wanted, command: list[str], cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _made(wanted: ServiceSpec, command: list[str], cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command,
@@ -222,7 +235,7 @@ def _made(wanted: Wanted, command: list[str], cwd: Path, env: Mapping[str, str])
         ) from None
 
 
-def _await_ready(child: Child, ports: Ports, setting: Setting) -> Running:
+def _await_ready(child: ServiceProcess, ports: Ports, setting: LaunchContext) -> RunningService:
     wanted, question = child.wanted, _question(child, ports, setting)
     begin_s = time.monotonic()
     until_s, told_s = begin_s + wanted.within_s, begin_s
@@ -244,7 +257,7 @@ def _await_ready(child: Child, ports: Ports, setting: Setting) -> Running:
     raise AssertionError("the steps never end")
 
 
-def _stranger(child: Child) -> str | None:
+def _stranger(child: ServiceProcess) -> str | None:
     """Who answered in the service's place, having taken its port; None when it was the service, or nobody can tell."""
     holder = listener(child.port) if child.box is None else None
     if holder is None or any(one.pid == holder for one in members(os.getpid())):
@@ -252,7 +265,7 @@ def _stranger(child: Child) -> str | None:
     return f"port {child.port} is answered by {name_of(holder)}, not by the service"
 
 
-def _question(child: Child, ports: Ports, setting: Setting) -> Question:
+def _question(child: ServiceProcess, ports: Ports, setting: LaunchContext) -> Question:
     wanted = child.wanted
     command = None
     if wanted.ready_command is not None:
@@ -269,12 +282,12 @@ def _question(child: Child, ports: Ports, setting: Setting) -> Question:
     )
 
 
-def _running(child: Child, ready_ns: int, host: str) -> Running:
+def _running(child: ServiceProcess, ready_ns: int, host: str) -> RunningService:
     how: How = "process" if child.box is None else child.box.runtime.kind
     pid: int | None = child.process.pid
     if child.box is not None:
-        pid = containers.way_of(child.box.runtime).first_pid(child.box, child.process.pid)
-    return Running(
+        pid = containers.runtime_for(child.box.runtime).first_pid(child.box, child.process.pid)
+    return RunningService(
         name=child.wanted.name,
         host=host,
         port=child.port,
@@ -297,7 +310,7 @@ def _sleep_or_end(process: subprocess.Popen[bytes], seconds: float) -> None:
         return
 
 
-def _note_ending(child: Child) -> None:
+def _note_ending(child: ServiceProcess) -> None:
     """Write down when a service ends by itself, for whoever measures it."""
     code = child.process.wait()
     if not child.ending:
@@ -307,12 +320,12 @@ def _note_ending(child: Child) -> None:
         partial.replace(path)
 
 
-def _ended_early(child: Child) -> MeasureError:
+def _ended_early(child: ServiceProcess) -> MeasureError:
     after_s = (time.perf_counter_ns() - child.started_ns) / 1e9
-    how = said(child.process.returncode)
+    how = exit_text(child.process.returncode)
     return MeasureError(
         f"the service {child.wanted.name} {how} {after_s:.1f} s after its start, before it was ready"
-        f"{told(child.last_words())}",
+        f"{log_excerpt(child.last_words())}",
         code="service-ended",
         at=child.wanted.at,
         try_="run its command by hand in the benchmark file's folder"
@@ -321,11 +334,11 @@ def _ended_early(child: Child) -> MeasureError:
     )
 
 
-def _never_ready(child: Child, answer: str) -> MeasureError:
+def _never_ready(child: ServiceProcess, answer: str) -> MeasureError:
     lines = last_words(child.stdout, child.stderr, child.secrets)
     return MeasureError(
         f"the service {child.wanted.name} was not ready within {child.wanted.within_s:g} s; last answer: {answer}"
-        f"{told(lines)}",
+        f"{log_excerpt(lines)}",
         code="service-not-ready",
         at=f"{child.wanted.at}.ready",
         try_="raise ready.within, or check that the path or command says what ready means, and that the service "

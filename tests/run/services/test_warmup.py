@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from assay.errors import MeasureError
-from assay.run.services.warming import warm
+from assay.run.services.warmup import warm
 from assay.spec.target import ServiceTarget
 
 

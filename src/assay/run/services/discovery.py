@@ -1,4 +1,4 @@
-"""Announcing services to whoever watches them: where each one's metrics are, and from when to when it lived.
+"""Discovery of services by monitoring: where each one's metrics are, and from when to when it lived.
 
 The process that measures starts its services on ports that nobody knows before. Where monitoring is on, an environment
 variable names the folder in which a relay looks for them; without it nothing here does anything.
@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay.files import write_whole
-from assay.run.services.running import Running
+from assay.run.services.service import RunningService
 
 VARIABLE = "ASSAY_DISCOVERY"
 DEFAULT_PATH = "/metrics"
-# Whoever scrapes may be another user's process in a container.
+# The scraper may be another user's process in a container.
 _MODE = 0o644
 
 
 @dataclass(frozen=True, slots=True)
-class Announcing:
+class ServiceDiscovery:
     """Where and how services are announced."""
 
     relay: Path
@@ -44,7 +44,7 @@ class Announcing:
         )
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> Announcing | None:
+    def of(cls, environ: Mapping[str, str]) -> ServiceDiscovery | None:
         """What the environment says; None where nobody watches."""
         try:
             told = json.loads(environ[VARIABLE])
@@ -54,9 +54,9 @@ class Announcing:
 
 
 @contextmanager
-def announced(running: Mapping[str, Running]) -> Iterator[Mapping[str, Running]]:
+def announced(running: Mapping[str, RunningService]) -> Iterator[Mapping[str, RunningService]]:
     """Have services watched for as long as the body runs; a folder that is gone costs the metrics, never a run."""
-    where = Announcing.of(os.environ)
+    where = ServiceDiscovery.of(os.environ)
     if where is None:
         yield running
         return
@@ -66,7 +66,7 @@ def announced(running: Mapping[str, Running]) -> Iterator[Mapping[str, Running]]
 
 
 @contextmanager
-def living(where: Announcing, urls: Mapping[str, str]) -> Iterator[None]:
+def living(where: ServiceDiscovery, urls: Mapping[str, str]) -> Iterator[None]:
     """Have some addresses scraped under a name for as long as the body runs."""
     lives = [_Life(where, name, url) for name, url in urls.items()]
     try:
@@ -90,7 +90,7 @@ def metrics_url(given: str | None, base_url: str) -> str:
 class _Life:
     """One service from its announcement to its end."""
 
-    def __init__(self, where: Announcing, name: str, url: str) -> None:
+    def __init__(self, where: ServiceDiscovery, name: str, url: str) -> None:
         self._where, self._name, self._url = where, name, url
         self._begin_s = 0.0
         self._file = where.lives / f"{name}-{uuid.uuid4().hex[:12]}.json"

@@ -1,4 +1,4 @@
-"""Holding services: as long as the body of a `with` runs, and never longer, however it ends."""
+"""Sessions of services: they run as long as the body of a `with`, and never longer, however it ends."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import MeasureError
 from assay.folders import images_folder
 from assay.run.processes import TAG_VARIABLE, kill_tree, sweep
-from assay.run.services.announcing import announced
 from assay.run.services.containers import sweep_containers
-from assay.run.services.ending import GRACE_S, HURRIED_GRACE_S, IN_GOOD_ORDER
-from assay.run.services.plan import Wanted, refuse_meaningless, words
-from assay.run.services.ports import HOST
-from assay.run.services.running import Running, tail_of
+from assay.run.services.discovery import announced
+from assay.run.services.plan import HOST, ServiceSpec, refuse_meaningless, words
+from assay.run.services.service import RunningService, tail_of
+from assay.run.services.teardown import GRACE_S, HURRIED_GRACE_S, IN_GOOD_ORDER
 
 if TYPE_CHECKING:
     from assay.spec.benchmark import Service
@@ -38,10 +37,10 @@ def started(
     base: Path,
     scratch: Path,
     *,
-    known: Mapping[str, Running] | None = None,
+    known: Mapping[str, RunningService] | None = None,
     tell: Tell | None = None,
     host: str = HOST,
-) -> Iterator[Mapping[str, Running]]:
+) -> Iterator[Mapping[str, RunningService]]:
     """Start services in the order of the file, give them when all are ready, and end them afterwards.
 
     Args:
@@ -67,11 +66,11 @@ def held(
     base: Path,
     folder: Path,
     *,
-    known: Mapping[str, Running] | None = None,
+    known: Mapping[str, RunningService] | None = None,
     tell: Tell | None = None,
     host: str = HOST,
     logs: Path | None = None,
-) -> Iterator[Mapping[str, Running]]:
+) -> Iterator[Mapping[str, RunningService]]:
     """Start the services that all runs of a job share, in the process that starts the runs.
 
     They have a tag of their own, so that the sweep after a run does not take them; it is swept here at the end.
@@ -144,9 +143,9 @@ def _say(keeper: subprocess.Popen[bytes], said: bytes) -> None:
         keeper.stdin.flush()  # type: ignore[union-attr]
 
 
-def _ready(keeper: subprocess.Popen[bytes], scratch: Path, tell: Tell | None) -> dict[str, Running]:
+def _ready(keeper: subprocess.Popen[bytes], scratch: Path, tell: Tell | None) -> dict[str, RunningService]:
     """Follow what the keeper tells until all services are ready."""
-    ready: dict[str, Running] = {}
+    ready: dict[str, RunningService] = {}
     for line in keeper.stdout or ():
         said: dict[str, Any] = json.loads(line)
         event = said.pop("event")
@@ -167,9 +166,9 @@ def _ready(keeper: subprocess.Popen[bytes], scratch: Path, tell: Tell | None) ->
     )
 
 
-def _running(said: Mapping[str, Any]) -> Running:
+def _running(said: Mapping[str, Any]) -> RunningService:
     paths = {key: Path(said[key]) for key in ("stdout", "stderr")}
-    return Running(**{**said, **paths, "secrets": tuple(said["secrets"])})
+    return RunningService(**{**said, **paths, "secrets": tuple(said["secrets"])})
 
 
 def _order(
@@ -177,12 +176,12 @@ def _order(
     base: Path,
     scratch: Path,
     tag: str,
-    known: Mapping[str, Running],
+    known: Mapping[str, RunningService],
     host: str,
     logs: Path | None = None,
 ) -> str:
     """What the keeper is told; secrets stay references in it, which the keeper resolves itself."""
-    asked = [wanted(name, service) for name, service in services.items()]
+    asked = [service_spec(name, service) for name, service in services.items()]
     for one in asked:
         refuse_meaningless(one)
     return json.dumps(
@@ -199,11 +198,11 @@ def _order(
     )
 
 
-def wanted(name: str, service: Service) -> Wanted:
+def service_spec(name: str, service: Service) -> ServiceSpec:
     """A service's section in its plain form; with `container: none` its image is only a remark."""
     at = f"services.{name}"
     plain = service.container == "none"
-    return Wanted(
+    return ServiceSpec(
         name=name,
         image=None if plain else service.image,
         command=words(service.command, f"{at}.command"),

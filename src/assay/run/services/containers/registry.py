@@ -1,7 +1,8 @@
-"""Which runtime is used, and what a service's section means for it."""
+"""Which runtime is used, what a service's section means for it, and containers that a run may have left behind."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -9,25 +10,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from assay.errors import MeasureError
-from assay.run.services.containers.apptainer import APPTAINER
-from assay.run.services.containers.beside import BESIDE
-from assay.run.services.containers.box import Box, Kind, Runtime
-from assay.run.services.containers.charliecloud import CHARLIECLOUD
-from assay.run.services.containers.contract import Way
-from assay.run.services.containers.oci import DOCKER, PODMAN
-from assay.run.services.plan import Ports, Wanted
+from assay.run.services.containers.contract import LABEL, Container, ContainerRuntime, Kind, Runtime, ask
+from assay.run.services.containers.runtimes import APPTAINER, CHARLIECLOUD, DOCKER, PODMAN, at_once
+from assay.run.services.containers.sidecar import SIDECAR
+from assay.run.services.plan import Ports, ServiceSpec
 from assay.spec.secrets import REFERENCE
 
 # In the order in which they are looked for: those that need no rights and no daemon come first.
-WAYS: Mapping[Kind, Way] = {way.kind: way for way in (APPTAINER, PODMAN, CHARLIECLOUD, DOCKER)}
+RUNTIMES: Mapping[Kind, ContainerRuntime] = {way.kind: way for way in (APPTAINER, PODMAN, CHARLIECLOUD, DOCKER)}
 
 
 # A site's own choice for services that make none; the engine of a cluster sets it on its nodes.
 VARIABLE = "ASSAY_RUNTIME"
 
 
-def way_of(runtime: Runtime) -> Way:
-    return BESIDE if runtime.kind == BESIDE.kind else WAYS[runtime.kind]
+def runtime_for(runtime: Runtime) -> ContainerRuntime:
+    return SIDECAR if runtime.kind == SIDECAR.kind else RUNTIMES[runtime.kind]
 
 
 def find_runtime(asked: str, at: str, which: Callable[[str], str | None] = shutil.which) -> Runtime:
@@ -37,11 +35,11 @@ def find_runtime(asked: str, at: str, which: Callable[[str], str | None] = shuti
         MeasureError: if it is missing, with what was looked for.
     """
     site = os.environ.get(VARIABLE)
-    if site == BESIDE.kind:  # set in pods alone, where nothing else can run an image, whatever a file asks for
-        return Runtime(BESIDE.kind, sys.executable)
+    if site == SIDECAR.kind:  # set in pods alone, where nothing else can run an image, whatever a file asks for
+        return Runtime(SIDECAR.kind, sys.executable)
     asked = site or "auto" if asked == "auto" else asked
     looked: list[str] = []
-    for kind, way in WAYS.items():
+    for kind, way in RUNTIMES.items():
         if asked not in ("auto", kind):
             continue
         for name in way.programs:
@@ -57,7 +55,7 @@ def find_runtime(asked: str, at: str, which: Callable[[str], str | None] = shuti
 
 
 def make_box(
-    wanted: Wanted,
+    wanted: ServiceSpec,
     ports: Ports,
     env: Mapping[str, str],
     base: Path,
@@ -65,14 +63,14 @@ def make_box(
     name: str,
     tag: str,
     which: Callable[[str], str | None] = shutil.which,
-) -> Box:
+) -> Container:
     """What runs a service's image."""
     at = f"{wanted.at}.image"
     runtime = find_runtime(wanted.container, at, which)
     secret = {key for key, value in wanted.env.items() if REFERENCE.search(value)}
-    return Box(
+    return Container(
         runtime,
-        way_of(runtime).image(wanted.image or "", base, at),
+        runtime_for(runtime).image(wanted.image or "", base, at),
         name,
         tag,
         command=None if wanted.command is None else tuple(ports.fill(word) for word in wanted.command),
@@ -88,7 +86,7 @@ def make_box(
     )
 
 
-def _mounts(wanted: Wanted, base: Path) -> dict[str, str]:
+def _mounts(wanted: ServiceSpec, base: Path) -> dict[str, str]:
     found = {}
     for here, there in wanted.mounts.items():
         path = (base / Path(here).expanduser()).absolute()
@@ -101,3 +99,33 @@ def _mounts(wanted: Wanted, base: Path) -> dict[str, str]:
             )
         found[str(path)] = there
     return found
+
+
+# Written before the first container starts, and read by whoever sweeps.
+MARKER = "containers.jsonl"
+
+
+def mark(box: Container, scratch: Path) -> None:
+    """Write down that a container may exist, before it does."""
+    if runtime_for(box.runtime).stays:  # of the others, nothing stays behind when their processes are gone
+        with (scratch / MARKER).open("a") as file:
+            file.write(json.dumps({"program": box.runtime.program, "tag": box.tag}) + "\n")
+
+
+def sweep_containers(tag: str, scratch: Path) -> int:
+    """Remove every container that a run left behind; return how many that was.
+
+    Costs nothing where the run started none.
+    """
+    try:
+        lines = (scratch / MARKER).read_text().splitlines()
+    except OSError:
+        return 0
+    programs = {found["program"] for line in lines if (found := json.loads(line))["tag"] == tag}
+    removed = 0
+    for program in sorted(programs):
+        names = ask([program, "ps", "--all", "--quiet", "--filter", f"label={LABEL}={tag}"]).split()
+        if names:
+            ask([program, "rm", "--force", *at_once(program), *names])
+        removed += len(names)
+    return removed

@@ -1,4 +1,4 @@
-"""Images kept for all nodes: files named by their digest in a shared folder, fetched once, however many ask at once.
+"""Cache of images for all nodes: files named by their digest in a shared folder, fetched once for all that ask.
 
 <folder>/<runtime>/<sha256>.sif       the image
 <folder>/<runtime>/names/<hash>.json  what was asked for, and which file that is
@@ -19,7 +19,7 @@ from pathlib import Path
 from assay.errors import MeasureError
 from assay.files import write_whole
 from assay.run.scratch import held
-from assay.run.services.containers.asking import Said
+from assay.run.services.containers.contract import CommandResult
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FILES = (".sif", ".sqsh", ".sqfs", ".squashfs", ".img")
@@ -110,7 +110,7 @@ def present(base: Path, image: str, at: str) -> str:
     return str(path)
 
 
-def done(said: Said, image: str, verb: str) -> None:
+def done(said: CommandResult, image: str, verb: str) -> None:
     """Raise if a command on an image failed.
 
     Raises:
