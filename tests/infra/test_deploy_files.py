@@ -16,8 +16,8 @@ from tests.lacking import lacking
 
 from assay import __version__
 from assay.engines.kubernetes.objects.names import MEASURES
-from assay.infra.keys import ROLES
-from assay.infra.outside import deploy_folder
+from assay.infra.commands import deploy_folder
+from assay.infra.record import ROLES
 
 DEPLOY = deploy_folder()
 ROOT = DEPLOY.parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.running_server import RunningServer
 
-from assay.infra.processes.health import server
+from assay.infra.processes.parts import server
 from assay.serve.settings import ServerSettings
 
 pytestmark = pytest.mark.live

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from assay.infra.keys import ROLES, how_to_use, make_keys, token_file
+from assay.infra.record import ROLES, how_to_use, make_keys, token_file
 
 
 def test_secrets_are_made_once_and_only_their_owner_can_read_them(tmp_path):

@@ -264,8 +264,7 @@ def test_what_cannot_be_is_told_and_nothing_is_left(system):
 def test_a_program_that_is_not_here_is_unpacked_from_the_packages_of_the_system(tmp_path):
     """Into a folder, and installed nowhere; it runs from there."""
     from assay.errors import MeasureError
-    from assay.infra.processes.fetching import fetch
-    from assay.infra.processes.programs import library_path
+    from assay.infra.processes.programs import fetch, library_path
 
     told: list[str] = []
     unpacked = tmp_path / "programs"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from assay.infra.keys import make_keys
-from assay.infra.processes.parts import OPTIONAL, PREPARE, Local, parts_of
-from assay.infra.processes.setting_up import prometheus_settings, redis_conf
-from assay.infra.processes.supervising import inherited
+from assay.infra.processes.parts import OPTIONAL, PREPARE, LocalRecord, parts_of
+from assay.infra.processes.setup import prometheus_settings, redis_conf
+from assay.infra.processes.supervisor import inherited
+from assay.infra.record import make_keys
 
 SUBSETS = list(chain.from_iterable(combinations(OPTIONAL, size) for size in range(len(OPTIONAL) + 1)))
 
@@ -33,7 +33,7 @@ def local(without=(), **changes):
         "programs": {part: path for part, path in programs.items() if part not in without},
         "agent": "agent" not in without,
     }
-    return Local(**{**given, **changes})
+    return LocalRecord(**{**given, **changes})
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import UsageError
-from assay.infra.processes.fetching import how_to_install, missing
-from assay.infra.processes.programs import find_programs, library_path
+from assay.infra.processes.programs import find_programs, how_to_install, library_path, missing
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import UsageError
-from assay.infra.providers import Wishes, create, refuse_meaningless
+from assay.infra.providers import InfraOptions, create, refuse_meaningless
 
 SAID = {
     "--with": {"with_": "processes"},
@@ -33,29 +33,29 @@ MEANS = {
 @pytest.mark.parametrize("where", MEANS)
 @pytest.mark.parametrize("flag", SAID)
 def test_an_option_works_where_it_means_something_and_is_refused_elsewhere(where, flag):
-    wishes = Wishes(**SAID[flag])
+    options = InfraOptions(**SAID[flag])
     if flag in MEANS[where]:
-        refuse_meaningless(wishes, where)
+        refuse_meaningless(options, where)
         return
     with pytest.raises(UsageError) as wrong:
-        refuse_meaningless(wishes, where)
+        refuse_meaningless(options, where)
     assert (wrong.value.problem.code, wrong.value.problem.at) == ("option", flag)
 
 
 def test_every_wish_is_looked_at():
     known = {name for given in SAID.values() for name in given} | {"name", "yes"}
-    assert known == set(Wishes.__slots__)
+    assert known == set(InfraOptions.__slots__)
 
 
 def test_an_agent_is_allowed_only_what_is_known(place, told):
     with pytest.raises(UsageError, match="--allow everything"):
-        create("local", Wishes(allow=("everything",)), told.append)
+        create("local", InfraOptions(allow=("everything",)), told.append)
     assert not place.exists()
 
 
 def test_parts_that_cannot_be_left_out_are_told(place, told):
     with pytest.raises(UsageError) as wrong:
-        create("local", Wishes(without=("server",)), told.append)
+        create("local", InfraOptions(without=("server",)), told.append)
     assert wrong.value.problem.at == "--without"
     assert not place.exists()
 
@@ -64,5 +64,5 @@ def test_parts_that_cannot_be_left_out_are_told(place, told):
 @pytest.mark.parametrize("host", ["nobody.invalid", "192.0.2.1"])
 def test_an_address_that_is_not_of_this_machine_is_told(place, told, host, with_):
     with pytest.raises(UsageError, match=f"nothing can listen on '{host}' here") as caught:
-        create("local", Wishes(host=host, with_=with_), told)
+        create("local", InfraOptions(host=host, with_=with_), told)
     assert caught.value.problem.at == "--host"

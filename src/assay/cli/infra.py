@@ -85,10 +85,10 @@ def create(
     local: PostgreSQL, Redis, Prometheus, the server and one agent. kubernetes: the Helm chart. aws: Terraform's plan is
     shown first, and applied only with --yes.
     """
-    from assay.infra.providers import Wishes
+    from assay.infra.providers import InfraOptions
     from assay.infra.providers import create as bring_up
 
-    wishes = Wishes(
+    options = InfraOptions(
         name,
         with_ and with_.value,
         host,
@@ -103,7 +103,7 @@ def create(
         _seconds(within),
         yes,
     )
-    _say(bring_up(provider.value, wishes, _tell))
+    _say(bring_up(provider.value, options, _tell))
 
 
 @app.command("status")

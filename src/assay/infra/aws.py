@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.errors import UsageError
-from assay.infra.outside import call, deploy_folder, find, show
+from assay.infra.commands import call, deploy_folder, find, show
 from assay.infra.record import PartState, Status, folder_of, keep, kept, make_folder, remove_folder
 from assay.version import __version__
 
@@ -26,7 +26,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class AwsOptions:
     """What is asked for."""
 
     name: str
@@ -39,7 +39,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Cloud:
+class AwsRecord:
     """What Terraform was asked to make."""
 
     version: str
@@ -50,7 +50,7 @@ class Cloud:
     made: tuple[str, ...] = ()
 
 
-def create(wish: Wish, tell: Tell) -> Status:
+def create(wish: AwsOptions, tell: Tell) -> Status:
     """Show what would be made, and make it if that was said.
 
     Raises:
@@ -59,9 +59,9 @@ def create(wish: Wish, tell: Tell) -> Status:
     """
     program = find("terraform", "the provider aws", _TRY)
     folder = folder_of("aws", wish.name)
-    known = kept(folder, RECORD, Cloud)
+    known = kept(folder, RECORD, AwsRecord)
     made = make_folder(folder)
-    record = Cloud(
+    record = AwsRecord(
         __version__,
         variables(wish) or (known.variables if known else ()),
         bool(known and known.applied),
@@ -75,7 +75,7 @@ def create(wish: Wish, tell: Tell) -> Status:
         tell("this is only the plan: nothing was made")
         tell("the same command with --yes carries it out; from then on it costs money")
         return status(wish.name)
-    keep(folder, RECORD, Cloud(record.version, record.variables, applied=True, made=record.made))
+    keep(folder, RECORD, AwsRecord(record.version, record.variables, applied=True, made=record.made))
     show([program, "apply", "-input=false", _PLAN], cwd=work, code="terraform")
     (work / _PLAN).unlink(missing_ok=True)  # it holds every value, and can be carried out only once
     return status(wish.name)
@@ -84,7 +84,7 @@ def create(wish: Wish, tell: Tell) -> Status:
 def status(name: str) -> Status:
     """What was made, as Terraform's state tells it; the cloud itself is not asked."""
     folder = folder_of("aws", name)
-    record = kept(folder, RECORD, Cloud)
+    record = kept(folder, RECORD, AwsRecord)
     if record is None:
         return Status("aws", name, "absent")
     if not record.applied:
@@ -117,7 +117,7 @@ def destroy(name: str, tell: Tell, *, keep_data: bool, yes: bool) -> None:
         MeasureError: if Terraform fails.
     """
     folder = folder_of("aws", name)
-    record = kept(folder, RECORD, Cloud)
+    record = kept(folder, RECORD, AwsRecord)
     if record is None:
         return
     if keep_data:
@@ -152,7 +152,7 @@ def destroy(name: str, tell: Tell, *, keep_data: bool, yes: bool) -> None:
     tell(f"everything is removed, and so is {folder}")
 
 
-def variables(wish: Wish) -> tuple[str, ...]:
+def variables(wish: AwsOptions) -> tuple[str, ...]:
     """The words that give Terraform its variables.
 
     Raises:

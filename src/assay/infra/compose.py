@@ -11,10 +11,20 @@ from pathlib import Path
 
 from assay.errors import MeasureError, UsageError
 from assay.files import write_whole
-from assay.infra.keys import Keys, how_to_use, make_keys
-from assay.infra.outside import call, deploy_folder, show, succeeds
-from assay.infra.processes.health import agent, page, without
-from assay.infra.record import PartState, Status, folder_of, keep, kept, make_folder, remove_folder
+from assay.infra.commands import call, deploy_folder, show, succeeds
+from assay.infra.processes.parts import agent, page, without
+from assay.infra.record import (
+    Keys,
+    PartState,
+    Status,
+    folder_of,
+    how_to_use,
+    keep,
+    kept,
+    make_folder,
+    make_keys,
+    remove_folder,
+)
 from assay.run.services.plan import free_port, refuse_taken
 from assay.version import __version__
 
@@ -36,7 +46,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ComposeOptions:
     """What is asked for."""
 
     name: str
@@ -48,7 +58,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Contained:
+class ComposeRecord:
     """A system in containers, as it was asked for and set up."""
 
     version: str
@@ -88,7 +98,7 @@ def is_there(name: str) -> bool:
     return (folder_of("local", name) / RECORD).is_file()
 
 
-def create(wish: Wish, tell: Tell) -> Status:
+def create(wish: ComposeOptions, tell: Tell) -> Status:
     """Bring the system up, or bring it up again.
 
     Raises:
@@ -96,12 +106,12 @@ def create(wish: Wish, tell: Tell) -> Status:
         MeasureError: if it does not get healthy; the containers stay, for a look into their logs.
     """
     folder = folder_of("local", wish.name)
-    record = kept(folder, RECORD, Contained)
+    record = kept(folder, RECORD, ComposeRecord)
     if record is None:
         _refuse_no_tree()
         command = compose_command(wish.runtime)
         port = _port(wish)
-        record = Contained(
+        record = ComposeRecord(
             __version__,
             wish.runtime,
             command,
@@ -125,7 +135,7 @@ def create(wish: Wish, tell: Tell) -> Status:
 def status(name: str) -> Status:
     """How a system is: every part is asked now."""
     folder = folder_of("local", name)
-    record = kept(folder, RECORD, Contained)
+    record = kept(folder, RECORD, ComposeRecord)
     if record is None:
         return Status("local", name, "absent")
     parts = _parts(record, make_keys(folder))
@@ -141,7 +151,7 @@ def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
         MeasureError: if something stays.
     """
     folder = folder_of("local", name)
-    record = kept(folder, RECORD, Contained)
+    record = kept(folder, RECORD, ComposeRecord)
     if record is None:
         return
     call(record.words(folder, "down", *(() if keep_data else ("--volumes",))), code="compose")
@@ -179,7 +189,7 @@ def images() -> tuple[str, ...]:
     return tuple(f"localhost/assay-{kind}:{__version__}" for kind in ("server", "agent"))
 
 
-def settings(record: Contained, keys: Keys, allow: tuple[str, ...]) -> str:
+def settings(record: ComposeRecord, keys: Keys, allow: tuple[str, ...]) -> str:
     """The variables of the Compose file, with the secrets: in a file that its owner alone can read."""
     server, worker = images()
     values = {
@@ -211,7 +221,7 @@ def _refuse_no_tree() -> None:
         )
 
 
-def _sweep(record: Contained, *, keep_data: bool) -> None:
+def _sweep(record: ComposeRecord, *, keep_data: bool) -> None:
     """Remove what Compose left: a container that starts again by itself is not always gone when it says so.
 
     Raises:
@@ -229,7 +239,7 @@ def _sweep(record: Contained, *, keep_data: bool) -> None:
             )
 
 
-def _refuse_unstarted(record: Contained) -> None:
+def _refuse_unstarted(record: ComposeRecord) -> None:
     """Raise if a container was made and never started: Compose does not always fail when the runtime refuses one.
 
     Raises:
@@ -245,13 +255,13 @@ def _refuse_unstarted(record: Contained) -> None:
         )
 
 
-def _of_project(record: Contained, kind: str, *more: str) -> list[str]:
+def _of_project(record: ComposeRecord, kind: str, *more: str) -> list[str]:
     words = (kind, "ls", *(("--all",) if kind == "container" else ()), *(more or ("--quiet",)))
     mark = f"label=com.docker.compose.project={record.project}"
     return call([record.runtime, *words, "--filter", mark], code="compose").split()
 
 
-def _port(wish: Wish) -> int:
+def _port(wish: ComposeOptions) -> int:
     wanted = wish.port or 8080
     try:
         refuse_taken(wanted, "--port", wish.host)
@@ -267,7 +277,7 @@ def _port(wish: Wish) -> int:
     return wanted
 
 
-def _await(record: Contained, keys: Keys, within_s: float, tell: Tell) -> None:
+def _await(record: ComposeRecord, keys: Keys, within_s: float, tell: Tell) -> None:
     until = time.monotonic() + within_s
     told: set[str] = set()
     while True:
@@ -288,7 +298,7 @@ def _await(record: Contained, keys: Keys, within_s: float, tell: Tell) -> None:
         time.sleep(_LOOK_EVERY_S)
 
 
-def _parts(record: Contained, keys: Keys) -> tuple[PartState, ...]:
+def _parts(record: ComposeRecord, keys: Keys) -> tuple[PartState, ...]:
     """The parts that can be reached from here; that the server is ready says the same of database and queue."""
     url, metrics = record.server_url, f"http://127.0.0.1:{record.metrics_port}"
     asked: dict[str, tuple[str, Callable[[], str | None]]] = {

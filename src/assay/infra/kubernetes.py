@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import MeasureError, UsageError
-from assay.infra.outside import call, deploy_folder, find, succeeds
+from assay.infra.commands import call, deploy_folder, find, succeeds
 from assay.infra.record import DEFAULT, PartState, Status, folder_of, keep, kept, make_folder, remove_folder
 from assay.version import __version__
 
@@ -26,7 +26,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class KubernetesOptions:
     """What is asked for."""
 
     name: str
@@ -38,7 +38,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class HelmRecord:
     """A release of the chart."""
 
     version: str
@@ -60,7 +60,7 @@ class Installed:
         return [*_kubectl(self.context), "--namespace", self.namespace, *words]
 
 
-def create(wish: Wish, tell: Tell) -> Status:
+def create(wish: KubernetesOptions, tell: Tell) -> Status:
     """Install the chart, or bring a release up to date, and wait until all of it is ready.
 
     Raises:
@@ -71,7 +71,7 @@ def create(wish: Wish, tell: Tell) -> Status:
         if not path.is_file():
             raise UsageError("there is no such file of values", code="no-file", at=str(path))
     folder = folder_of("kubernetes", wish.name)
-    record = kept(folder, RECORD, Installed) or _first(wish, folder)
+    record = kept(folder, RECORD, HelmRecord) or _first(wish, folder)
     _refuse_moved(wish, record)
     tell(f"installing the chart as {record.release} into the namespace {record.namespace}")
     call(
@@ -94,7 +94,7 @@ def create(wish: Wish, tell: Tell) -> Status:
 def status(name: str) -> Status:
     """How a release is, as the cluster tells it."""
     folder = folder_of("kubernetes", name)
-    record = kept(folder, RECORD, Installed)
+    record = kept(folder, RECORD, HelmRecord)
     if record is None:
         return Status("kubernetes", name, "absent")
     told = call(
@@ -112,7 +112,7 @@ def destroy(name: str, tell: Tell, *, keep_data: bool) -> None:
         MeasureError: if the cluster refuses.
     """
     folder = folder_of("kubernetes", name)
-    record = kept(folder, RECORD, Installed)
+    record = kept(folder, RECORD, HelmRecord)
     if record is None:
         return
     if succeeds(record.helm("status", record.release)):
@@ -149,7 +149,7 @@ def part_of(told: dict[str, Any]) -> PartState:
     )
 
 
-def _first(wish: Wish, folder: Path) -> Installed:
+def _first(wish: KubernetesOptions, folder: Path) -> HelmRecord:
     """Write down what is about to be made, so that it is found again whatever happens."""
     find("helm", "a system in a Kubernetes cluster", _HELM)
     context = wish.context or _current_context()
@@ -159,12 +159,12 @@ def _first(wish: Wish, folder: Path) -> Installed:
     there = succeeds([*_kubectl(context), "get", "namespace", namespace])
     made_namespace = not there and succeeds([*_kubectl(context), "create", "namespace", namespace])
     release = NAMESPACE if wish.name == DEFAULT else f"{NAMESPACE}-{wish.name}"
-    record = Installed(__version__, release, namespace, context, made_namespace, make_folder(folder))
+    record = HelmRecord(__version__, release, namespace, context, made_namespace, make_folder(folder))
     keep(folder, RECORD, record)
     return record
 
 
-def _then(record: Installed) -> dict[str, str]:
+def _then(record: HelmRecord) -> dict[str, str]:
     service = f"service/{record.release}-server"
     token = f"secret/{record.release}-keys"
     where = f"kubectl{'' if record.context is None else f' --context {record.context}'} -n {record.namespace}"
@@ -206,7 +206,7 @@ def _refuse_unreachable(context: str | None) -> None:
         ) from None
 
 
-def _refuse_moved(wish: Wish, record: Installed) -> None:
+def _refuse_moved(wish: KubernetesOptions, record: HelmRecord) -> None:
     for flag, said, was in (
         ("--namespace", wish.namespace, record.namespace),
         ("--context", wish.context, record.context),

@@ -11,14 +11,33 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from assay.errors import MeasureError, UsageError
-from assay.infra.keys import Keys, how_to_use, make_keys
-from assay.infra.processes.choosing import ports_again, ports_for, programs_for
-from assay.infra.processes.health import answer_of
-from assay.infra.processes.parts import HERE, OPTIONAL, PREPARE, RECORD, STORES, UNPACKED, Local, parts_of
-from assay.infra.processes.setting_up import accounts, give_memory_back, set_up
-from assay.infra.processes.steering import bring_up, notes_of, stop
-from assay.infra.processes.supervising import PartNote, supervisor_runs
-from assay.infra.record import DEFAULT, PartState, Status, folder_of, keep, kept, make_folder, remove_folder
+from assay.infra.processes.control import bring_up, notes_of, stop
+from assay.infra.processes.parts import (
+    HERE,
+    OPTIONAL,
+    PREPARE,
+    RECORD,
+    STORES,
+    UNPACKED,
+    LocalRecord,
+    answer_of,
+    parts_of,
+)
+from assay.infra.processes.setup import accounts, give_memory_back, ports_again, ports_for, programs_for, set_up
+from assay.infra.processes.supervisor import PartNote, supervisor_runs
+from assay.infra.record import (
+    DEFAULT,
+    Keys,
+    PartState,
+    Status,
+    folder_of,
+    how_to_use,
+    keep,
+    kept,
+    make_folder,
+    make_keys,
+    remove_folder,
+)
 from assay.run.processes import is_alive
 from assay.run.scratch import held
 from assay.version import __version__
@@ -28,7 +47,7 @@ _MEMORY_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class LocalOptions:
     """What is asked for."""
 
     name: str = DEFAULT
@@ -42,7 +61,7 @@ class Wish:
     within_s: float = 300.0
 
 
-def create(wish: Wish, tell: Tell) -> Status:
+def create(wish: LocalOptions, tell: Tell) -> Status:
     """Bring the system up, or bring it up again; one that is up stays as it is.
 
     Raises:
@@ -53,7 +72,7 @@ def create(wish: Wish, tell: Tell) -> Status:
     folder = folder_of("local", wish.name)
     made = make_folder(folder)
     with held(folder, lambda: tell("waiting for another `assay infra` that works on this system")):
-        record = kept(folder, RECORD, Local)
+        record = kept(folder, RECORD, LocalRecord)
         if record is not None and supervisor_runs(folder):
             tell(f"{wish.name} is up already, and stays as it is; `assay infra destroy` takes it down")
             return status(wish.name)
@@ -75,7 +94,7 @@ def is_there(name: str) -> bool:
 def status(name: str = DEFAULT) -> Status:
     """How a system is: every part is asked now."""
     folder = folder_of("local", name)
-    record = kept(folder, RECORD, Local)
+    record = kept(folder, RECORD, LocalRecord)
     if record is None:
         return Status("local", name, "absent")
     keys = make_keys(folder)
@@ -101,7 +120,7 @@ def destroy(name: str, tell: Tell, *, keep_data: bool = False) -> None:
     folder = folder_of("local", name)
     if not folder.is_dir():
         return
-    record = kept(folder, RECORD, Local)
+    record = kept(folder, RECORD, LocalRecord)
     stop(folder, record.tag if record else "", tell)
     if keep_data:
         tell(f"all processes have ended; the data stay in {folder}")
@@ -112,7 +131,7 @@ def destroy(name: str, tell: Tell, *, keep_data: bool = False) -> None:
     tell(f"all processes have ended, and {folder} is removed")
 
 
-def _give_memory_back(folder: Path, record: Local, tell: Tell) -> None:
+def _give_memory_back(folder: Path, record: LocalRecord, tell: Tell) -> None:
     until_s = time.monotonic() + _MEMORY_WITHIN_S
     while True:
         try:
@@ -127,7 +146,7 @@ def _give_memory_back(folder: Path, record: Local, tell: Tell) -> None:
         return
 
 
-def _refuse_unfit(wish: Wish) -> None:
+def _refuse_unfit(wish: LocalOptions) -> None:
     if sys.platform == "win32":
         raise UsageError("a system of plain processes needs Linux or macOS", code="platform", try_="use --with docker")
     if unknown := set(wish.without) - set(OPTIONAL):
@@ -146,12 +165,12 @@ def _refuse_unfit(wish: Wish) -> None:
             )
 
 
-def _first(folder: Path, wish: Wish, made: Sequence[str], tell: Tell) -> Local:
+def _first(folder: Path, wish: LocalOptions, made: Sequence[str], tell: Tell) -> LocalRecord:
     """Choose programs and ports, and set everything up for the first time."""
     stores = [part for part in STORES if part not in wish.without]
     programs = programs_for(stores, folder / UNPACKED, tell, may_fetch=wish.fetch)
     known = accounts()
-    record = Local(
+    record = LocalRecord(
         version=__version__,
         created_at=time.time(),
         tag=secrets.token_hex(8),
@@ -168,7 +187,7 @@ def _first(folder: Path, wish: Wish, made: Sequence[str], tell: Tell) -> Local:
     return _set_up(folder, record)
 
 
-def _again(folder: Path, record: Local, wish: Wish, tell: Tell) -> Local:
+def _again(folder: Path, record: LocalRecord, wish: LocalOptions, tell: Tell) -> LocalRecord:
     """Bring a system up that was up before: as it was, but for what has changed around it."""
     if (wish.host, wish.without, wish.allow) != (HERE, (), ()):
         tell("this system was set up before: --host, --without and --allow of then are used")
@@ -178,13 +197,13 @@ def _again(folder: Path, record: Local, wish: Wish, tell: Tell) -> Local:
     return _set_up(folder, replace(record, version=__version__, ports=ports, programs=programs))
 
 
-def _set_up(folder: Path, record: Local) -> Local:
+def _set_up(folder: Path, record: LocalRecord) -> LocalRecord:
     set_up(folder, record, make_keys(folder))
     keep(folder, RECORD, record)
     return record
 
 
-def _part(part: str, folder: Path, record: Local, keys: Keys, notes: Mapping[str, PartNote]) -> PartState:
+def _part(part: str, folder: Path, record: LocalRecord, keys: Keys, notes: Mapping[str, PartNote]) -> PartState:
     """A part as it is at this moment: whether its process lives, and whether it answers."""
     note, address, log = notes.get(part), record.address(part), str(folder / "logs" / f"{part}.log")
     runs = note is not None and note.pid is not None and is_alive(note.pid, note.started or 0.0)
@@ -201,7 +220,7 @@ def _create_again(name: str) -> str:
     return f"assay infra create{'' if name == DEFAULT else f' --name {name}'}"
 
 
-def _then(folder: Path, record: Local) -> dict[str, str]:
+def _then(folder: Path, record: LocalRecord) -> dict[str, str]:
     then = how_to_use(record.server_url, folder)
     if record.has("prometheus"):
         then["metrics"] = f"{record.address('prometheus')}/graph"

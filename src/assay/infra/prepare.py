@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from assay.clock import SYSTEM_CLOCK
 from assay.errors import AssayError, StoreError
-from assay.infra.keys import ROLES, TOKEN_VARIABLE
+from assay.infra.record import ROLES, TOKEN_VARIABLE
 from assay.store.database import current_revision, migrate_database, open_database
 from assay.store.location import store_folder
 from assay.store.store import DATABASE

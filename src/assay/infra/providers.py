@@ -11,10 +11,19 @@ from assay.errors import UsageError
 from assay.infra.record import DEFAULT, Status
 
 Tell = Callable[[str], None]
+# What has a meaning where; an option that is silently dropped would be a promise that is not kept.
+_MEANING = {
+    "processes": ("with_", "host", "port", "without", "allow", "fetch", "within_s"),
+    "compose": ("with_", "host", "port", "allow", "within_s"),
+    "kubernetes": ("namespace", "context", "values", "settings", "within_s"),
+    "aws": ("values", "settings"),
+}
+_EVERYWHERE = ("name", "yes")
+_FLAGS = {"with_": "--with", "fetch": "--no-fetch", "settings": "--set", "within_s": "--within"}
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class InfraOptions:
     """Everything that can be asked for when a system is brought up; None and empty for what was not said."""
 
     name: str = DEFAULT
@@ -32,18 +41,7 @@ class Wishes:
     yes: bool = False
 
 
-# What has a meaning where; an option that is silently dropped would be a promise that is not kept.
-_MEANING = {
-    "processes": ("with_", "host", "port", "without", "allow", "fetch", "within_s"),
-    "compose": ("with_", "host", "port", "allow", "within_s"),
-    "kubernetes": ("namespace", "context", "values", "settings", "within_s"),
-    "aws": ("values", "settings"),
-}
-_EVERYWHERE = ("name", "yes")
-_FLAGS = {"with_": "--with", "fetch": "--no-fetch", "settings": "--set", "within_s": "--within"}
-
-
-def create(provider: str, wishes: Wishes, tell: Tell) -> Status:
+def create(provider: str, options: InfraOptions, tell: Tell) -> Status:
     """Bring a system up.
 
     Raises:
@@ -51,18 +49,18 @@ def create(provider: str, wishes: Wishes, tell: Tell) -> Status:
         MeasureError: if it does not get healthy.
     """
     if provider == "local":
-        return _create_local(wishes, tell)
-    refuse_meaningless(wishes, provider)
+        return _create_local(options, tell)
+    refuse_meaningless(options, provider)
     if provider == "kubernetes":
         from assay.infra import kubernetes
 
-        wish = kubernetes.Wish(
-            wishes.name, wishes.namespace, wishes.context, wishes.values, wishes.settings, wishes.within_s
+        there = kubernetes.KubernetesOptions(
+            options.name, options.namespace, options.context, options.values, options.settings, options.within_s
         )
-        return kubernetes.create(wish, tell)
+        return kubernetes.create(there, tell)
     from assay.infra import aws
 
-    return aws.create(aws.Wish(wishes.name, wishes.values, wishes.settings, wishes.yes), tell)
+    return aws.create(aws.AwsOptions(options.name, options.values, options.settings, options.yes), tell)
 
 
 def status(provider: str, name: str) -> Status:
@@ -103,13 +101,13 @@ def destroy(provider: str, name: str, tell: Tell, *, keep_data: bool, yes: bool)
         aws.destroy(name, tell, keep_data=keep_data, yes=yes)
 
 
-def refuse_meaningless(wishes: Wishes, where: str) -> None:
+def refuse_meaningless(options: InfraOptions, where: str) -> None:
     """Raise if something is asked for that has no meaning there.
 
     Raises:
         UsageError: with the option.
     """
-    said, unsaid = asdict(wishes), asdict(Wishes())
+    said, unsaid = asdict(options), asdict(InfraOptions())
     for name in said:
         if name not in (*_MEANING[where], *_EVERYWHERE) and said[name] != unsaid[name]:
             flag = _FLAGS.get(name, f"--{name}")
@@ -121,21 +119,26 @@ def refuse_meaningless(wishes: Wishes, where: str) -> None:
             )
 
 
-def _create_local(wishes: Wishes, tell: Tell) -> Status:
+def _create_local(options: InfraOptions, tell: Tell) -> Status:
     from assay.infra import compose, local
 
-    contained = wishes.with_ in ("podman", "docker")
-    refuse_meaningless(wishes, "compose" if contained else "processes")
-    if unknown := set(wishes.allow) - {"command"}:
+    contained = options.with_ in ("podman", "docker")
+    refuse_meaningless(options, "compose" if contained else "processes")
+    if unknown := set(options.allow) - {"command"}:
         raise UsageError(f"--allow {min(unknown)} is not known", code="allow", try_="--allow command")
-    _refuse_other(wishes.name, contained=contained)
-    host = wishes.host or "127.0.0.1"
+    _refuse_other(options.name, contained=contained)
+    host = options.host or "127.0.0.1"
     _refuse_foreign(host)
     if contained:
-        wish = compose.Wish(wishes.name, str(wishes.with_), host, wishes.port, wishes.allow, wishes.within_s)
-        return compose.create(wish, tell)
+        there = compose.ComposeOptions(
+            options.name, str(options.with_), host, options.port, options.allow, options.within_s
+        )
+        return compose.create(there, tell)
     return local.create(
-        local.Wish(wishes.name, host, wishes.port, wishes.without, wishes.allow, wishes.fetch, wishes.within_s), tell
+        local.LocalOptions(
+            options.name, host, options.port, options.without, options.allow, options.fetch, options.within_s
+        ),
+        tell,
     )
 
 

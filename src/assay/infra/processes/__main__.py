@@ -12,18 +12,16 @@ import time
 from pathlib import Path
 
 from assay.errors import AssayError
-from assay.infra.keys import make_keys
-from assay.infra.processes.health import answer_of
-from assay.infra.processes.parts import RECORD, Local, parts_of
-from assay.infra.processes.supervising import SUPERVISOR, Supervisor, supervisor_runs
-from assay.infra.record import kept
+from assay.infra.processes.parts import RECORD, LocalRecord, answer_of, parts_of
+from assay.infra.processes.supervisor import SUPERVISOR, Supervisor, supervisor_runs
+from assay.infra.record import kept, make_keys
 from assay.run.scratch import held
 from assay.run.services.teardown import adopt_orphans
 
 
 def main(folder: Path) -> int:
     """Keep a system running until asked to stop."""
-    record = kept(folder, RECORD, Local)
+    record = kept(folder, RECORD, LocalRecord)
     if record is None:
         sys.stderr.write(f"there is no system in {folder}\n")
         return 2

@@ -1,4 +1,4 @@
-"""The parts of a system on one machine: how each is started, asked to end, and reached."""
+"""The parts of a system on one machine: how each is started, stopped and reached, and whether it works."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from assay.infra.keys import Keys, token_file
 from assay.infra.processes.programs import library_path
+from assay.infra.record import Keys, token_file
 
 RECORD = "processes.json"
 STORES = ("postgresql", "redis", "prometheus")
@@ -25,10 +26,11 @@ HERE = "127.0.0.1"
 # How long a running job may go on once the system is taken down.
 _AGENT_GRACE_S = 20.0
 _GRACE_S = 15.0
+_TIMEOUT_S = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
+class LocalRecord:
     """A system on this machine, as it was asked for and set up."""
 
     version: str
@@ -97,7 +99,7 @@ class Part:
     """Whether it is a step that ends before the next part is started."""
 
 
-def parts_of(folder: Path, record: Local, keys: Keys, python: str = sys.executable) -> tuple[Part, ...]:
+def parts_of(folder: Path, record: LocalRecord, keys: Keys, python: str = sys.executable) -> tuple[Part, ...]:
     """The parts of a system, each after those that it needs."""
     found = []
     if record.has("postgresql"):
@@ -112,7 +114,7 @@ def parts_of(folder: Path, record: Local, keys: Keys, python: str = sys.executab
     return tuple(found)
 
 
-def own_words(folder: Path, record: Local, part: str) -> dict[str, str]:
+def own_words(folder: Path, record: LocalRecord, part: str) -> dict[str, str]:
     """The variables of a program of somebody else: little, and nothing of the user's."""
     return {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -124,7 +126,7 @@ def own_words(folder: Path, record: Local, part: str) -> dict[str, str]:
     }
 
 
-def _postgresql(folder: Path, record: Local) -> Part:
+def _postgresql(folder: Path, record: LocalRecord) -> Part:
     own = folder / "postgresql"
     settings = {
         "listen_addresses": HERE,
@@ -144,7 +146,7 @@ def _postgresql(folder: Path, record: Local) -> Part:
     )
 
 
-def _redis(folder: Path, record: Local) -> Part:
+def _redis(folder: Path, record: LocalRecord) -> Part:
     own = folder / "redis"
     return Part(
         "redis",
@@ -155,7 +157,7 @@ def _redis(folder: Path, record: Local) -> Part:
     )
 
 
-def _prometheus(folder: Path, record: Local) -> Part:
+def _prometheus(folder: Path, record: LocalRecord) -> Part:
     own = folder / "prometheus"
     command = (
         record.programs["prometheus"],
@@ -174,12 +176,12 @@ def _prometheus(folder: Path, record: Local) -> Part:
     )
 
 
-def _prepare(folder: Path, record: Local, keys: Keys, python: str) -> Part:
+def _prepare(folder: Path, record: LocalRecord, keys: Keys, python: str) -> Part:
     env = {**_server_words(folder, record, keys), **keys.tokens}
     return Part(PREPARE, (python, "-m", "assay.infra.prepare"), env, inherits=True, cwd=folder / "tmp", once=True)
 
 
-def _server(folder: Path, record: Local, keys: Keys, python: str) -> Part:
+def _server(folder: Path, record: LocalRecord, keys: Keys, python: str) -> Part:
     command = (
         python,
         "-m",
@@ -196,7 +198,7 @@ def _server(folder: Path, record: Local, keys: Keys, python: str) -> Part:
     return Part("server", command, _server_words(folder, record, keys), inherits=True, cwd=folder / "tmp")
 
 
-def _agent(folder: Path, record: Local, python: str) -> Part:
+def _agent(folder: Path, record: LocalRecord, python: str) -> Part:
     command = (
         python,
         "-m",
@@ -220,7 +222,7 @@ def _agent(folder: Path, record: Local, python: str) -> Part:
     return Part("agent", command, env, inherits=True, cwd=folder / "tmp", grace_s=_AGENT_GRACE_S + _GRACE_S)
 
 
-def _server_words(folder: Path, record: Local, keys: Keys) -> dict[str, str]:
+def _server_words(folder: Path, record: LocalRecord, keys: Keys) -> dict[str, str]:
     """The settings of the server; secrets among them are never words of a command, which everybody can read."""
     words = {
         "ASSAY_SERVER_FOLDER": str(folder / "store"),
@@ -230,3 +232,85 @@ def _server_words(folder: Path, record: Local, keys: Keys) -> dict[str, str]:
         TAG_VARIABLE: record.tag,
     }
     return {name: value for name, value in words.items() if value}
+
+
+def answer_of(part: str, record: LocalRecord, keys: Keys) -> str | None:
+    """What a part says when it is asked whether it works: None for yes, else why not."""
+    try:
+        if part == "postgresql":
+            return _postgresql_health(record, keys)
+        if part == "redis":
+            return _redis_health(record, keys)
+        if part == "prometheus":
+            return page(f"http://{HERE}:{record.ports['prometheus']}/-/ready")
+        if part == "server":
+            return server(record.server_url, keys.reader)
+        return agent(record.server_url, keys.reader, record.tag)
+    except Exception as problem:  # each client has errors of its own, and all of them mean no
+        return without(f"{type(problem).__name__}: {problem}".strip().splitlines()[0], keys)
+
+
+def page(url: str) -> str | None:
+    """None if a page answers well, else what it answers."""
+    import httpx
+
+    answer = httpx.get(url, timeout=_TIMEOUT_S, trust_env=False)
+    return None if answer.is_success else f"{answer.status_code} {answer.text[:200]}".strip()
+
+
+def server(url: str, token: str) -> str | None:
+    """None if the server of a system is ready, else why not: it is closed to strangers, and knows its own token."""
+    import httpx
+
+    if late := page(f"{url}/api/v1/ready"):
+        return late
+    agents = f"{url}/api/v1/agents?limit=1"
+    for who in ({}, {"authorization": f"Bearer {token}"}):
+        answer = httpx.get(agents, headers=who, timeout=_TIMEOUT_S, trust_env=False)
+        # Whoever begins at the same moment may get the port first, and be well himself.
+        if answer.is_success is not bool(who):
+            return f"another server than this system's answers at {url}"
+    return None
+
+
+def agent(server_url: str, token: str, tag: str) -> str | None:
+    """None if the agent with a tag is known to its server and healthy, else how it is."""
+    import httpx
+
+    answer = httpx.get(
+        f"{server_url}/api/v1/agents",
+        headers={"authorization": f"Bearer {token}"},
+        timeout=_TIMEOUT_S,
+        params={"limit": 200},
+        trust_env=False,
+    )
+    if not answer.is_success:
+        return f"the server does not tell: {answer.status_code}"
+    known: list[dict[str, Any]] = answer.json()["items"]
+    for one in known:
+        if one["profile"]["labels"].get(LABEL) == tag:
+            return None if one["healthy"] else f"{one['state']} {one['note']}".strip()
+    return "not enrolled yet"
+
+
+def without(text: str, keys: Keys) -> str:
+    """A text in which no secret of the system stands."""
+    for secret in (keys.admin, keys.agent, keys.reader, keys.database, keys.redis):
+        text = text.replace(secret, "***")
+    return text
+
+
+def _postgresql_health(record: LocalRecord, keys: Keys) -> str | None:
+    import psycopg
+
+    with psycopg.connect(record.database_url(keys) or "", connect_timeout=_TIMEOUT_S) as connection:
+        connection.execute("SELECT 1")
+    return None
+
+
+def _redis_health(record: LocalRecord, keys: Keys) -> str | None:
+    import redis
+
+    with redis.Redis.from_url(record.redis_url(keys) or "", socket_timeout=_TIMEOUT_S) as client:
+        client.ping()
+    return None

@@ -1,4 +1,4 @@
-"""The supervisor as others see it: started and waited for, asked to end, and its parts ended if it was killed."""
+"""Controls the supervisor: starts it and waits, stops it, and ends its parts if it was killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import psutil
 
 from assay.errors import MeasureError, UsageError
 from assay.infra.processes.parts import PREPARE, TAG_VARIABLE
-from assay.infra.processes.supervising import STATUS, Notes, PartNote, supervisor_runs
+from assay.infra.processes.supervisor import STATUS, Notes, PartNote, supervisor_runs
 from assay.infra.record import kept
 from assay.run.processes import is_alive
 from assay.run.services.service import tail_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from assay.errors import MeasureError
-from assay.infra.processes import steering
-from assay.infra.processes.supervising import PartNote
+from assay.infra.processes import control as steering
+from assay.infra.processes.supervisor import PartNote
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Programs of others that bring things up: found, called, and quoted when they fail."""
+"""Calls external programs (helm, kubectl, terraform, podman): found, run, and quoted when they fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts kept running: started in their order, started again when they end, and ended when that is asked for."""
+"""Keeps parts running: starts them in order, restarts them with back-off when they end, stops them on request."""
 
 from __future__ import annotations
 
@@ -10,21 +10,26 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 import psutil
 
-from assay.infra.processes import course as going
-from assay.infra.processes.course import Course
 from assay.infra.processes.parts import Part
-from assay.infra.processes.setting_up import as_account
+from assay.infra.processes.setup import as_account
 from assay.infra.record import keep
 from assay.run.processes import own_start
 from assay.run.scratch import is_held
 from assay.run.services.teardown import end_children, members
 
+SupervisedState = Literal["waiting", "starting", "healthy", "unhealthy", "restarting", "done", "failed", "stopped"]
+# One that was never healthy and ended this often will not get healthy by itself.
+TRIES = 5
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0
+# After so long in good health an end is a new trouble, and not a part of the last one.
+STEADY_S = 60.0
 STATUS = "status.json"
 SUPERVISOR = "supervisor"
 """The folder that the supervisor of a system holds as long as it lives."""
@@ -34,9 +39,64 @@ _ASK_AGAIN_S = 2.0
 _LOG_BYTES = 20_000_000
 # Settings of another server and rights of the user are none of these parts' business.
 _NOT_INHERITED = ("ASSAY_SERVER", "ASSAY_TOKEN", "ASSAY_STORE", "ASSAY_AGENT", "ASSAY_INFRA")
-
 Ask = Callable[[str], "str | None"]
 """Asks a part by its name whether it works: None for yes, else why not."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartState:
+    """How it goes with one part."""
+
+    state: SupervisedState = "waiting"
+    tries: int = 0
+    """Starts in a row without a long time in good health."""
+    restarts: int = 0
+    proven: bool = False
+    """It was healthy once."""
+    healthy_s: float = 0.0
+    """Since when it is healthy, on a clock that only goes forwards."""
+    due_s: float = 0.0
+    """When it may be started again."""
+    detail: str = ""
+
+
+def after_start(course: RestartState) -> RestartState:
+    again = course.restarts + (course.tries > 0 or course.proven)
+    return replace(course, state="starting", tries=course.tries + 1, restarts=again, detail="")
+
+
+def after_check(course: RestartState, answer: str | None, now_s: float) -> RestartState:
+    """It was asked whether it works: None for yes, else what it said."""
+    if answer is None:
+        since = course.healthy_s if course.state == "healthy" else now_s
+        return replace(course, state="healthy", proven=True, healthy_s=since, detail="")
+    return replace(course, state="unhealthy" if course.proven else "starting", detail=answer)
+
+
+def after_exit(course: RestartState, code: int, now_s: float, *, once: bool = False, why: str = "") -> RestartState:
+    how = why or exit_in_words(code)
+    if once and code == 0:
+        return replace(course, state="done", proven=True, detail="")
+    steady = course.state == "healthy" and now_s - course.healthy_s >= STEADY_S
+    tries = 1 if steady else course.tries
+    if not course.proven and tries >= TRIES:
+        return replace(course, state="failed", detail=f"{how}, {tries} times in a row")
+    return replace(course, state="restarting", tries=tries, due_s=now_s + back_off_s(tries), detail=how)
+
+
+def back_off_s(tries: int) -> float:
+    """How long to wait before the next start."""
+    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** max(0, min(tries, 20) - 1))
+
+
+def exit_in_words(code: int) -> str:
+    """How a process ended."""
+    if code >= 0:
+        return f"ended with code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +126,7 @@ class Child:
     """A part and its process."""
 
     part: Part
-    course: Course = field(default_factory=Course)
+    course: RestartState = field(default_factory=RestartState)
     process: subprocess.Popen[bytes] | None = None
     started: float | None = None
     ask_s: float = 0.0
@@ -140,9 +200,9 @@ class Supervisor:
                 continue
             code = child.process.returncode
             _end_rest(child.process.pid)  # what it left behind would hold its port
-            child.course = going.ended(child.course, code, now_s, once=child.part.once)
+            child.course = after_exit(child.course, code, now_s, once=child.part.once)
             child.process, child.started = None, None
-            self._log(f"{child.part.name} {going.in_words(code)}; {child.course.state}")
+            self._log(f"{child.part.name} {exit_in_words(code)}; {child.course.state}")
         self._bury_orphans()
 
     def _bury_orphans(self) -> None:
@@ -179,10 +239,10 @@ class Supervisor:
                 )
         except OSError as problem:
             why = f"cannot be started: {problem}"
-            child.course = going.ended(going.started(child.course), 127, time.monotonic(), why=why)
+            child.course = after_exit(after_start(child.course), 127, time.monotonic(), why=why)
             self._log(f"{part.name} {why}")
             return
-        child.course = going.started(child.course)
+        child.course = after_start(child.course)
         child.started, child.ask_s = _start_of(child.process.pid), 0.0
         self._log(f"{part.name} started as process {child.process.pid}")
 
@@ -192,7 +252,7 @@ class Supervisor:
             if child.process is None or child.part.once or now_s < child.ask_s or self._stopping:
                 continue
             before = child.course
-            child.course = going.answered(before, self._ask_part(child.part.name), now_s)
+            child.course = after_check(before, self._ask_part(child.part.name), now_s)
             if child.course.state == "healthy":
                 child.ask_s = now_s + self._seldom_s
             else:
@@ -206,7 +266,7 @@ class Supervisor:
                 self._log(f"{child.part.name} is asked to end")
                 _end_one(child.process, child.part)
                 child.process, child.started = None, None
-            child.course = Course("stopped")
+            child.course = RestartState("stopped")
         end_children()
 
     # What is told

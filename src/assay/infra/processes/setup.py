@@ -1,4 +1,4 @@
-"""What must be there before parts are started: a folder of data for PostgreSQL, and files of settings."""
+"""What must be there before parts start: programs and ports, a data folder for PostgreSQL, files of settings."""
 
 from __future__ import annotations
 
@@ -7,21 +7,25 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from assay.errors import MeasureError
+from assay.errors import MeasureError, UsageError
 from assay.files import write_whole
-from assay.infra.keys import Keys
-from assay.infra.processes.parts import DATABASE, HERE, STORES, USER, Local, own_words
-from assay.infra.processes.programs import initdb_of
-from assay.infra.record import is_root
+from assay.infra.processes.parts import DATABASE, HERE, STORES, USER, LocalRecord, own_words
+from assay.infra.processes.programs import can_fetch, fetch, find_programs, initdb_of, missing
+from assay.infra.record import Keys, is_root
+from assay.run.services.plan import free_port, refuse_taken
 
 # Root brings parts up under the account that their packages make, else under the one that owns nothing.
 _ACCOUNTS = {"postgresql": ("postgres", "nobody"), "redis": ("redis", "nobody"), "prometheus": ("prometheus", "nobody")}
 _DATA = "data"
 _LINES = 8
+_USUAL = {"server": 8080, "prometheus": 9090}
+"""Ports of those parts whose address people type."""
+Tell = Callable[[str], None]
 
 
 def accounts() -> dict[str, str]:
@@ -46,7 +50,7 @@ def as_account(name: str | None) -> dict[str, Any]:
     return {"user": one.pw_uid, "group": one.pw_gid, "extra_groups": []}
 
 
-def set_up(folder: Path, record: Local, keys: Keys) -> None:
+def set_up(folder: Path, record: LocalRecord, keys: Keys) -> None:
     """Make everything that the parts of a system need; what is there stays as it is, settings are written anew.
 
     Raises:
@@ -70,7 +74,7 @@ def set_up(folder: Path, record: Local, keys: Keys) -> None:
         (folder / "prometheus" / "targets").mkdir(mode=0o755, exist_ok=True)
 
 
-def give_memory_back(folder: Path, record: Local) -> None:
+def give_memory_back(folder: Path, record: LocalRecord) -> None:
     """Have PostgreSQL remove the memory that it shared, where it was killed and could not; it must not run.
 
     Raises:
@@ -81,7 +85,7 @@ def give_memory_back(folder: Path, record: Local) -> None:
         _run(folder, record, [record.programs["postgresql"], "--single", "-D", str(data), "postgres"])
 
 
-def redis_conf(folder: Path, record: Local, keys: Keys) -> str:
+def redis_conf(folder: Path, record: LocalRecord, keys: Keys) -> str:
     """The settings of Redis, with its password: no word of a command, which everybody can read."""
     settings = {
         "bind": HERE,
@@ -96,7 +100,7 @@ def redis_conf(folder: Path, record: Local, keys: Keys) -> str:
     return "".join(f"{name} {value}\n" for name, value in settings.items())
 
 
-def prometheus_settings(own: Path, record: Local) -> Mapping[str, Any]:
+def prometheus_settings(own: Path, record: LocalRecord) -> Mapping[str, Any]:
     """What Prometheus scrapes: the server, itself, and whatever target files somebody puts beside it."""
     server = record.server_url.removeprefix("http://")
     return {
@@ -120,13 +124,13 @@ def give(path: Path, account: str | None) -> None:
         os.chown(path, who["user"], who["group"])
 
 
-def _write(folder: Path, record: Local, part: str, name: str, text: str) -> None:
+def _write(folder: Path, record: LocalRecord, part: str, name: str, text: str) -> None:
     path = folder / part / name
     write_whole(path, text.encode())
     give(path, record.accounts.get(part))
 
 
-def _make_postgresql(folder: Path, record: Local, keys: Keys) -> None:
+def _make_postgresql(folder: Path, record: LocalRecord, keys: Keys) -> None:
     """Make the folder of data under another name first: under its own it is whole."""
     own = folder / "postgresql"
     if (own / _DATA).is_dir():
@@ -158,7 +162,7 @@ def _make_postgresql(folder: Path, record: Local, keys: Keys) -> None:
     fresh.rename(own / _DATA)
 
 
-def _run(folder: Path, record: Local, words: list[str], content: str = "") -> None:
+def _run(folder: Path, record: LocalRecord, words: list[str], content: str = "") -> None:
     """Run a program of PostgreSQL to its end."""
     try:
         done = subprocess.run(
@@ -185,4 +189,88 @@ def _run(folder: Path, record: Local, words: list[str], content: str = "") -> No
             at=str(folder / "postgresql"),
             try_="is there room, and may every folder above be entered by the account "
             f"{record.accounts.get('postgresql') or 'of this user'}?",
+        )
+
+
+def programs_for(
+    stores: Sequence[str], unpacked: Path, tell: Tell, *, may_fetch: bool, known: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The program of each part that is one of somebody else.
+
+    Args:
+        known: those of before; a newer PostgreSQL could not read the data of an older one.
+
+    Raises:
+        UsageError: if one is missing, with all that are.
+        MeasureError: if one cannot be fetched.
+    """
+    old = {part: path for part, path in (known or {}).items() if part in stores and os.access(path, os.X_OK)}
+    found = {**find_programs(stores, unpacked), **old}
+    lacking = [part for part in stores if part not in found]
+    if lacking and (not may_fetch or not can_fetch()):
+        raise missing(lacking, refused=not may_fetch)
+    if lacking:
+        fetch(lacking, unpacked, tell)
+        unpacked.chmod(0o755)  # other accounts start programs from it
+        found = {**find_programs(stores, unpacked), **old}
+    if lacking := [part for part in stores if part not in found]:
+        raise missing(lacking, refused=False)
+    return found
+
+
+def ports_for(stores: Sequence[str], host: str, wanted: int | None) -> dict[str, int]:
+    """A free port for each part; the usual one for those whose address people type, where it is free.
+
+    Raises:
+        UsageError: if that is taken.
+    """
+    ports: dict[str, int] = {}
+    if wanted is not None:
+        _refuse_taken(wanted, host)
+        ports["server"] = wanted
+    for part in ("server", *stores):
+        if part not in ports:
+            ports[part] = _usual_or_free(part, host if part == "server" else HERE, set(ports.values()))
+    return ports
+
+
+def ports_again(known: Mapping[str, int], host: str, wanted: int | None, tell: Tell) -> dict[str, int]:
+    """The ports of before; a new one for each that somebody else has taken since.
+
+    Raises:
+        UsageError: if the server's port was asked for, and is taken.
+    """
+    ports = dict(known)
+    if wanted is not None:
+        _refuse_taken(wanted, host)
+        ports["server"] = wanted
+    for part, port in ports.items():
+        at = host if part == "server" else HERE
+        if _is_taken(port, at):
+            ports[part] = free_port(set(ports.values()), at)
+            tell(f"port {port} of {part} is taken by now; it gets {ports[part]}")
+    return ports
+
+
+def _usual_or_free(part: str, host: str, taken: set[int]) -> int:
+    usual = _USUAL.get(part)
+    if usual is not None and usual not in taken and not _is_taken(usual, host):
+        return usual
+    return free_port(taken, host)
+
+
+def _is_taken(port: int, host: str) -> bool:
+    with suppress(MeasureError):
+        refuse_taken(port, "", host)
+        return False
+    return True
+
+
+def _refuse_taken(port: int, host: str) -> None:
+    if _is_taken(port, host):
+        raise UsageError(
+            f"port {port} is taken, or may not be used",
+            code="port-taken",
+            at="--port",
+            try_="leave --port out: a free one is then chosen",
         )
