@@ -23,7 +23,7 @@ from assay.errors import AssayError
 from assay.place.fleet.client import AwayError, FleetClient
 from assay.place.fleet.protocol import Enrolled, Enrolment, Release
 from assay.place.fleet.transport import back_off_s
-from assay.run.allowed import VARIABLE as JOB_ALLOW
+from assay.run.policy import JOB_ALLOW
 from assay.run.processes import sweep
 from assay.spec.secrets import VARIABLE as JOB_ENV
 from assay.version import __version__

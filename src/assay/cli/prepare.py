@@ -13,7 +13,7 @@ from assay.cli.options import BenchmarkFile, SetOption, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.run.fetching.ahead import Item
+    from assay.run.fetch.ahead import PreparedItem
 
 
 class Form(StrEnum):
@@ -43,7 +43,7 @@ def prepare(
     form: Annotated[Form, typer.Option("--format", "-f", help="How to print it.")] = Form.text,
 ) -> None:
     """Fetch the images, models and data of a benchmark ahead, with checksums; exit code 1 when --check misses some."""
-    from assay.run.fetching.ahead import prepare as prepare_all
+    from assay.run.fetch.ahead import prepare as prepare_all
     from assay.spec.override import read_with
 
     items = prepare_all(read_with(file, settings or ()), check=check, runtime=runtime.value, tell=_tell)
@@ -57,14 +57,14 @@ def _tell(note: str) -> None:
     sys.stderr.write(f"{note}\n")
 
 
-def _json(items: Sequence[Item]) -> str:
+def _json(items: Sequence[PreparedItem]) -> str:
     import json
     from dataclasses import asdict
 
     return json.dumps([asdict(item) for item in items], indent=2, ensure_ascii=False)
 
 
-def _text(items: Sequence[Item]) -> str:
+def _text(items: Sequence[PreparedItem]) -> str:
     from assay.report.grid import Column, lay_out
     from assay.units import show_bytes
 

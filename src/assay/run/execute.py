@@ -19,7 +19,7 @@ from assay.errors import AssayError, Problem
 from assay.plan.job import Job
 from assay.run.contract import Order
 from assay.run.derived import derived, labels_of
-from assay.run.fetching import at_hand
+from assay.run.fetch import fetched_inputs
 from assay.run.handover import ChildReport, take
 from assay.run.kept import FOLDER, gather
 from assay.run.launch import TAIL_LINES, Ended, Watch, launch, log_tail
@@ -167,7 +167,7 @@ def _programs(
     job: Job, cache: Path, watch: Watch, known: Mapping[str, RunningService]
 ) -> AbstractContextManager[tuple[Job, dict[str, JsonValue]]]:
     """The job with what its programs need at hand, for as long as it is measured."""
-    return at_hand(job, cache, begin=lambda: watch.phase("prepare"), on_progress=_told(watch), running=known)
+    return fetched_inputs(job, cache, begin=lambda: watch.phase("prepare"), on_progress=_told(watch), running=known)
 
 
 @contextmanager

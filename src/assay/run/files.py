@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from assay.errors import MeasureError, UsageError
 from assay.plan.job import Job, JobFile
 from assay.run.models.builtin import BUILTIN_NAMES
-from assay.run.models.digest import file_digest
+from assay.run.models.cache import file_digest
 from assay.spec.benchmark import Definition
 from assay.spec.paths import fetched_files, named_files, refetched, renamed, runs_programs, service_programs
 from assay.spec.target import CommandTarget, ModelTarget

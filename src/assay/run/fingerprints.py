@@ -12,10 +12,10 @@ from assay.errors import MeasureError
 from assay.folders import cache_folder
 from assay.plan.job import JobFile
 from assay.plan.plan import Plan, make_plan
-from assay.run.models.beside import OUTSIDE, external_files
 from assay.run.models.builtin import BUILTIN_NAMES
-from assay.run.models.digest import whole_digest
+from assay.run.models.cache import whole_digest
 from assay.run.models.folder import digest_of, find_folder, parts_of
+from assay.run.models.graph import OUTSIDE, external_files
 from assay.run.models.sources import is_folder
 from assay.run.packing import pack
 from assay.run.targets.words import words_of

@@ -14,8 +14,14 @@ onnxruntime = pytest.importorskip("onnxruntime")
 from onnx import helper, numpy_helper  # noqa: E402
 
 from assay.run.models import builtin_models  # noqa: E402
-from assay.run.models.batch import with_dynamic_batch  # noqa: E402
-from assay.run.models.builtin import _LIGHT, BUILTIN_NAMES, _folder, build, materialise  # noqa: E402
+from assay.run.models.builtin import (  # noqa: E402
+    _LIGHT,
+    BUILTIN_NAMES,
+    _folder,
+    build,
+    materialise,
+    with_dynamic_batch,
+)
 
 
 def session(content: bytes):

@@ -1,14 +1,15 @@
-"""Entries of the model cache: the file, its unfinished part, what is known about both, and a lock."""
+"""Entries of the model cache (a file, its unfinished part, what is known about both, a lock) and digests of models."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from assay.run.scratch import held
+from assay.errors import MeasureError
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Validator:
 
 
 @dataclass(frozen=True, slots=True)
-class Notes:
+class CacheNotes:
     """What is known about a cached file."""
 
     url: str  # without secrets
@@ -43,7 +44,7 @@ class Notes:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CacheEntry:
     """One file of the cache. The cache is ours alone: nothing here is a user's own file."""
 
     folder: Path
@@ -58,11 +59,11 @@ class Entry:
         """The unfinished file."""
         return self._beside("part")
 
-    def notes(self) -> Notes | None:
+    def notes(self) -> CacheNotes | None:
         """What is known about the finished file, if it is there."""
         held = _read_json(self._beside("json"))
         with contextlib.suppress(TypeError):
-            return Notes(**held) if held and self.file.is_file() else None  # type: ignore[arg-type]
+            return CacheNotes(**held) if held and self.file.is_file() else None  # type: ignore[arg-type]
         return None
 
     def part_size(self) -> int:
@@ -85,10 +86,10 @@ class Entry:
         self.part.unlink(missing_ok=True)
         self._beside("part.json").unlink(missing_ok=True)
 
-    def keep(self, notes: Notes) -> None:
+    def keep(self, notes: CacheNotes) -> None:
         """Turn the unfinished file into the finished one, in one step."""
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        # Notes go first: a file with notes that do not fit it is found out by its digest and fetched again.
+        # CacheNotes go first: a file with notes that do not fit it is found out by its digest and fetched again.
         fresh = self._beside("json.new")
         fresh.write_text(json.dumps(asdict(notes)), encoding="utf-8")
         fresh.replace(self._beside("json"))
@@ -103,6 +104,8 @@ class Entry:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold this entry's folder for one process; the system frees it even when the process is killed."""
+        from assay.run.scratch import held
+
         with held(self.folder):
             yield
 
@@ -116,3 +119,24 @@ def _read_json(path: Path) -> dict[str, str | None] | None:
     except (OSError, ValueError):
         return None
     return held if isinstance(held, dict) else None
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def whole_digest(parts: Sequence[tuple[str, str]]) -> str:
+    """One digest of a model in several files: SHA-256 of their `sha256sum` lines, the model file first."""
+    return hashlib.sha256("".join(f"{digest}  {name}\n" for digest, name in parts).encode()).hexdigest()
+
+
+def mismatch(what: str, expected: str, found: str) -> MeasureError:
+    """The error for a file that is not the one whose digest was given."""
+    return MeasureError(
+        f"{what} has SHA-256 {found}, but target.sha256 is {expected}",
+        code="checksum",
+        at="target.sha256",
+        try_="check which file is meant; if the new one is right, put its digest into target.sha256",
+    )

@@ -10,9 +10,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from assay.errors import MeasureError, UsageError
-from assay.run.models.beside import external_files
 from assay.run.models.builtin import BUILTIN_NAMES, materialise
-from assay.run.models.digest import file_digest, mismatch, whole_digest
+from assay.run.models.cache import file_digest, mismatch, whole_digest
+from assay.run.models.graph import external_files
 from assay.spec.target import ModelTarget, Target
 
 Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where known
@@ -110,8 +110,7 @@ def _has_host(url: str) -> bool:
 
 
 def _from_url(target: ModelTarget, cache: Path, on_progress: Progress | None) -> LocalModel:
-    from assay.run.models.fetch import Fetcher
-    from assay.run.models.transfer import shown
+    from assay.run.models.download import Fetcher, shown
 
     fetcher = Fetcher(cache / "models" / "urls", target.headers, target.max_size, on_progress)
     fetched = fetcher.fetch(target.model, target.sha256)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from assay.run.models.policy import Resolve, UrlPolicy, check, pinned, resolved
+from assay.run.policy import Resolve, UrlPolicy, check, pinned, resolved
 
 # Connections are not kept: two names behind one address must not share what was negotiated for one of them.
 _LIMITS = httpx.Limits(max_keepalive_connections=0)
@@ -34,7 +34,7 @@ def client_options(
         return {"verify": verify, "proxy": proxy}
     if proxy is None:
         inner = httpx.HTTPTransport(verify=verify)  # one server alone, so its connections may be kept
-        return {"transport": Checked(policy, None, inner, at, keep=True)}
+        return {"transport": CheckedTransport(policy, None, inner, at, keep=True)}
     address = pinned(proxy, "target.proxy", policy)
     if not own:
         check_behind(url, policy, at)
@@ -51,7 +51,7 @@ def check_behind(url: str, policy: UrlPolicy, at: str) -> None:
     check(policy, host, addresses, at)
 
 
-class Checked(httpx.BaseTransport):
+class CheckedTransport(httpx.BaseTransport):
     """Resolves, checks, and hands requests on with the checked address in place of the name."""
 
     def __init__(

@@ -149,7 +149,7 @@ def _roots(base_url: str) -> tuple[str, ...]:
 
 
 def _failed(url: str, why: str) -> MeasureError:
-    from assay.run.models.transfer import shown
+    from assay.run.models.download import shown
 
     return MeasureError(
         f"the server's tokenizer at {shown(url)} failed: {why}",

@@ -12,7 +12,7 @@ from pydantic import JsonValue, ValidationError
 from assay.documents import adapter
 from assay.errors import MeasureError
 from assay.place.fleet.protocol import Enrolled, Enrolment
-from assay.run.models.policy import UrlPolicy, checked_transport
+from assay.run.policy import UrlPolicy, checked_transport
 from assay.serve.settings import ServerSettings
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.records import AgentAddress

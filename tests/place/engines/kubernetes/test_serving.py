@@ -165,7 +165,7 @@ def test_files_of_a_service_are_fetched_before_it_starts_and_lie_where_it_looks_
     pod = deployment["spec"]["template"]["spec"]
     (first,), (service,) = pod["initContainers"], pod["containers"]
     assert (first["image"], first["imagePullPolicy"], service["imagePullPolicy"]) == ("assay:1", "Never", "Always")
-    assert first["command"][:3] == ["python3", "-m", "assay.run.fetching"]
+    assert first["command"][:3] == ["python3", "-m", "assay.run.fetch"]
     assert json.loads(first["command"][3].replace("$$", "$")) == FETCH
     assert first["command"][4] == "/assay/fetched"
     assert first["resources"] == {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}, "devices are the service's own"

@@ -11,7 +11,7 @@ import pytest
 
 from assay.errors import MeasureError
 from assay.run.load.http.origin import origin_of
-from assay.run.models.policy import VARIABLE
+from assay.run.policy import URL_POLICY
 from assay.run.probes import service_probe
 from assay.run.services.service import RunningService
 from assay.run.targets.served.reaching import reach
@@ -62,7 +62,7 @@ def endpoint(**keys):
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "10.1.2.3", "192.168.0.7", "0x7f000001", "[::1]"])
 def test_an_agent_refuses_private_endpoints_and_names_the_option(monkeypatch, address):
-    monkeypatch.setenv(VARIABLE, "public")
+    monkeypatch.setenv(URL_POLICY, "public")
     with pytest.raises(MeasureError) as caught:
         reach(endpoint(endpoint=f"http://{address}:8000/v1"), {}, Path())
     problem = caught.value.problem
@@ -72,7 +72,7 @@ def test_an_agent_refuses_private_endpoints_and_names_the_option(monkeypatch, ad
 
 @pytest.mark.parametrize("address", METADATA)
 def test_metadata_addresses_are_refused_whatever_the_agent_allows(monkeypatch, address):
-    monkeypatch.setenv(VARIABLE, EVERYTHING)
+    monkeypatch.setenv(URL_POLICY, EVERYTHING)
     with pytest.raises(MeasureError) as caught:
         reach(endpoint(endpoint=f"http://{address}/latest"), {}, Path())
     assert caught.value.problem.code == "url-policy"
@@ -80,13 +80,13 @@ def test_metadata_addresses_are_refused_whatever_the_agent_allows(monkeypatch, a
 
 
 def test_an_agent_that_allows_them_reaches_private_endpoints(monkeypatch):
-    monkeypatch.setenv(VARIABLE, EVERYTHING)
+    monkeypatch.setenv(URL_POLICY, EVERYTHING)
     for address in ("127.0.0.1", "10.1.2.3"):
         assert reach(endpoint(endpoint=f"http://{address}:8000"), {}, Path()).origin.addresses[0][1] == (address, 8000)
 
 
 def test_a_person_at_an_own_machine_reaches_everything(monkeypatch):
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(URL_POLICY, raising=False)
     assert origin_of("http://169.254.169.254").addresses[0][1] == ("169.254.169.254", 80)
 
 
@@ -96,7 +96,7 @@ def test_every_address_of_a_name_is_checked_and_kept(monkeypatch):
     monkeypatch.setattr(
         "socket.getaddrinfo", lambda host, port, **_: [(2, 1, 6, "", (ip, port)) for ip in next(answers)]
     )
-    monkeypatch.setenv(VARIABLE, "public")
+    monkeypatch.setenv(URL_POLICY, "public")
     assert origin_of("http://turning.example").addresses == ((2, ("93.184.216.34", 80)),)
     for _ in range(2):
         with pytest.raises(MeasureError, match=r"turning\.example \("):
@@ -104,7 +104,7 @@ def test_every_address_of_a_name_is_checked_and_kept(monkeypatch):
 
 
 def test_the_proxy_is_checked_and_so_is_what_it_is_asked_for(monkeypatch):
-    monkeypatch.setenv(VARIABLE, "public")
+    monkeypatch.setenv(URL_POLICY, "public")
     monkeypatch.setattr("socket.getaddrinfo", lambda host, port, **_: [(2, 1, 6, "", (host, port))])
     with pytest.raises(MeasureError) as caught:
         origin_of("http://93.184.216.34", proxy="http://127.0.0.1:3128")
@@ -115,14 +115,14 @@ def test_the_proxy_is_checked_and_so_is_what_it_is_asked_for(monkeypatch):
 
 
 def test_the_metrics_are_checked(monkeypatch):
-    monkeypatch.setenv(VARIABLE, "public,private")
+    monkeypatch.setenv(URL_POLICY, "public,private")
     with pytest.raises(MeasureError) as caught:
         reach(endpoint(endpoint="http://10.0.0.1", metrics="http://127.0.0.1:9100/metrics"), {}, Path())
     assert (caught.value.problem.code, caught.value.problem.at) == ("url-policy", "target.metrics")
 
 
 def test_a_service_of_the_job_is_reached_on_loopback_and_nothing_else_there(monkeypatch):
-    monkeypatch.setenv(VARIABLE, "public")
+    monkeypatch.setenv(URL_POLICY, "public")
     running = RunningService("llm", "127.0.0.1", 8123, "http://127.0.0.1:8123", 0, 0, None, "process", Path(), Path())
     place = reach(ServiceTarget(service="llm", api="openai-chat", metrics="/metrics"), {"llm": running}, Path())
     assert place.metrics_url == "http://127.0.0.1:8123/metrics"
@@ -132,7 +132,7 @@ def test_a_service_of_the_job_is_reached_on_loopback_and_nothing_else_there(monk
 
 
 def test_clients_beside_the_load_connect_nowhere_else(monkeypatch, site):
-    monkeypatch.setenv(VARIABLE, "public")
+    monkeypatch.setenv(URL_POLICY, "public")
     with pytest.raises(MeasureError) as caught:
         Rest("Qdrant", site.url, headers={}, timeout_s=5).ask("GET", "/")
     assert caught.value.problem.code == "url-policy"
@@ -144,7 +144,7 @@ def test_clients_beside_the_load_connect_nowhere_else(monkeypatch, site):
 
 
 def test_clients_beside_the_load_reach_a_service_of_the_job(monkeypatch, site):
-    monkeypatch.setenv(VARIABLE, "public")
+    monkeypatch.setenv(URL_POLICY, "public")
     rest = Rest("Qdrant", site.url, headers={}, timeout_s=5, own=True)
     assert rest.send("GET", "/", None).status_code == 200
     rest.close()
@@ -170,13 +170,13 @@ def test_secrets_of_the_target_do_not_go_to_metrics_of_another_host(monkeypatch)
 
 
 def test_secrets_do_not_pass_through_a_plain_proxy_of_an_agent(monkeypatch):
-    monkeypatch.setenv(VARIABLE, EVERYTHING)
+    monkeypatch.setenv(URL_POLICY, EVERYTHING)
     monkeypatch.setenv("KEY", "hush-hush")
     target = endpoint(endpoint="http://10.0.0.1", proxy="http://10.0.0.2:3128", headers={"Authorization": "${env:KEY}"})
     with pytest.raises(MeasureError, match="KEY") as caught:
         reach(target, {}, Path())
     assert caught.value.problem.code == "secret"
-    monkeypatch.delenv(VARIABLE)
+    monkeypatch.delenv(URL_POLICY)
     assert reach(target, {}, Path()).headers == {"Authorization": "hush-hush"}
 
 
@@ -195,7 +195,7 @@ def test_secrets_do_not_pass_through_a_plain_proxy_of_an_agent(monkeypatch):
 )
 def test_a_database_is_checked_like_every_endpoint(monkeypatch, dsn, at):
     pytest.importorskip("psycopg")
-    monkeypatch.setenv(VARIABLE, "public")
+    monkeypatch.setenv(URL_POLICY, "public")
     with pytest.raises(MeasureError) as caught:
         checked_dsn(dsn)
     assert caught.value.problem.code == at
@@ -204,9 +204,9 @@ def test_a_database_is_checked_like_every_endpoint(monkeypatch, dsn, at):
 def test_a_database_is_reached_at_the_checked_address_without_passwords_of_the_agent(monkeypatch):
     conninfo = pytest.importorskip("psycopg.conninfo")
     dsn = "postgresql://u@db.example:5433/x"
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(URL_POLICY, raising=False)
     assert checked_dsn(dsn) == dsn
-    monkeypatch.setenv(VARIABLE, "public")
+    monkeypatch.setenv(URL_POLICY, "public")
     monkeypatch.setattr("socket.getaddrinfo", lambda host, port, **_: [(2, 1, 6, "", ("93.184.216.34", port))])
     found = conninfo.conninfo_to_dict(checked_dsn(dsn))
     assert (found["host"], found["hostaddr"], found["port"]) == ("db.example", "93.184.216.34", "5433")

@@ -20,7 +20,7 @@ from assay.spec.fetching import Fetch, in_folders
 from assay.spec.kubernetes import OWN_FOLDER
 
 FETCHER = "fetch"
-PROGRAM = "assay.run.fetching"
+PROGRAM = "assay.run.fetch"
 _VOLUME = "fetched"
 FETCHED = f"{OWN_FOLDER}/{_VOLUME}"
 # Beside the files, so that these are further names of what is kept there and take no room of their own.

@@ -23,7 +23,7 @@ from assay.errors import AssayError, MeasureError, Problem
 from assay.folders import cache_folder
 from assay.hardware.address import node_address, node_name
 from assay.plan.job import Job
-from assay.run.fetching import service_at_hand
+from assay.run.fetch import fetched_service
 from assay.run.scratch import scratch_folder
 from assay.run.services import RunningService, exit_of, held, refuse_ended
 from assay.run.services.plan import named
@@ -96,7 +96,7 @@ class _Holding:
                 tell=_say,
             ),
             scratch_folder() as scratch,
-            service_at_hand(self.name, self.section, Path(self.job.base), cache_folder()) as section,
+            fetched_service(self.name, self.section, Path(self.job.base), cache_folder()) as section,
             held(
                 {self.name: section}, Path(self.job.base), scratch, known=known, tell=self._tell, host=host, logs=logs
             ) as running,

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from assay.errors import MeasureError
-from assay.run.models.policy import UrlPolicy, check, resolved
+from assay.run.policy import UrlPolicy, check, resolved
 from assay.spec.target import Tls
 
 _PORTS = {"http": 80, "https": 443}

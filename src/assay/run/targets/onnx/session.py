@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from assay.errors import MeasureError, UsageError
-from assay.run.allowed import programs_allowed, refuse_program
 from assay.run.models.graph import outline_or_none
+from assay.run.policy import programs_allowed, refuse_program
 from assay.run.targets.onnx.devices import CPU, PROVIDERS, Placement, runtime
 from assay.run.targets.onnx.dims import nearest
 from assay.spec.target import ModelTarget

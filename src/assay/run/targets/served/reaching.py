@@ -13,7 +13,7 @@ import psutil
 from assay.errors import MeasureError
 from assay.run.contract import Order, Stage
 from assay.run.load.http.origin import Origin, origin_of
-from assay.run.models.policy import UrlPolicy, pinned
+from assay.run.policy import UrlPolicy, pinned
 from assay.run.services import RunningService, started
 from assay.run.tokens import Tokenizer
 from assay.spec.secrets import references, resolve_secrets

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.errors import MeasureError, UsageError
-from assay.run.allowed import refuse_program
+from assay.run.policy import refuse_program
 from assay.run.targets.torch.archive import Kind, kind_of
 from assay.run.targets.torch.devices import Placement, library
 from assay.run.targets.torch.inputs import Bounds, Declared, Fed, by_file, by_signature, element_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import MeasureError, UsageError
-from assay.run.allowed import refuse_program
+from assay.run.policy import refuse_program
 from assay.run.targets.torch.devices import Placement
 from assay.run.targets.transformers.library import dtype_of, library
 from assay.spec.target import ModelTarget

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from assay.errors import MeasureError
-from assay.run.models.policy import UrlPolicy, check, resolved
+from assay.run.policy import UrlPolicy, check, resolved
 
 # Parameters by which the driver reads or writes files of this machine.
 _FILES = ("service", "servicefile", "passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir",

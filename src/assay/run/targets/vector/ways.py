@@ -85,7 +85,7 @@ def _in_this_process(definition: Definition, target: LibraryTarget) -> Iterator[
 
 @contextmanager
 def _called(order: Order, target: EndpointTarget | ServiceTarget, stage: Stage) -> Iterator[Way]:
-    from assay.run.models.policy import pinned
+    from assay.run.policy import pinned
     from assay.run.services import started
     from assay.run.targets.served.reaching import metrics_headers
     from assay.run.targets.vector.dsn import checked_dsn

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from assay.errors import MeasureError
-from assay.run.models.digest import file_digest
+from assay.run.models.cache import file_digest
 from assay.spec.fetching import Fetch
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ FOLDER = "files"
 
 
 @dataclass(frozen=True, slots=True)
-class Had:
+class Fetched:
     """One file or folder that is here, and where a program looks for it."""
 
     src: str
@@ -46,7 +46,7 @@ class Had:
         return {**told, "note": self.note} if self.note else told
 
 
-def have(wanted: Fetch, at: str, base: Path, cache: Path, on_progress: Progress | None = None) -> tuple[Had, ...]:
+def fetch(wanted: Fetch, at: str, base: Path, cache: Path, on_progress: Progress | None = None) -> tuple[Fetched, ...]:
     """Have what a program needs on this machine; what was fetched before and is still right is not fetched again.
 
     Returns:
@@ -59,10 +59,10 @@ def have(wanted: Fetch, at: str, base: Path, cache: Path, on_progress: Progress 
         if wanted.is_local:
             return (_local(wanted, base),)
         if wanted.src.lower().startswith("s3://"):
-            from assay.run.fetching.bucket import from_bucket
+            from assay.run.fetch.bucket import from_bucket
 
             objects = from_bucket(wanted, cache / FOLDER, on_progress)
-            return tuple(_checked(wanted, Had(src, _path(wanted, below), file)) for src, below, file in objects)
+            return tuple(_checked(wanted, Fetched(src, _path(wanted, below), file)) for src, below, file in objects)
         return (_from_url(wanted, cache, on_progress),)
     except MeasureError as failure:
         raise _at(failure, at) from None
@@ -73,21 +73,21 @@ def is_here(wanted: Fetch, base: Path, cache: Path) -> bool:
     if wanted.is_local:
         return (base / Path(wanted.src).expanduser()).exists()
     if wanted.src.lower().startswith("s3://"):
-        from assay.run.fetching.bucket import entry_of
+        from assay.run.fetch.bucket import entry_of
 
         return entry_of(wanted.src, cache / FOLDER).notes() is not None
-    from assay.run.models.fetch import Fetcher
+    from assay.run.models.download import Fetcher
 
     return Fetcher(cache / FOLDER).known(wanted.src, wanted.sha256) is not None
 
 
-def _local(wanted: Fetch, base: Path) -> Had:
+def _local(wanted: Fetch, base: Path) -> Fetched:
     here = (base / Path(wanted.src).expanduser()).absolute()
     if not here.exists():
         raise MeasureError(
             f"{str(here)!r} is not there", code="fetch", try_="src is relative to the benchmark file's folder"
         )
-    had = Had(wanted.src, _path(wanted, here.name), here)
+    had = Fetched(wanted.src, _path(wanted, here.name), here)
     if here.is_file():
         return _checked(wanted, had)
     if wanted.sha256 or wanted.md5:
@@ -99,18 +99,17 @@ def _local(wanted: Fetch, base: Path) -> Had:
     return replace(had, note="a folder has no checksum")
 
 
-def _from_url(wanted: Fetch, cache: Path, on_progress: Progress | None) -> Had:
-    from assay.run.models.fetch import Fetcher
-    from assay.run.models.transfer import shown
+def _from_url(wanted: Fetch, cache: Path, on_progress: Progress | None) -> Fetched:
+    from assay.run.models.download import Fetcher, shown
 
     fetcher = Fetcher(cache / FOLDER, wanted.headers, wanted.max_size, on_progress)
     name = unquote(urlsplit(wanted.src).path).rpartition("/")[2] or "index"
     # A file that is here and has the digest needs nobody to be asked: nodes of clusters reach no network.
     known = fetcher.known(wanted.src, wanted.sha256) if wanted.sha256 or wanted.md5 else None
     if known is not None and _differing(wanted, known) is None:
-        return _checked(wanted, Had(shown(wanted.src), _path(wanted, name), known))
+        return _checked(wanted, Fetched(shown(wanted.src), _path(wanted, name), known))
     got = fetcher.fetch(wanted.src, wanted.sha256)
-    return _checked(wanted, Had(shown(wanted.src), _path(wanted, name), got.path, note=got.note))
+    return _checked(wanted, Fetched(shown(wanted.src), _path(wanted, name), got.path, note=got.note))
 
 
 def _path(wanted: Fetch, name: str) -> str:
@@ -118,7 +117,7 @@ def _path(wanted: Fetch, name: str) -> str:
     return posixpath.join(wanted.path, name) if wanted.path.endswith("/") else wanted.path
 
 
-def _checked(wanted: Fetch, had: Had) -> Had:
+def _checked(wanted: Fetch, had: Fetched) -> Fetched:
     if (wrong := _differing(wanted, had.here)) is not None:
         name, expected, found = wrong
         raise MeasureError(

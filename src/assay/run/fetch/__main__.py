@@ -1,4 +1,4 @@
-"""Fetches files into a folder, in the order of the root: `python -m assay.run.fetching FETCH FOLDER`.
+"""Fetches files into a folder, in the order of the root: `python -m assay.run.fetch FETCH FOLDER`.
 
 For places where somebody else mounts them, such as the first container of a pod. FETCH is a JSON list as `fetch` of a
 benchmark file, or a file that holds it. Nothing outside the folder is needed afterwards.
@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from assay.errors import AssayError
 from assay.folders import cache_folder
-from assay.run.fetching import have, in_folders
+from assay.run.fetch import fetch, in_folders
 from assay.spec.fetching import Fetch
 
 
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
         asked = json.loads(given if given.lstrip().startswith("[") else Path(given).read_text(encoding="utf-8"))
         wanted = tuple(Fetch.model_validate_json(json.dumps(one)) for one in asked)
         for index, one in enumerate(in_folders(wanted)):
-            for had in have(one, f"fetch[{index}]", Path.cwd(), cache_folder()):
+            for had in fetch(one, f"fetch[{index}]", Path.cwd(), cache_folder()):
                 _copy(had.here, folder / had.path.lstrip("/"))
                 sys.stdout.write(f"{had.src} is at {had.path}, SHA-256 {had.sha256 or 'not made of a folder'}\n")
     except AssayError as failure:

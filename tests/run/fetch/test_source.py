@@ -14,8 +14,8 @@ import pytest
 
 from assay.errors import MeasureError
 from assay.plan.job import Job
-from assay.run.fetching import at_hand, have, in_folders, is_here, service_at_hand
-from assay.run.fetching.__main__ import main
+from assay.run.fetch import fetch, fetched_inputs, fetched_service, in_folders, is_here
+from assay.run.fetch.__main__ import main
 from assay.spec.benchmark import Definition, Service
 from assay.spec.fetching import Fetch
 
@@ -62,14 +62,14 @@ def files() -> Iterator[Files]:
     server.close()
 
 
-def fetch(src: str, path: str = "/data/x.bin", **keys: str) -> Fetch:
+def spec(src: str, path: str = "/data/x.bin", **keys: str) -> Fetch:
     return Fetch(src=src, path=path, **keys)  # type: ignore[arg-type]
 
 
 def test_a_file_with_its_digest_is_fetched_once(files: Files, tmp_path: Path) -> None:
-    wanted = fetch(f"{files.url}/x.bin", md5=MD5)
+    wanted = spec(f"{files.url}/x.bin", md5=MD5)
     for _ in range(2):
-        (one,) = have(wanted, "target.fetch[0]", tmp_path, tmp_path / "cache")
+        (one,) = fetch(wanted, "target.fetch[0]", tmp_path, tmp_path / "cache")
         assert (one.here.read_bytes(), one.sha256, one.checked) == (CONTENT, SHA256, "md5")
     assert files.asked == ["/x.bin"]
     assert one.facts() == {
@@ -82,29 +82,29 @@ def test_a_file_with_its_digest_is_fetched_once(files: Files, tmp_path: Path) ->
 
 
 def test_one_that_was_damaged_is_fetched_again(files: Files, tmp_path: Path) -> None:
-    wanted = fetch(f"{files.url}/x.bin", sha256=SHA256)
-    (one,) = have(wanted, "", tmp_path, tmp_path / "cache")
+    wanted = spec(f"{files.url}/x.bin", sha256=SHA256)
+    (one,) = fetch(wanted, "", tmp_path, tmp_path / "cache")
     one.here.write_bytes(b"changed by a program that was given it")
-    (again,) = have(wanted, "", tmp_path, tmp_path / "cache")
+    (again,) = fetch(wanted, "", tmp_path, tmp_path / "cache")
     assert again.here.read_bytes() == CONTENT
     assert len(files.asked) == 2
 
 
 def test_without_a_digest_the_server_is_asked_each_time_and_not_needed(files: Files, tmp_path: Path) -> None:
-    wanted = fetch(f"{files.url}/x.bin")
-    have(wanted, "", tmp_path, tmp_path / "cache")
+    wanted = spec(f"{files.url}/x.bin")
+    fetch(wanted, "", tmp_path, tmp_path / "cache")
     files.content["/x.bin"] = b"newer"
-    (one,) = have(wanted, "", tmp_path, tmp_path / "cache")
+    (one,) = fetch(wanted, "", tmp_path, tmp_path / "cache")
     assert (one.here.read_bytes(), one.checked) == (b"newer", "")
     files.close()
-    (kept,) = have(wanted, "", tmp_path, tmp_path / "cache")
+    (kept,) = fetch(wanted, "", tmp_path, tmp_path / "cache")
     assert "could not be asked" in kept.note
 
 
 @pytest.mark.parametrize("keys", [{"md5": "0" * 32}, {"sha256": "0" * 64}])
 def test_another_file_than_its_digest_says_is_refused(files: Files, tmp_path: Path, keys: dict[str, str]) -> None:
     with pytest.raises(MeasureError) as caught:
-        have(fetch(f"{files.url}/x.bin", **keys), "target.fetch[3]", tmp_path, tmp_path / "cache")
+        fetch(spec(f"{files.url}/x.bin", **keys), "target.fetch[3]", tmp_path, tmp_path / "cache")
     assert (caught.value.problem.code, caught.value.problem.at) == ("checksum", "target.fetch[3]")
     assert "target.sha256" not in caught.value.problem.message + caught.value.problem.try_
 
@@ -114,41 +114,41 @@ def test_headers_carry_secrets_and_errors_name_the_key(
 ) -> None:
     monkeypatch.setenv("TOKEN", "sesame")
     wanted = Fetch(src=f"{files.url}/x.bin", path="/x", headers={"Authorization": "Bearer ${env:TOKEN}"})
-    have(wanted, "", tmp_path, tmp_path / "cache")
+    fetch(wanted, "", tmp_path, tmp_path / "cache")
     assert files.headers == ["Bearer sesame"]
     with pytest.raises(MeasureError) as caught:
-        have(fetch(f"{files.url}/none.bin"), "target.fetch[0]", tmp_path, tmp_path / "cache")
+        fetch(spec(f"{files.url}/none.bin"), "target.fetch[0]", tmp_path, tmp_path / "cache")
     assert caught.value.problem.at == "target.fetch[0]"
 
 
 def test_a_local_file_is_checked_and_a_folder_has_no_digest(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "x.bin").write_bytes(CONTENT)
-    (one,) = have(fetch("d/x.bin", md5=MD5), "", tmp_path, tmp_path / "cache")
+    (one,) = fetch(spec("d/x.bin", md5=MD5), "", tmp_path, tmp_path / "cache")
     assert one.here == tmp_path / "d" / "x.bin"
-    (folder,) = have(fetch("d", "/data"), "", tmp_path, tmp_path / "cache")
+    (folder,) = fetch(spec("d", "/data"), "", tmp_path, tmp_path / "cache")
     assert (folder.sha256, folder.note) == ("", "a folder has no checksum")
     with pytest.raises(MeasureError, match="a folder, which has no digest"):
-        have(fetch("d", md5=MD5), "", tmp_path, tmp_path / "cache")
+        fetch(spec("d", md5=MD5), "", tmp_path, tmp_path / "cache")
     with pytest.raises(MeasureError, match="is not there"):
-        have(fetch("nowhere"), "", tmp_path, tmp_path / "cache")
+        fetch(spec("nowhere"), "", tmp_path, tmp_path / "cache")
 
 
 def test_a_path_that_is_a_folder_holds_the_file_under_its_name(files: Files, tmp_path: Path) -> None:
-    (one,) = have(fetch(f"{files.url}/x.bin?version=2", "/data/"), "", tmp_path, tmp_path / "cache")
+    (one,) = fetch(spec(f"{files.url}/x.bin?version=2", "/data/"), "", tmp_path, tmp_path / "cache")
     assert one.path == "/data/x.bin"
-    pair = tuple(in_folders((fetch("a", "/data"), fetch("b", "/data"), fetch("c", "/else"), fetch("s3://b/p/", "/p"))))
+    pair = tuple(in_folders((spec("a", "/data"), spec("b", "/data"), spec("c", "/else"), spec("s3://b/p/", "/p"))))
     assert [one.path for one in pair] == ["/data/", "/data/", "/else", "/p/"]
 
 
 def test_whether_it_is_here_is_known_without_a_network(files: Files, tmp_path: Path) -> None:
-    wanted = fetch(f"{files.url}/x.bin")
+    wanted = spec(f"{files.url}/x.bin")
     assert not is_here(wanted, tmp_path, tmp_path / "cache")
-    have(wanted, "", tmp_path, tmp_path / "cache")
+    fetch(wanted, "", tmp_path, tmp_path / "cache")
     files.close()
     assert is_here(wanted, tmp_path, tmp_path / "cache")
-    assert not is_here(fetch("nowhere"), tmp_path, tmp_path / "cache")
-    assert not is_here(fetch("s3://bucket/key"), tmp_path, tmp_path / "cache")
+    assert not is_here(spec("nowhere"), tmp_path, tmp_path / "cache")
+    assert not is_here(spec("s3://bucket/key"), tmp_path, tmp_path / "cache")
 
 
 def test_a_job_finds_its_files_for_as_long_as_it_is_measured(files: Files, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_job_finds_its_files_for_as_long_as_it_is_measured(files: Files, tmp_p
     }
     job = Job("b", "d", 0, Definition.model_validate_json(json.dumps(sections)), base=str(tmp_path))
     told: list[str] = []
-    with at_hand(job, tmp_path / "cache", begin=lambda: told.append("begun")) as (found, facts):
+    with fetched_inputs(job, tmp_path / "cache", begin=lambda: told.append("begun")) as (found, facts):
         place = Path(found.definition.target.command[-1])  # type: ignore[union-attr]
         assert place.read_bytes() == CONTENT
         assert Path(found.definition.services["web"].command[-1]).read_bytes() == CONTENT  # type: ignore[index]
@@ -173,18 +173,18 @@ def test_a_job_finds_its_files_for_as_long_as_it_is_measured(files: Files, tmp_p
         assert facts["fetched"]["target"][0]["checked"] == "md5"  # type: ignore[index, call-overload]
         assert (found.digest, told) == (job.digest, ["begun"])
     assert not place.exists()
-    with at_hand(job, tmp_path / "cache", running=["web"]) as (found, facts):
+    with fetched_inputs(job, tmp_path / "cache", running=["web"]) as (found, facts):
         assert found.definition.services["web"].command == "serve /m"
         assert set(facts["fetched"]) == {"target"}  # type: ignore[arg-type]
 
 
 def test_a_job_that_needs_nothing_is_left_alone(tmp_path: Path) -> None:
     job = Job("b", "d", 0, Definition.model_validate({"target": {"command": "true"}}))
-    with at_hand(job, tmp_path / "cache") as (found, facts):
+    with fetched_inputs(job, tmp_path / "cache") as (found, facts):
         assert found is job
         assert facts == {}
     service = Service(command="serve")
-    with service_at_hand("web", service, tmp_path, tmp_path / "cache") as same:
+    with fetched_service("web", service, tmp_path, tmp_path / "cache") as same:
         assert same is service
     assert not (tmp_path / "cache").exists()
 
@@ -207,5 +207,5 @@ def test_a_bucket_needs_its_library(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     with pytest.raises(MeasureError) as caught:
-        have(fetch("s3://bucket/key"), "target.fetch[0]", tmp_path, tmp_path / "cache")
+        fetch(spec("s3://bucket/key"), "target.fetch[0]", tmp_path, tmp_path / "cache")
     assert "assay-bench[s3]" in caught.value.problem.try_

@@ -1,8 +1,8 @@
-"""Which addresses a job may connect to: checked on the very address that is connected to.
+"""What a job may do on this machine: which addresses it may connect to, and whether it may run programs.
 
-A name is resolved once per connection, all its addresses are checked, and the connection goes to a checked
-one: a name that answers differently the second time gains nothing. Redirects are new connections, so each
-hop is checked like the first.
+Addresses are checked on the very address that is connected to: a name is resolved once per connection, all its
+addresses are checked, and the connection goes to a checked one. A name that answers differently the second time gains
+nothing. Redirects are new connections, so each hop is checked like the first.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 
 from assay.errors import MeasureError, UsageError
 
-if TYPE_CHECKING:  # the load loop checks addresses and needs no client
+if TYPE_CHECKING:
     import httpx
 
-VARIABLE = "ASSAY_URL_POLICY"
+URL_POLICY = "ASSAY_URL_POLICY"
 _WORDS = ("any", "public", "private", "loopback")
 
 Address = IPv4Address | IPv6Address
@@ -88,7 +88,7 @@ class UrlPolicy:
             raise UsageError(
                 f"{unknown[0]!r} is no URL policy",
                 code="url-policy",
-                at=VARIABLE,
+                at=URL_POLICY,
                 try_=f"use some of {', '.join(_WORDS)}, with commas between them",
             )
         return cls("private" in words, "loopback" in words, "any" in words)
@@ -96,7 +96,7 @@ class UrlPolicy:
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> UrlPolicy:
         """The policy that ASSAY_URL_POLICY names; anything goes where it is not set: a person's own machine."""
-        text = (os.environ if environ is None else environ).get(VARIABLE)
+        text = (os.environ if environ is None else environ).get(URL_POLICY)
         return cls(anything=True) if text is None else cls.parse(text)
 
     def __str__(self) -> str:
@@ -199,9 +199,9 @@ def checked_transport(
     Args:
         resolve: turns a host name into addresses; the system's resolver by default.
     """
-    from assay.run.models.transport import Checked, plain
+    from assay.run.models.transport import CheckedTransport, plain
 
-    return Checked(policy, resolve, inner or plain(), at)
+    return CheckedTransport(policy, resolve, inner or plain(), at)
 
 
 def _within(address: Address, networks: Sequence[object]) -> bool:
@@ -230,4 +230,32 @@ def _refused(host: str, address: str, rule: str, at: str) -> MeasureError:
         try_="use a public URL; for a network of your own start the agent with --allow-private-urls"
         if lifted
         else "use another address; no option of an agent allows this one",
+    )
+
+
+JOB_ALLOW = "ASSAY_JOB_ALLOW"
+
+
+def programs_allowed() -> bool:
+    """Whether a job may run programs here: its commands, and models that can run code."""
+    text = os.environ.get(JOB_ALLOW)
+    return text is None or "command" in text.split(",")
+
+
+def refuse_program(what: str, at: str = "target.model") -> None:
+    """Refuse something that can run code, on an agent that allows none.
+
+    Args:
+        what: what is refused and why, as a sentence without a full stop.
+
+    Raises:
+        MeasureError: if this machine's agent was not started with `--allow command`.
+    """
+    if programs_allowed():
+        return
+    raise MeasureError(
+        f"{what}; this agent allows no commands",
+        code="not-allowed",
+        at=at,
+        try_="start the agent with --allow command, or choose another one",
     )

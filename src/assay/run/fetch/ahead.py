@@ -11,11 +11,11 @@ from typing import Literal
 from assay.errors import AssayError
 from assay.folders import cache_folder, images_folder
 from assay.plan.plan import make_plan
-from assay.run.fetching import have, is_here
+from assay.run.fetch import fetch, is_here
 from assay.run.files import local_paths
 from assay.run.fingerprints import files_of, fingerprint_of
 from assay.run.models.builtin import BUILTIN_NAMES
-from assay.run.models.digest import file_digest, whole_digest
+from assay.run.models.cache import file_digest, whole_digest
 from assay.run.models.sources import LocalModel, is_folder, resolve
 from assay.run.services.containers import find_runtime, image_cache, runtime_for
 from assay.spec.benchmark import Definition, Service
@@ -31,7 +31,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class PreparedItem:
     """One thing that a benchmark needs."""
 
     kind: Literal["image", "model", "file", "folder"]
@@ -46,11 +46,11 @@ class Item:
 
 def prepare(
     loaded: Loaded, *, check: bool = False, runtime: str = "auto", tell: Tell | None = None
-) -> tuple[Item, ...]:
+) -> tuple[PreparedItem, ...]:
     """Fetch everything that the jobs of a benchmark need, or only tell what is missing; one failure stops no other."""
     slurm = loaded.benchmark.place.slurm
     chosen = slurm.runtime if runtime == "auto" and slurm is not None else runtime
-    found: dict[tuple[str, ...], Item] = {}
+    found: dict[tuple[str, ...], PreparedItem] = {}
     work = _Work(loaded.base, check, chosen, tell or (lambda _: None))
     for job in make_plan(loaded, lambda _: {}).jobs:
         for key, make in work.wanted(job.definition):
@@ -69,7 +69,7 @@ class _Work:
     runtime: str
     tell: Tell
 
-    def wanted(self, definition: Definition) -> Iterator[tuple[tuple[str, ...], Callable[[], Item]]]:
+    def wanted(self, definition: Definition) -> Iterator[tuple[tuple[str, ...], Callable[[], PreparedItem]]]:
         """What a definition needs: a key that equal things share, and how to have it."""
         for service in definition.services.values():
             if service.image is not None and service.container != "none":
@@ -86,7 +86,7 @@ class _Work:
             if name not in fetched and (not isinstance(target, ModelTarget) or name != target.model):
                 yield ("file", name), lambda name=name: self._file(name, files)  # type: ignore[misc]
 
-    def _of_programs(self, definition: Definition) -> Iterator[tuple[tuple[str, ...], Callable[[], Item]]]:
+    def _of_programs(self, definition: Definition) -> Iterator[tuple[tuple[str, ...], Callable[[], PreparedItem]]]:
         """The image of a command, and what it and the services fetch by themselves."""
         target = definition.target
         if isinstance(target, CommandTarget) and target.is_boxed:
@@ -98,9 +98,9 @@ class _Work:
                 where = f"{owner}.fetch[{index}]"
                 yield ("file", one.src, one.path), partial(self._fetch, one, where)
 
-    def _image(self, service: Service | CommandTarget) -> Item:
+    def _image(self, service: Service | CommandTarget) -> PreparedItem:
         name = service.image or ""
-        item = Item("image", name, "missing")
+        item = PreparedItem("image", name, "missing")
         try:
             runtime = find_runtime(service.container if service.container != "auto" else self.runtime, "services")
             way, item = runtime_for(runtime), replace(item, note=runtime.kind)
@@ -124,17 +124,17 @@ class _Work:
         except AssayError as problem:
             return replace(item, state="missing" if self.check else "failed", note=problem.problem.message)
 
-    def _fetch(self, wanted: Fetch, at: str) -> Item:
-        from assay.run.models.transfer import shown
+    def _fetch(self, wanted: Fetch, at: str) -> PreparedItem:
+        from assay.run.models.download import shown
 
-        item = Item("file", wanted.src if wanted.is_local else shown(wanted.src), "missing")
+        item = PreparedItem("file", wanted.src if wanted.is_local else shown(wanted.src), "missing")
         here = is_here(wanted, self.base, cache_folder())
         if self.check and not here:
             return item
         try:
             if not here:
                 self.tell(f"fetching {item.name}")
-            had = have(wanted, at, self.base, cache_folder())
+            had = fetch(wanted, at, self.base, cache_folder())
         except AssayError as problem:
             return replace(item, state="missing" if self.check else "failed", note=problem.problem.message)
         size = sum(one.size_bytes or 0 for one in had)
@@ -148,8 +148,8 @@ class _Work:
             note=note,
         )
 
-    def _model(self, target: ModelTarget) -> Item:
-        item = Item("model", target.model, "missing")
+    def _model(self, target: ModelTarget) -> PreparedItem:
+        item = PreparedItem("model", target.model, "missing")
         here = self._has_model(target)
         if self.check and not here:
             return item
@@ -164,27 +164,26 @@ class _Work:
     def _has_model(self, target: ModelTarget) -> bool:
         """Whether a model is at hand without a network."""
         if is_folder(target, self.base):
-            from assay.run.models.folder import find_folder
-            from assay.run.models.hub import is_here
+            from assay.run.models.folder import find_folder, is_in_hub_cache
 
-            return find_folder(target.model, self.base) is not None or is_here(target, self.base)
+            return find_folder(target.model, self.base) is not None or is_in_hub_cache(target, self.base)
         if "://" in target.model:
-            from assay.run.models.fetch import Fetcher
+            from assay.run.models.download import Fetcher
 
             fetcher = Fetcher(cache_folder() / "models" / "urls", target.headers, target.max_size)
             return fetcher.known(target.model, target.sha256) is not None
         return target.model in BUILTIN_NAMES or (self.base / Path(target.model).expanduser()).exists()
 
-    def _file(self, name: str, digests: Mapping[str, str]) -> Item:
+    def _file(self, name: str, digests: Mapping[str, str]) -> PreparedItem:
         path = (self.base / Path(name).expanduser()).absolute()
-        item = Item("file", name, "missing", path=str(path))
+        item = PreparedItem("file", name, "missing", path=str(path))
         if not path.exists():
             return item
         return replace(item, state="there", sha256=digests.get(name, ""), size_bytes=_files_in(path)[1])
 
-    def _mount(self, name: str) -> Item:
+    def _mount(self, name: str) -> PreparedItem:
         path = (self.base / Path(name).expanduser()).absolute()
-        item = Item("folder", name, "missing", path=str(path))
+        item = PreparedItem("folder", name, "missing", path=str(path))
         if not path.exists():
             return item
         files, size = _files_in(path)
@@ -199,7 +198,7 @@ def _files_in(path: Path) -> tuple[list[Path], int]:
     return files, sum(one.stat().st_size for one in files)
 
 
-def _kept(item: Item, image: image_cache.Image) -> Item:
+def _kept(item: PreparedItem, image: image_cache.Image) -> PreparedItem:
     told = image.facts.get("image_digest", "")
     note = f"{image.runtime}; {told} in its registry" if told else image.runtime
     return replace(
@@ -212,7 +211,7 @@ def _kept(item: Item, image: image_cache.Image) -> Item:
     )
 
 
-def _model_item(item: Item, model: LocalModel, *, here: bool) -> Item:
+def _model_item(item: PreparedItem, model: LocalModel, *, here: bool) -> PreparedItem:
     return replace(
         item,
         state="there" if here else "fetched",

@@ -16,8 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import MeasureError
-from assay.run.models.cache import Entry, Notes, Validator
-from assay.run.models.digest import file_digest
+from assay.run.models.cache import CacheEntry, CacheNotes, Validator, file_digest
 from assay.spec.fetching import Fetch
 from assay.spec.secrets import resolve_secrets
 from assay.units import show_bytes
@@ -70,9 +69,9 @@ def from_bucket(wanted: Fetch, folder: Path, on_progress: Progress | None = None
             yield url, below, _fetched(store, one, url, folder, on_progress)
 
 
-def entry_of(url: str, folder: Path) -> Entry:
+def entry_of(url: str, folder: Path) -> CacheEntry:
     """Where the file of an object is kept."""
-    return Entry(folder / hashlib.sha256(url.encode()).hexdigest()[:24], PurePosixPath(url).name)
+    return CacheEntry(folder / hashlib.sha256(url.encode()).hexdigest()[:24], PurePosixPath(url).name)
 
 
 def _opened(bucket: str) -> S3Store:
@@ -140,7 +139,7 @@ def _fetched(store: S3Store, one: _Object, url: str, folder: Path, on_progress: 
             entry.drop_part()
             raise _refused(f"{url} arrived with {size} of {one.size} bytes", "try again")
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        entry.keep(Notes(url, digest.hexdigest(), size, now, one.etag))
+        entry.keep(CacheNotes(url, digest.hexdigest(), size, now, one.etag))
         return entry.file
 
 

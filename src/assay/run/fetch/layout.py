@@ -1,4 +1,4 @@
-"""Where a program finds what was fetched: mounted into its container, or laid out for a plain process.
+"""Where the programs of a job find what was fetched for them, for as long as it is measured.
 
 A container has folders of its own, so that a file can lie at the very path that the benchmark names. A plain process
 has not: its files lie below a folder of the job, in the same order, and whatever word or variable of it names such a
@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from pydantic import JsonValue
+
 from assay.errors import MeasureError
-from assay.run.fetching.having import Had
+from assay.plan.job import Job
+from assay.run.fetch.source import Fetched, Progress, fetch
+from assay.run.packing import pack
+from assay.run.scratch import scratch_folder
 from assay.spec.benchmark import Definition, Service
-from assay.spec.paths import words
+from assay.spec.fetching import Fetch, in_folders
+from assay.spec.paths import fetches, words
 from assay.spec.target import CommandTarget
 
 P = TypeVar("P", CommandTarget, Service)
@@ -24,7 +32,7 @@ P = TypeVar("P", CommandTarget, Service)
 _PATH = re.compile(r"(?<![\w/.~})-])/[\w.@+~%-]+(?:/[\w.@+~%-]+)*")
 
 
-def placed(definition: Definition, had: Mapping[str, Iterable[Had]], folder: Path) -> Definition:
+def placed(definition: Definition, had: Mapping[str, Iterable[Fetched]], folder: Path) -> Definition:
     """The definition whose programs find what was fetched for them.
 
     Args:
@@ -43,7 +51,7 @@ def placed(definition: Definition, had: Mapping[str, Iterable[Had]], folder: Pat
     return definition.model_copy(update={"target": target, "services": services})
 
 
-def service_placed(service: Service, had: Iterable[Had], folder: Path) -> Service:
+def service_placed(service: Service, had: Iterable[Fetched], folder: Path) -> Service:
     """A service that finds what was fetched for it.
 
     Raises:
@@ -53,7 +61,7 @@ def service_placed(service: Service, had: Iterable[Had], folder: Path) -> Servic
     return _given(service, tuple(had), folder, boxed=boxed)
 
 
-def _given(part: P, had: tuple[Had, ...], folder: Path, *, boxed: bool) -> P:
+def _given(part: P, had: tuple[Fetched, ...], folder: Path, *, boxed: bool) -> P:
     _refuse_crowding(had)
     if boxed:
         mounts = dict(part.mounts)
@@ -71,7 +79,7 @@ def _given(part: P, had: tuple[Had, ...], folder: Path, *, boxed: bool) -> P:
     return part.model_copy(update=update)
 
 
-def _linked(one: Had, folder: Path) -> Path:
+def _linked(one: Fetched, folder: Path) -> Path:
     """A file in the order of the root, below a folder."""
     place = folder / one.path.lstrip("/")
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +116,7 @@ def mover(paths: Iterable[str], folder: Path) -> Callable[[str], str]:
     return move
 
 
-def _refuse_crowding(had: tuple[Had, ...]) -> None:
+def _refuse_crowding(had: tuple[Fetched, ...]) -> None:
     """Refuse two files at one place, and a file where another needs a folder."""
     paths = [one.path for one in had]
     for one in had:
@@ -120,3 +128,77 @@ def _refuse_crowding(had: tuple[Had, ...]) -> None:
                 at="fetch",
                 try_="give each a path of its own; one that ends with / is the folder around it",
             )
+
+
+Facts = dict[str, JsonValue]
+
+
+@contextmanager
+def fetched_inputs(
+    job: Job,
+    cache: Path,
+    *,
+    begin: Callable[[], None] = lambda: None,
+    on_progress: Progress | None = None,
+    running: Collection[str] = (),
+) -> Iterator[tuple[Job, Facts]]:
+    """Fetch what the programs of a job need and pack its code, and give the job that finds both.
+
+    Costs nothing where a job needs neither.
+
+    Args:
+        running: services that run already, which need nothing more.
+
+    Raises:
+        MeasureError: if something cannot be had, or is another file than its digest says.
+    """
+    there = {f"services.{name}" for name in running}
+    wanted = {owner: every for owner, every in fetches(job.definition).items() if owner not in there}
+    if not wanted and getattr(job.definition.target, "code", None) is None:
+        yield job, {}
+        return
+    begin()
+    base = Path(job.base)
+    definition, facts = _with_code(job.definition, base, cache)
+    with scratch_folder() as folder:
+        if wanted:
+            had = {owner: _had(owner, every, base, cache, on_progress) for owner, every in wanted.items()}
+            definition = placed(definition, had, folder)
+            facts["fetched"] = {owner: [one.facts() for one in every] for owner, every in had.items()}
+        yield replace(job, definition=definition), facts
+
+
+@contextmanager
+def fetched_service(name: str, service: Service, base: Path, cache: Path) -> Iterator[Service]:
+    """Fetch what one service needs, where it is started by itself, and give the service that finds it.
+
+    Raises:
+        MeasureError: if something cannot be had, or is another file than its digest says.
+    """
+    if not service.fetch:
+        yield service
+        return
+    owner = f"services.{name}"
+    with scratch_folder() as folder:
+        yield service_placed(service, _had(owner, service.fetch, base, cache, None), folder / owner)
+
+
+def _with_code(definition: Definition, base: Path, cache: Path) -> tuple[Definition, Facts]:
+    """The definition whose code is the packed file, the same for all runs, and what that file is."""
+    target = definition.target
+    if not isinstance(target, CommandTarget) or target.code is None:
+        return definition, {}
+    packed = pack(base / Path(target.code).expanduser(), cache)
+    told: Facts = {"name": target.code, "sha256": packed.sha256, "size_bytes": packed.size_bytes, "files": packed.files}
+    found = target.model_copy(update={"code": str(packed.path.absolute())})
+    return definition.model_copy(update={"target": found}), {"code": told}
+
+
+def _had(
+    owner: str, wanted: tuple[Fetch, ...], base: Path, cache: Path, on_progress: Progress | None
+) -> tuple[Fetched, ...]:
+    return tuple(
+        had
+        for index, one in enumerate(in_folders(wanted))
+        for had in fetch(one, f"{owner}.fetch[{index}]", base, cache, on_progress)
+    )

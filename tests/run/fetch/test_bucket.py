@@ -9,7 +9,7 @@ import pytest
 from tests.s3_server import BUCKET, KEY, SECRET, S3Server
 
 from assay.errors import MeasureError
-from assay.run.fetching import have, is_here
+from assay.run.fetch import fetch, is_here
 from assay.spec.fetching import Fetch
 
 pytestmark = pytest.mark.live
@@ -28,30 +28,30 @@ def put(server: S3Server, key: str, content: bytes) -> None:
     S3Store(BUCKET, config=config, client_options={"allow_http": True}).put(key, content)  # type: ignore[arg-type]
 
 
-def fetch(key: str, path: str = "/data/x", **more: str) -> Fetch:
+def spec(key: str, path: str = "/data/x", **more: str) -> Fetch:
     return Fetch.model_validate({"src": f"s3://{BUCKET}/{key}", "path": path, **more})
 
 
 def test_an_object_is_fetched_once_and_again_when_it_changed(bucket: S3Server, tmp_path: Path) -> None:
     put(bucket, "a/train.bin", b"first")
-    wanted = fetch("a/train.bin", md5=hashlib.md5(b"first").hexdigest())
+    wanted = spec("a/train.bin", md5=hashlib.md5(b"first").hexdigest())
     assert not is_here(wanted, tmp_path, tmp_path)
-    (one,) = have(wanted, "target.fetch[0]", tmp_path, tmp_path)
+    (one,) = fetch(wanted, "target.fetch[0]", tmp_path, tmp_path)
     assert (one.here.read_bytes(), one.path, one.checked) == (b"first", "/data/x", "md5")
     assert is_here(wanted, tmp_path, tmp_path)
     kept = one.here.stat().st_mtime_ns
-    assert have(wanted, "", tmp_path, tmp_path)[0].here.stat().st_mtime_ns == kept
+    assert fetch(wanted, "", tmp_path, tmp_path)[0].here.stat().st_mtime_ns == kept
     put(bucket, "a/train.bin", b"second")
-    assert have(fetch("a/train.bin"), "", tmp_path, tmp_path)[0].here.read_bytes() == b"second"
+    assert fetch(spec("a/train.bin"), "", tmp_path, tmp_path)[0].here.read_bytes() == b"second"
     with pytest.raises(MeasureError, match="was asked for") as caught:
-        have(wanted, "target.fetch[0]", tmp_path, tmp_path)
+        fetch(wanted, "target.fetch[0]", tmp_path, tmp_path)
     assert (caught.value.problem.code, caught.value.problem.at) == ("checksum", "target.fetch[0]")
 
 
 def test_everything_below_a_prefix_keeps_its_order(bucket: S3Server, tmp_path: Path) -> None:
     for key in ("set/a.bin", "set/deep/b.bin", "settings.ini"):
         put(bucket, key, key.encode())
-    found = have(fetch("set/", "/data/"), "", tmp_path, tmp_path)
+    found = fetch(spec("set/", "/data/"), "", tmp_path, tmp_path)
     assert {one.path: one.here.read_text() for one in found} == {
         "/data/a.bin": "set/a.bin",
         "/data/deep/b.bin": "set/deep/b.bin",
@@ -61,11 +61,11 @@ def test_everything_below_a_prefix_keeps_its_order(bucket: S3Server, tmp_path: P
 def test_what_is_not_there_or_too_large_is_said(bucket: S3Server, tmp_path: Path) -> None:
     put(bucket, "big", b"x" * 2000)
     with pytest.raises(MeasureError, match="is not there"):
-        have(fetch("nowhere"), "", tmp_path, tmp_path)
+        fetch(spec("nowhere"), "", tmp_path, tmp_path)
     with pytest.raises(MeasureError, match="there is nothing below"):
-        have(fetch("nothing/"), "", tmp_path, tmp_path)
+        fetch(spec("nothing/"), "", tmp_path, tmp_path)
     with pytest.raises(MeasureError, match=r"max_size is"):
-        have(fetch("big", max_size="1kB"), "", tmp_path, tmp_path)
+        fetch(spec("big", max_size="1kB"), "", tmp_path, tmp_path)
 
 
 def test_whoever_is_nobody_is_told_so(bucket: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,5 +73,5 @@ def test_whoever_is_nobody_is_told_so(bucket: S3Server, tmp_path: Path, monkeypa
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     with pytest.raises(MeasureError, match=r"s3://results/a (is not for us|cannot be fetched)") as caught:
-        have(fetch("a"), "", tmp_path, tmp_path)
+        fetch(spec("a"), "", tmp_path, tmp_path)
     assert "AWS_ACCESS_KEY_ID" in caught.value.problem.try_

@@ -15,8 +15,7 @@ import pytest
 from assay.errors import MeasureError
 from assay.run.models import resolve
 from assay.run.models.cache import Validator
-from assay.run.models.fetch import Fetcher
-from assay.run.models.transfer import shown
+from assay.run.models.download import Fetcher, shown
 from assay.spec.target import ModelTarget
 
 pytestmark = pytest.mark.live

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from assay.errors import MeasureError
-from assay.run.allowed import VARIABLE
+from assay.run.policy import JOB_ALLOW
 from assay.run.targets.onnx.devices import Placement
 from assay.run.targets.onnx.session import refuse_compiled
 from assay.run.targets.torch.programs import open_program
@@ -14,7 +14,7 @@ from assay.spec.target import ModelTarget
 
 
 def test_a_torch_program_is_not_loaded_where_no_commands_are_allowed(tmp_path, monkeypatch):
-    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setenv(JOB_ALLOW, "")
     with pytest.raises(MeasureError, match="a PyTorch program") as caught:
         open_program(tmp_path / "m.pt", "TorchScript", None)
     assert caught.value.problem.code == "not-allowed"
@@ -53,10 +53,10 @@ def test_an_onnx_file_with_a_compiled_engine_inside_is_a_program(tmp_path, monke
     onnx.save(helper.make_model(graph), path)
     there = Placement("tensorrt", "TensorrtExecutionProvider", ())
     refuse_compiled(path, there)  # a machine of one's own
-    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setenv(JOB_ALLOW, "")
     with pytest.raises(MeasureError, match=r"engine\.onnx holds machine code") as caught:
         refuse_compiled(path, there)
     assert caught.value.problem.code == "not-allowed"
     refuse_compiled(path, Placement("cpu", "CPUExecutionProvider", ()))  # loads none
-    monkeypatch.setenv(VARIABLE, "command")
+    monkeypatch.setenv(JOB_ALLOW, "command")
     refuse_compiled(path, there)

@@ -12,8 +12,8 @@ import pytest
 
 from assay.errors import MeasureError, UsageError
 from assay.run.execute import CERTAIN
-from assay.run.models.fetch import Fetcher
-from assay.run.models.policy import VARIABLE, UrlPolicy, checked_transport
+from assay.run.models.download import Fetcher
+from assay.run.policy import URL_POLICY, UrlPolicy, checked_transport
 
 PUBLIC = UrlPolicy()
 ALL_BUT_ANY = (PUBLIC, UrlPolicy(private=True), UrlPolicy(loopback=True), UrlPolicy(private=True, loopback=True))
@@ -31,13 +31,13 @@ ALL_BUT_ANY = (PUBLIC, UrlPolicy(private=True), UrlPolicy(loopback=True), UrlPol
 def test_a_policy_is_read_and_written(text, policy):
     assert UrlPolicy.parse(text) == policy
     assert UrlPolicy.parse(str(policy)) == policy
-    assert UrlPolicy.from_environment({VARIABLE: text}) == policy
+    assert UrlPolicy.from_environment({URL_POLICY: text}) == policy
 
 
 def test_a_policy_that_cannot_be_read_opens_nothing():
     for text in ("", "everything", "public,,"):
         with pytest.raises(UsageError, match="no URL policy"):
-            UrlPolicy.from_environment({VARIABLE: text})
+            UrlPolicy.from_environment({URL_POLICY: text})
     assert UrlPolicy.from_environment({}) == UrlPolicy(anything=True)
 
 
@@ -173,10 +173,10 @@ def test_no_spelling_of_loopback_gets_through(site, tmp_path, host):
 @pytest.mark.live
 def test_the_environment_decides(site, tmp_path, monkeypatch):
     site.content = b"model"
-    monkeypatch.setenv(VARIABLE, "public")
+    monkeypatch.setenv(URL_POLICY, "public")
     with pytest.raises(MeasureError, match="loopback"):
         Fetcher(tmp_path).fetch(site.url)
-    monkeypatch.setenv(VARIABLE, "public,loopback")
+    monkeypatch.setenv(URL_POLICY, "public,loopback")
     assert Fetcher(tmp_path).fetch(site.url).path.read_bytes() == b"model"
     assert site.asked[0][1]["host"] == site.base.removeprefix("http://")
 

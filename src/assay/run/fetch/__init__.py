@@ -1,0 +1,9 @@
+"""What programs need from elsewhere: fetched once, checked, put where they look for it, and gone after the job."""
+
+from __future__ import annotations
+
+from assay.run.fetch.layout import fetched_inputs, fetched_service
+from assay.run.fetch.source import Fetched, fetch, is_here
+from assay.spec.fetching import in_folders
+
+__all__ = ["Fetched", "fetch", "fetched_inputs", "fetched_service", "in_folders", "is_here"]
