@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tests.simulated import Simulated, llm_server
 
-from assay.sim.reading import Record
+from assay.sim.record_reader import SimRecord
 from benches import load_clients
 from benches.figures import Figure, median_of
 from benches.load_clients import Ask, Client, cores
@@ -125,7 +125,7 @@ def _against(sim: Simulated, client: Client, ask: Ask) -> dict[str, float]:
     return {**errors, "took": said.get("itl_count", 0), "gaps": float(len(gaps))}
 
 
-def _of_load(record: Record, requests: int) -> Record:
+def _of_load(record: SimRecord, requests: int) -> SimRecord:
     """The record without what a client asked before its load: the last requests are those of the load."""
     first = len(record) - requests
     kept = record.number >= first
@@ -153,7 +153,7 @@ def _of_load(record: Record, requests: int) -> Record:
     return replace(record, **rows, **chunks, chunks=np.concatenate([[0], np.cumsum(lengths[kept])]))
 
 
-def _gaps(record: Record) -> NDArray[np.int64]:
+def _gaps(record: SimRecord) -> NDArray[np.int64]:
     """From each token to the next of the same answer."""
     gaps = np.diff(record.chunk_ns)
     inside = np.ones(len(gaps), dtype=bool)

@@ -24,7 +24,7 @@ from assay.alert.ingest import expect
 from assay.demo.replay import Standing, Watch, play
 from assay.report.html.series import Spot, series_svg
 from assay.series.repository import SeriesStore
-from assay.sim.history import Found, History, Line, marks, score, series_name, truth, year
+from assay.sim.history import DetectedChange, History, ScoreLine, marks, score, series_name, truth, year
 from assay.sim.history.settings import year_text
 from assay.store.store import Store
 
@@ -71,7 +71,7 @@ def _deal_with(store: Store, first: datetime, now: datetime) -> None:
             act(store, alert.id, "acknowledge", by="alice", why="the tokenizer is called twice", clock=Standing(now))
 
 
-def _write(history: History, lines: Sequence[Line], store: Store, until: float) -> None:
+def _write(history: History, lines: Sequence[ScoreLine], store: Store, until: float) -> None:
     EXAMPLE.mkdir(parents=True, exist_ok=True)
     PICTURES.mkdir(parents=True, exist_ok=True)
     table = findings_markdown(lines)
@@ -122,7 +122,7 @@ def read_series(source: StoreSource, series: str) -> list[Movement]:
     ]
 
 
-def summary(lines: Sequence[Line]) -> str:
+def summary(lines: Sequence[ScoreLine]) -> str:
     """The list in a few sentences."""
     told = marks(lines)
     waits = sorted(one.waited for one in lines if one.waited is not None and one.outcome == "found")
@@ -144,7 +144,7 @@ _HEAD = ("series", "night", "true size", "outcome", "off by nights", "found size
 _WITHDRAWN_HEAD = ("series", "about night", "size", "cause", "told in night", "taken back in night", "true")
 
 
-def findings_markdown(lines: Sequence[Line]) -> str:
+def findings_markdown(lines: Sequence[ScoreLine]) -> str:
     """The findings against the truth, as Markdown."""
     standing = [_row(one) for one in lines if one.outcome != "withdrawn"]
     gone = [_withdrawn_row(one) for one in lines if one.outcome == "withdrawn"]
@@ -158,7 +158,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---" for _ in head], *rows))
 
 
-def _row(line: Line) -> tuple[str, ...]:
+def _row(line: ScoreLine) -> tuple[str, ...]:
     true, found = line.truth, line.found
     night = "" if true is None else str(true.night) if true.kind == "step" else f"{true.night} to {true.last}"
     if true is None and found is not None:
@@ -180,13 +180,13 @@ def _row(line: Line) -> tuple[str, ...]:
     )
 
 
-def _cause(found: Found, line: Line) -> str:
+def _cause(found: DetectedChange, line: ScoreLine) -> str:
     """The cause that was found, and the one that was told first where that was another."""
     told = found.cause if line.right_cause in (True, None) else f"**{found.cause}**"
     return f"{told} (at first {found.first_cause})" if found.first_cause not in ("", found.cause) else told
 
 
-def _withdrawn_row(line: Line) -> tuple[str, ...]:
+def _withdrawn_row(line: ScoreLine) -> tuple[str, ...]:
     found = line.found
     if found is None:
         return ()

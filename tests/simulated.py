@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay.sim.reading import Record
+    from assay.sim.record_reader import SimRecord
 
 PATIENCE_S = 60.0
 
@@ -45,9 +45,9 @@ class Simulated:
         """Where it listens."""
         return int(self.url.rpartition(":")[2])
 
-    def records(self) -> Record:
-        """What it did: columns of numpy, one row per answer that has ended (see assay.sim.reading)."""
-        from assay.sim.reading import read_records
+    def records(self) -> SimRecord:
+        """What it did: columns of numpy, one row per answer that has ended (see assay.sim.record_reader)."""
+        from assay.sim.record_reader import read_records
 
         return read_records(self._ask("GET", "/sim/records?format=binary"))
 

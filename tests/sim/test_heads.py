@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.sim.wire.heads import Heads, dechunk
-from assay.sim.wire.problem import HttpError
+from assay.sim.wire.request_head import HeadCache, HttpError, dechunk
 
 
 def head(text):
-    return Heads().read(text.replace("\n", "\r\n").encode("latin-1") + b"\r\n\r\n")
+    return HeadCache().read(text.replace("\n", "\r\n").encode("latin-1") + b"\r\n\r\n")
 
 
 def test_a_head():
@@ -66,7 +65,7 @@ def test_an_unknown_coding_is_refused():
 
 
 def test_many_heads_are_not_kept_for_ever():
-    heads = Heads()
+    heads = HeadCache()
     for number in range(5000):
         assert heads.read(b"GET /%d HTTP/1.1\r\nHost: h\r\n\r\n" % number).path == f"/{number}"
     assert len(heads._kept) <= 4096

@@ -7,8 +7,7 @@ from time import perf_counter_ns
 
 import pytest
 
-from assay.sim.wire.alarm import find_alarm
-from assay.sim.wire.loop import READ, Loop, SelectorPoll
+from assay.sim.wire.loop import READ, Loop, SelectorPoll, find_alarm
 
 
 class EndedError(Exception):

@@ -7,15 +7,17 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.sim.history import Found, Truth, marks, score
+from assay.sim.history import DetectedChange, TrueChange, marks, score
 
 
 def true(night=50, size=0.1, last=None, cause="code", series="s"):
-    return Truth(series, night, last or night, "drift" if last else "step", size, cause)
+    return TrueChange(series, night, last or night, "drift" if last else "step", size, cause)
 
 
 def found(night=50, size=0.1, kind="step", cause="code", reach=0, series="s", told=None):
-    return Found(series, night, (night - reach, night + reach), kind, size, size - 0.02, size + 0.02, cause, 0.99, told)
+    return DetectedChange(
+        series, night, (night - reach, night + reach), kind, size, size - 0.02, size + 0.02, cause, 0.99, told
+    )
 
 
 def outcomes(truths, findings):

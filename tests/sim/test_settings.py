@@ -11,10 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import SpecError
-from assay.sim.draws import Draw, count, duration
-from assay.sim.faults import MEANING, Fault, Pause, SlowStart, Stop, choose, fault, pause, slow_start, stop
-from assay.sim.listening import Listening
-from assay.sim.script import Script, build, read_file, settings_of
+from assay.sim.faults import (
+    MEANING,
+    Draw,
+    Fault,
+    Pause,
+    SlowStart,
+    Stop,
+    choose,
+    count,
+    duration,
+    parse_fault,
+    parse_pause,
+    parse_slow_start,
+    parse_stop,
+)
+from assay.sim.script import ListenOptions, Script, build, read_file, settings_of
 
 
 @pytest.mark.parametrize(
@@ -69,10 +81,10 @@ def test_a_normal_draw_is_never_below_zero():
 
 
 def test_faults():
-    assert fault("429:every=10") == Fault("429", every=10)
-    assert fault("reset:share=5%") == Fault("reset", share=0.05)
-    assert fault("hang:number=3") == Fault("hang", number=3)
-    assert all(fault(f"{kind}:every=1").kind == kind for kind in MEANING)
+    assert parse_fault("429:every=10") == Fault("429", every=10)
+    assert parse_fault("reset:share=5%") == Fault("reset", share=0.05)
+    assert parse_fault("hang:number=3") == Fault("hang", number=3)
+    assert all(parse_fault(f"{kind}:every=1").kind == kind for kind in MEANING)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +94,7 @@ def test_faults():
 )  # fmt: skip
 def test_faults_that_are_none(text):
     with pytest.raises(ValueError, match=r"."):
-        fault(text)
+        parse_fault(text)
 
 
 def test_which_requests_a_fault_befalls():
@@ -99,18 +111,27 @@ def test_a_share_is_met_and_depends_on_the_seed_alone():
 
 
 def test_stops_pauses_and_slow_starts():
-    assert stop("5s:for=2s") == Stop(5.0, 2.0)
-    assert pause("200ms:every=10,after=5") == Pause(0.2, 10, 5)
-    assert pause("1s") == Pause(1.0, 1, 1)
-    assert slow_start("3x:requests=10") == SlowStart(3.0, 10, 0.0)
-    assert slow_start("1.5:for=5s") == SlowStart(1.5, 0, 5.0)
+    assert parse_stop("5s:for=2s") == Stop(5.0, 2.0)
+    assert parse_pause("200ms:every=10,after=5") == Pause(0.2, 10, 5)
+    assert parse_pause("1s") == Pause(1.0, 1, 1)
+    assert parse_slow_start("3x:requests=10") == SlowStart(3.0, 10, 0.0)
+    assert parse_slow_start("1.5:for=5s") == SlowStart(1.5, 0, 5.0)
 
 
 @pytest.mark.parametrize(
     ("parse", "text"),
-    [(stop, "5s"), (stop, "5s:for=x"), (stop, "for=2s"), (pause, "1s:every=0"), (pause, "1s:before=3"),
-     (slow_start, "3x"), (slow_start, "x:requests=1"), (slow_start, "0x:for=1s"), (slow_start, "3x:for=1s,requests=2")],
-)  # fmt: skip
+    [
+        (parse_stop, "5s"),
+        (parse_stop, "5s:for=x"),
+        (parse_stop, "for=2s"),
+        (parse_pause, "1s:every=0"),
+        (parse_pause, "1s:before=3"),
+        (parse_slow_start, "3x"),
+        (parse_slow_start, "x:requests=1"),
+        (parse_slow_start, "0x:for=1s"),
+        (parse_slow_start, "3x:for=1s,requests=2"),
+    ],
+)
 def test_what_cannot_be_read_is_refused(parse, text):
     with pytest.raises(ValueError, match=r"."):
         parse(text)
@@ -118,7 +139,7 @@ def test_what_cannot_be_read_is_refused(parse, text):
 
 @given(st.text(max_size=30))
 def test_no_text_breaks_the_parsers(text):
-    for parse in (duration, count, fault, stop, pause, slow_start):
+    for parse in (duration, count, parse_fault, parse_stop, parse_pause, parse_slow_start):
         with suppress(ValueError):
             parse(text)
 
@@ -166,7 +187,7 @@ def test_a_server_has_its_own_settings_alone():
 
 def test_flags_do_not_clash():
     for server in ("llm", "http"):
-        flags = [one.flag for one in (*settings_of(Listening, server), *settings_of(Script, server))]
+        flags = [one.flag for one in (*settings_of(ListenOptions, server), *settings_of(Script, server))]
         assert len(flags) == len(set(flags))
         assert {"--no-record", "--port", "--error"} <= set(flags)
 

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.sim.listening import Listening
-from assay.sim.script import Script, Server, Setting, settings_of
+from assay.sim.script import ListenOptions, Script, Server, Setting, settings_of
 
 app = typer.Typer(
     help="A server with known truth: what a load generator reports can be compared with what was done.",
@@ -36,7 +35,7 @@ def _command(server: Server, meaning: str) -> Callable[..., None]:
 
 
 def _settings(server: Server) -> list[Setting]:
-    return [*settings_of(Listening, server), *settings_of(Script, server)]
+    return [*settings_of(ListenOptions, server), *settings_of(Script, server)]
 
 
 def _parameter(one: Setting) -> inspect.Parameter:

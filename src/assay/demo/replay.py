@@ -23,8 +23,8 @@ from assay.plan.job import Job
 from assay.plan.lifecycle import Event, campaign_state
 from assay.plan.plan import Plan, make_plan
 from assay.run.records import Failure, SingleRunResult
-from assay.sim.history import Found, History, Result, first_night, nights, series_name
-from assay.sim.history.nights import Surroundings
+from assay.sim.history import DetectedChange, History, NightResult, first_night, nights, series_name
+from assay.sim.history.generator import NightEnvironment
 from assay.spec.benchmark import Definition
 from assay.spec.load import Loaded, load
 from assay.spec.matrix import apply
@@ -84,7 +84,7 @@ def play(history: History, store: Store, observer: Observer, today: datetime) ->
     return jobs
 
 
-def _planned(document: Mapping[str, JsonValue], first: Result) -> tuple[Loaded, Plan]:
+def _planned(document: Mapping[str, JsonValue], first: NightResult) -> tuple[Loaded, Plan]:
     """The plan of a benchmark as its file is in a night."""
     changed = {**apply(document, first.file), **({"matrix": document["matrix"]} if "matrix" in document else {})}
     loaded = load(changed)
@@ -96,7 +96,7 @@ def _planned(document: Mapping[str, JsonValue], first: Result) -> tuple[Loaded, 
     return loaded, make_plan(loaded, contents)
 
 
-def _campaign(store: Store, loaded: Loaded, plan: Plan, results: Iterable[Result]) -> tuple[str, datetime]:
+def _campaign(store: Store, loaded: Loaded, plan: Plan, results: Iterable[NightResult]) -> tuple[str, datetime]:
     """One campaign of the past: its id, and when it ended."""
     found = {one.job: one for one in results}
     begin = min(one.at for one in found.values())
@@ -116,7 +116,7 @@ def _campaign(store: Store, loaded: Loaded, plan: Plan, results: Iterable[Result
     return campaign, end
 
 
-def result_of(job: Job, drawn: Result) -> MultiRunJobResult:
+def result_of(job: Job, drawn: NightResult) -> MultiRunJobResult:
     """The result of a job, as if its runs had given the numbers that were drawn."""
     runs = _runs(job, drawn)
     failure = runs[0].error if drawn.failure else None
@@ -151,7 +151,7 @@ def _statistics(job: Job, name: str, values: tuple[float, ...]) -> MetricStatist
     return summarise(name, known.unit, known.better, {run: np.array([value]) for run, value in enumerate(values)})
 
 
-def _runs(job: Job, drawn: Result) -> tuple[SingleRunResult, ...]:
+def _runs(job: Job, drawn: NightResult) -> tuple[SingleRunResult, ...]:
     count = 1 if drawn.failure else len(next(iter(drawn.values.values())))
     code, _, message = drawn.failure.partition(": ")
     target = job.definition.target
@@ -173,7 +173,7 @@ def _runs(job: Job, drawn: Result) -> tuple[SingleRunResult, ...]:
     )
 
 
-def _environment(around: Surroundings) -> dict[str, JsonValue]:
+def _environment(around: NightEnvironment) -> dict[str, JsonValue]:
     """What was around a result, in the words of a real environment record."""
     host = around.machine
     machine: dict[str, JsonValue | None] = {
@@ -242,7 +242,7 @@ class Watch:
 
         check_silence(store, rules_of(AlertRules(store.engine).list()), Standing(at))
 
-    def found(self, store: Store) -> tuple[Found, ...]:
+    def found(self, store: Store) -> tuple[DetectedChange, ...]:
         """What was told of the series of the store, with nights instead of points; also what was taken back.
 
         What was never told as better or worse is left out: nobody was told that something changed.
@@ -250,7 +250,7 @@ class Watch:
         from assay.series.repository import SeriesStore
 
         known = SeriesStore(store)
-        out: list[Found] = []
+        out: list[DetectedChange] = []
         for record in known.list():
             nights_of = [_night(one.at, self._first) for one in known.points(record.id)]
             out += [
@@ -261,14 +261,16 @@ class Watch:
         return tuple(sorted(out, key=lambda one: (one.series, one.night)))
 
 
-def _found(one: KnownFinding, nights_of: Sequence[int], first: datetime, told: Sequence[Telling]) -> Found | None:
+def _found(
+    one: KnownFinding, nights_of: Sequence[int], first: datetime, told: Sequence[Telling]
+) -> DetectedChange | None:
     finding = one.finding
     claims = [each for each in told if each.answer != "cannot tell" and each.state != "gone"]
     if finding.change is None or finding.interval is None or not claims:
         return None
     doubted = finding.answer == "cannot tell"
     job = int((one.first_bad.job or "").rpartition("-job-")[2] or 0)
-    return Found(
+    return DetectedChange(
         series=series_name(one.series.benchmark, job, one.series.metric),
         night=_night(one.first_bad.at, first),
         range=(nights_of[finding.range[0]], nights_of[finding.range[1]]),

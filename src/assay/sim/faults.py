@@ -1,10 +1,12 @@
-"""What can go wrong on purpose, and with which requests."""
+"""Faults on purpose and the requests they hit; quantities that are fixed or drawn, such as `normal:50ms,5ms`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Literal
 
 from assay.units import ratio, seconds
 
@@ -23,6 +25,15 @@ MEANING = {
     "hang": "the answer stops in the middle for ever, and the connection stays open",
     "redirect": "status 307, to another path",
     "wrong-length": "content-length says ten bytes more than follow before the connection is closed",
+}
+Kind = Literal["constant", "uniform", "normal", "lognormal", "exponential"]
+# What stands after the colon: how many values, and which of them have the quantity's unit.
+_SHAPES: dict[Kind, tuple[str, tuple[bool, ...]]] = {
+    "constant": ("VALUE", (True,)),
+    "uniform": ("LOW,HIGH", (True, True)),
+    "normal": ("MEAN,SD", (True, True)),
+    "lognormal": ("MEDIAN,SIGMA", (True, False)),
+    "exponential": ("MEAN", (True,)),
 }
 
 
@@ -52,7 +63,7 @@ def choose(faults: Sequence[Fault], number: int, seed: int) -> str | None:
     return None
 
 
-def fault(value: object) -> Fault:
+def parse_fault(value: object) -> Fault:
     """Parse `429:every=10`, `reset:share=5%` or `hang:number=3`."""
     kind, options = parts(value, {"every", "share", "number"}, "429:every=10, reset:share=5% or hang:number=3")
     if not (kind in MEANING or (kind.isdecimal() and 400 <= int(kind) <= 599)):
@@ -77,7 +88,7 @@ class Stop:
     for_s: float
 
 
-def stop(value: object) -> Stop:
+def parse_stop(value: object) -> Stop:
     """Parse `5s:for=2s`: stop five seconds after the first request, for two seconds."""
     at, options = parts(value, {"for"}, "5s:for=2s")
     if "for" not in options:
@@ -94,7 +105,7 @@ class Pause:
     after: int = 1
 
 
-def pause(value: object) -> Pause:
+def parse_pause(value: object) -> Pause:
     """Parse `200ms:every=10,after=5`: each tenth answer waits 200 ms more after its fifth token."""
     length, options = parts(value, {"every", "after"}, "200ms:every=10,after=5")
     return Pause(
@@ -111,7 +122,7 @@ class SlowStart:
     for_s: float = 0.0
 
 
-def slow_start(value: object) -> SlowStart:
+def parse_slow_start(value: object) -> SlowStart:
     """Parse `3x:requests=10` or `3x:for=5s`."""
     text, options = parts(value, {"requests", "for"}, "3x:requests=10 or 3x:for=5s")
     if len(options) != 1:
@@ -145,3 +156,66 @@ def whole(value: object, at_least: int = 0) -> int:
     if isinstance(value, bool) or not text.isdecimal() or int(text) < at_least:
         raise ValueError(f"{value!r} is not a whole number of {at_least} or more")
     return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A quantity; `normal` is cut off at 0."""
+
+    kind: Kind
+    first: float
+    second: float = 0.0
+
+    @property
+    def is_constant(self) -> bool:
+        return self.kind == "constant"
+
+    def value(self, source: Random) -> float:
+        if self.kind == "constant":
+            return self.first
+        if self.kind == "uniform":
+            return source.uniform(self.first, self.second)
+        if self.kind == "normal":
+            return max(0.0, source.normalvariate(self.first, self.second))
+        if self.kind == "lognormal":
+            return self.first * math.exp(source.normalvariate(0.0, self.second))
+        return source.expovariate(1 / self.first) if self.first else 0.0
+
+
+def duration(value: object) -> Draw:
+    """A time, fixed or drawn, in seconds."""
+    return _parse(value, seconds)
+
+
+def count(value: object) -> Draw:
+    """A number of things, fixed or drawn; rounded when it is used."""
+    return _parse(value, _number)
+
+
+def _parse(value: object, unit: Callable[[object], float]) -> Draw:
+    name, colon, rest = value.partition(":") if isinstance(value, str) else ("constant", "", "")
+    if not colon:
+        return Draw("constant", unit(value))
+    kind = next((kind for kind in _SHAPES if kind == name.strip()), None)
+    if kind is None:
+        raise ValueError(f"unknown distribution {name!r} in {value!r}; use one of {', '.join(_SHAPES)}")
+    shape, with_unit = _SHAPES[kind]
+    texts = [text.strip() for text in rest.split(",")]
+    if len(texts) != len(with_unit):
+        raise ValueError(f"{value!r} needs {len(with_unit)} values: {kind}:{shape}")
+    numbers = [unit(text) if has_unit else _number(text) for text, has_unit in zip(texts, with_unit, strict=True)]
+    if kind == "uniform" and numbers[0] > numbers[1]:
+        raise ValueError(f"{value!r} ends before it begins")
+    return Draw(kind, *numbers)
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"{value!r} is not a number")  # noqa: TRY004  (reported like every wrong value)
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is not a number") from None
+    if not 0 <= number < math.inf:
+        raise ValueError(f"{value!r} is not a number of 0 or more")
+    return number

@@ -1,6 +1,4 @@
-"""The script: what the simulated server does. Each setting is a flag and a key of a script file, told once, here."""
-
-# ruff: noqa: RUF009  (`setting` gives a field)
+"""The settings of a simulated server: each is a flag and a key of a script file, defined once, here."""
 
 from __future__ import annotations
 
@@ -10,10 +8,25 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from assay.errors import Problem, SpecError
-from assay.sim import faults
-from assay.sim.draws import Draw, count, duration
-from assay.sim.faults import MEANING, Fault, Pause, SlowStart, Stop, whole
+from assay.sim.faults import (
+    MEANING,
+    Draw,
+    Fault,
+    Pause,
+    SlowStart,
+    Stop,
+    count,
+    duration,
+    parse_fault,
+    parse_pause,
+    parse_slow_start,
+    parse_stop,
+    whole,
+)
 from assay.units import seconds, size_bytes
+
+# ruff: noqa: RUF009  (`setting` gives a field)
+
 
 Server = Literal["llm", "http"]
 T = TypeVar("T")
@@ -152,17 +165,17 @@ class Script:
         _positive, "", "Tokens per second (answers, for plain HTTP) that all requests share."
     )
     stall: tuple[Stop, ...] = repeated(
-        faults.stop, "Stop the whole server: 5s:for=2s after the first request; may be repeated."
+        parse_stop, "Stop the whole server: 5s:for=2s after the first request; may be repeated."
     )
     pause: Pause | None = setting(
-        faults.pause, "", "Let single answers wait after a token: 200ms:every=10,after=5.", only="llm"
+        parse_pause, "", "Let single answers wait after a token: 200ms:every=10,after=5.", only="llm"
     )
     error: tuple[Fault, ...] = repeated(
-        faults.fault,
+        parse_fault,
         "Fail some requests: KIND:every=N, KIND:share=P%, KIND:number=N; may be repeated. "
         f"KIND is a status (429) or {', '.join(MEANING)}.",
     )
-    slow_start: SlowStart | None = setting(faults.slow_start, "", "Take longer at first: 3x:requests=10 or 3x:for=5s.")
+    slow_start: SlowStart | None = setting(parse_slow_start, "", "Take longer at first: 3x:requests=10 or 3x:for=5s.")
     ready_after: float = setting(seconds, "0", "Answer 503 for this long after the start, /health too.")
     seed: int = setting(whole, "0", "Seed of all that is drawn; each request draws by its own number.")
     flush: str = setting(
@@ -227,3 +240,27 @@ def read_file(path: Path) -> dict[str, object]:
             "a script is a mapping of settings", code="syntax", at=str(path), try_="write for example `ttft: 50ms`"
         )
     return document
+
+
+# ruff: noqa: RUF009  (`setting` gives a field)
+
+
+def _path(value: object) -> Path:
+    return Path(str(value)).expanduser()
+
+
+def _host(value: object) -> str:
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenOptions:
+    """Where the server is and how it runs; what it does is in its script."""
+
+    port: int = setting(whole, "0", "Port to listen on; 0 takes a free one.")
+    host: str = setting(_host, "127.0.0.1", "Address to listen on.")
+    script: Path | None = setting(_path, "", "YAML file with the same settings; flags win over it.")
+    cpu: int | None = setting(whole, "", "Run on this core alone (Linux).")
+    tls_cert: Path | None = setting(_path, "", "Certificate chain (PEM); turns TLS on.")
+    tls_key: Path | None = setting(_path, "", "Private key of the certificate (PEM).")
+    lifeline: bool = switch(False, "End when the standard input is closed.")

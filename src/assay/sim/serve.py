@@ -12,13 +12,12 @@ from types import FrameType
 from typing import NoReturn
 
 from assay.errors import MeasureError, UsageError
-from assay.sim.apis.llm import Llm
-from assay.sim.apis.plain import Plain
-from assay.sim.listening import Listening
-from assay.sim.script import Script, Server, build, read_file
+from assay.sim.apis.llm import LlmServer
+from assay.sim.apis.site import PlainServer
+from assay.sim.script import ListenOptions, Script, Server, build, read_file
 from assay.sim.wire.connection import Connection, Serve, TlsConnection
-from assay.sim.wire.heads import Heads
 from assay.sim.wire.loop import READ, Loop
+from assay.sim.wire.request_head import HeadCache
 from assay.sim.world import World
 
 _BACKLOG = 4096
@@ -31,8 +30,8 @@ def run(server: Server, values: dict[str, object]) -> NoReturn:
         UsageError: if a setting is wrong.
         MeasureError: if it cannot listen.
     """
-    own = {name: value for name, value in values.items() if name in Listening.__dataclass_fields__}
-    listening = build(Listening, own, server)
+    own = {name: value for name, value in values.items() if name in ListenOptions.__dataclass_fields__}
+    listening = build(ListenOptions, own, server)
     given = {} if listening.script is None else read_file(listening.script)
     source = "" if listening.script is None else str(listening.script)
     build(Script, given, server, source)  # a problem of the file is told with the file's name
@@ -46,10 +45,10 @@ def run(server: Server, values: dict[str, object]) -> NoReturn:
     _serve(listening, script, server)
 
 
-def _serve(listening: Listening, script: Script, server: Server) -> NoReturn:
+def _serve(listening: ListenOptions, script: Script, server: Server) -> NoReturn:
     loop = Loop()
     world = World(script, loop)
-    site = Llm(world).site if server == "llm" else Plain(world).site
+    site = LlmServer(world).site if server == "llm" else PlainServer(world).site
     tls = _tls(listening)
     sock = _listen(listening.host, listening.port)
     _Door(loop, sock, tls, site)
@@ -70,7 +69,7 @@ class _Door:
 
     def __init__(self, loop: Loop, sock: socket.socket, tls: ssl.SSLContext | None, serve: Serve) -> None:
         self._loop, self._sock, self._tls, self._serve = loop, sock, tls, serve
-        self._heads = Heads()
+        self._heads = HeadCache()
         self._count = 0
         loop.watch(sock.fileno(), READ, self._open)
 
@@ -113,7 +112,7 @@ def _listen(host: str, port: int) -> socket.socket:
     return sock
 
 
-def _tls(listening: Listening) -> ssl.SSLContext | None:
+def _tls(listening: ListenOptions) -> ssl.SSLContext | None:
     if listening.tls_cert is None:
         if listening.tls_key is not None:
             raise UsageError("--tls-key is of no use without --tls-cert", try_="give both, or none")

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from random import Random
 from time import perf_counter_ns
 
-from assay.sim.answer import ABORTED, FAULT, NUMBER_MARK, OK, REFUSED, Answer
 from assay.sim.counters import Counters
 from assay.sim.faults import choose
 from assay.sim.records import Records
+from assay.sim.reply import ABORTED, FAULT, NUMBER_MARK, OK, REFUSED, SimulatedReply
 from assay.sim.script import Script
 from assay.sim.wire.connection import Connection
 from assay.sim.wire.loop import Loop
@@ -24,8 +24,8 @@ class World:
         self.counters = Counters()
         self.shares_rate = script.rate_limit is not None
         self.ready_ns = perf_counter_ns() + round(script.ready_after * 1e9)
-        self.running: set[Answer] = set()
-        self.waiting: deque[Answer] = deque()
+        self.running: set[SimulatedReply] = set()
+        self.waiting: deque[SimulatedReply] = deque()
         self.generation = -1
         self._admitting = False
         self.restart()
@@ -83,7 +83,7 @@ class World:
         first = number < slow.requests or self.loop.now() - self._began_ns < slow.for_s * 1e9
         return slow.factor if first else 1.0
 
-    def admit(self, answer: Answer) -> None:
+    def admit(self, answer: SimulatedReply) -> None:
         """Start an answer, or let it wait in line for a slot."""
         answer.connection.answering = answer
         if self.script.capacity is not None and len(self.running) >= self.script.capacity:
@@ -92,7 +92,7 @@ class World:
             self.running.add(answer)
             answer.start(answer.arrival_ns)
 
-    def release(self, answer: Answer) -> None:
+    def release(self, answer: SimulatedReply) -> None:
         """An answer has ended; its slot goes to the next in line."""
         self.running.discard(answer)
         if self._admitting:

@@ -7,32 +7,38 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from assay.sim.answer import REFUSED, Answer, Course
 from assay.sim.apis import ollama, openai
-from assay.sim.apis.courses import Courses, tail_of
-from assay.sim.apis.plan import Dialect, Plan, Times
-from assay.sim.apis.prompts import chat_texts, limit, one_prompt, prompt_tokens, texts_of
-from assay.sim.apis.replies import JSON, asked, fitted, packed, reply
+from assay.sim.apis.broken_replies import IntactReply, broken_reply
+from assay.sim.apis.schedule import (
+    JSON,
+    Dialect,
+    ReplyPlan,
+    ReplyTimes,
+    ScheduleBuilder,
+    asked,
+    fitted,
+    packed,
+    reply,
+    tail_of,
+)
 from assay.sim.apis.site import METRICS, Site
-from assay.sim.apis.spoil import Sound, spoiled
-from assay.sim.apis.vectors import vector
-from assay.sim.apis.words import Words
+from assay.sim.apis.text import Tokenizer, chat_texts, limit, one_prompt, prompt_tokens, texts_of, vector
+from assay.sim.reply import REFUSED, ReplySchedule, SimulatedReply
 from assay.sim.wire.connection import Connection
-from assay.sim.wire.heads import Head
-from assay.sim.wire.problem import HttpError
+from assay.sim.wire.request_head import Head, HttpError
 from assay.sim.world import World
 
 # From the request and its number to what is answered.
-Planning = Callable[[dict[str, Any], int], Plan]
+Planning = Callable[[dict[str, Any], int], ReplyPlan]
 
 
-class Llm:
+class LlmServer:
     """An OpenAI-like and Ollama-like server."""
 
     def __init__(self, world: World) -> None:
         script = world.script
-        self._world, self._script, self._words = world, script, Words()
-        self._courses = Courses(script)
+        self._world, self._script, self._words = world, script, Tokenizer()
+        self._courses = ScheduleBuilder(script)
         self._model = script.model or "sim"
         self._created = int(time.time())
         created = datetime.fromtimestamp(self._created, UTC).isoformat().replace("+00:00", "Z")
@@ -97,13 +103,13 @@ class Llm:
         fault = world.fault(number)
         if self._at_once and fault is None and plan.stream and head.keep_alive and not head.old:
             shape = self._courses.shape(dialect, plan.tokens)
-            data = shape.joined + tail_of(dialect, plan, Times(arrival_ns, arrival_ns, arrival_ns))
+            data = shape.joined + tail_of(dialect, plan, ReplyTimes(arrival_ns, arrival_ns, arrival_ns))
             world.answer_now(connection, number, arrival_ns, data, shape.carried, plan.prompt_tokens, plan.reason)
             return
         course = self._course(dialect, plan, head, number, fault)
-        world.admit(Answer(world, connection, number, arrival_ns, course))
+        world.admit(SimulatedReply(world, connection, number, arrival_ns, course))
 
-    def _course(self, dialect: Dialect, plan: Plan, head: Head, number: int, fault: str | None) -> Course:
+    def _course(self, dialect: Dialect, plan: ReplyPlan, head: Head, number: int, fault: str | None) -> ReplySchedule:
         world, courses = self._world, self._courses
         shape = courses.shape(dialect, plan.tokens)
         pause = self._script.pause
@@ -116,14 +122,14 @@ class Llm:
         failed = HttpError(
             int(fault) if fault.isdecimal() else 500, "the simulated server fails on purpose", "simulated"
         )
-        never = Times(0, 0, 0)
+        never = ReplyTimes(0, 0, 0)
         if plan.stream:
             events, carried, when = shape.events, shape.carried, tuple(offsets)
             tail = b"".join(dialect.ending(plan, never))
         else:
             events = (dialect.whole(plan, "", courses.text(0, plan.tokens), never),)
             carried, when, tail = (plan.tokens,), (offsets[-1],), b""
-        sound = Sound(
+        sound = IntactReply(
             head,
             dialect.kind if plan.stream else JSON,
             events,
@@ -136,29 +142,29 @@ class Llm:
             plan.prompt_tokens,
             tail,
         )
-        return spoiled(fault, sound)
+        return broken_reply(fault, sound)
 
     def _chat_tokens(self, ask: dict[str, Any]) -> int:
         texts = chat_texts(ask)
         return sum([len(text.split()) for text in texts]) + self._script.template_tokens * len(texts)
 
-    def _plan_chat(self, ask: dict[str, Any], number: int) -> Plan:
+    def _plan_chat(self, ask: dict[str, Any], number: int) -> ReplyPlan:
         prompt = self._chat_tokens(ask)
         return self._plan(ask, number, prompt, limit(ask, "max_completion_tokens", "max_tokens"), streams=False)
 
-    def _plan_completion(self, ask: dict[str, Any], number: int) -> Plan:
+    def _plan_completion(self, ask: dict[str, Any], number: int) -> ReplyPlan:
         prompt = prompt_tokens(one_prompt(ask))
         return self._plan(ask, number, prompt, limit(ask, "max_tokens"), streams=False)
 
-    def _plan_ollama_chat(self, ask: dict[str, Any], number: int) -> Plan:
+    def _plan_ollama_chat(self, ask: dict[str, Any], number: int) -> ReplyPlan:
         prompt = self._chat_tokens(ask)
         return self._plan(ask, number, prompt, limit(ask.get("options") or {}, "num_predict"), streams=True)
 
-    def _plan_ollama(self, ask: dict[str, Any], number: int) -> Plan:
+    def _plan_ollama(self, ask: dict[str, Any], number: int) -> ReplyPlan:
         prompt = prompt_tokens(ask.get("prompt", "")) + prompt_tokens(ask.get("system", ""))
         return self._plan(ask, number, prompt, limit(ask.get("options") or {}, "num_predict"), streams=True)
 
-    def _plan(self, ask: dict[str, Any], number: int, prompt: int, most: int | None, *, streams: bool) -> Plan:
+    def _plan(self, ask: dict[str, Any], number: int, prompt: int, most: int | None, *, streams: bool) -> ReplyPlan:
         """What is answered; `streams` says whether this API streams when it is not told."""
         script = self._script
         if script.context_limit is not None and prompt > script.context_limit:
@@ -178,7 +184,7 @@ class Llm:
         if not isinstance(stream, bool):
             raise HttpError(400, f"stream is {stream!r}, neither true nor false")
         usage = script.usage == "always" or (script.usage == "auto" and self._tells_usage(ask, stream, streams))
-        return Plan(tokens, reason, prompt, stream, usage)
+        return ReplyPlan(tokens, reason, prompt, stream, usage)
 
     def _tells_usage(self, ask: dict[str, Any], stream: bool, streams: bool) -> bool:
         """OpenAI's streams have counts if the request wants them; Ollama's (which stream by default) always do."""
@@ -212,12 +218,14 @@ class Llm:
         due_ns = round(self._script.ttft.value(world.chance(number)) * world.factor(number) * 1e9)
         fault = world.fault(number)
         if fault is None:
-            course = Course((fitted(reply(data), head),), (0,), (due_ns,), prompt_tokens=tokens)
+            course = ReplySchedule((fitted(reply(data), head),), (0,), (due_ns,), prompt_tokens=tokens)
         else:
             status = int(fault) if fault.isdecimal() else 500
             error = dialect.error(HttpError(status, "the simulated server fails on purpose", "simulated"))
-            course = spoiled(fault, Sound(head, JSON, (data,), (0,), (due_ns,), False, error, error, b"{", tokens))
-        world.admit(Answer(world, connection, number, arrival_ns, course))
+            course = broken_reply(
+                fault, IntactReply(head, JSON, (data,), (0,), (due_ns,), False, error, error, b"{", tokens)
+            )
+        world.admit(SimulatedReply(world, connection, number, arrival_ns, course))
 
     def _vectors(self, ask: dict[str, Any]) -> tuple[list[list[float]], int]:
         texts = texts_of(ask.get("input"), self._words)
@@ -295,8 +303,8 @@ class Llm:
         self, dialect: Dialect, problem: HttpError, connection: Connection, head: Head, number: int, arrival_ns: int
     ) -> None:
         data = fitted(reply(dialect.error(problem), problem.status), head)
-        course = Course((data,), (0,), (0,), status=problem.status, outcome=REFUSED)
-        answer = Answer(self._world, connection, number, arrival_ns, course)
+        course = ReplySchedule((data,), (0,), (0,), status=problem.status, outcome=REFUSED)
+        answer = SimulatedReply(self._world, connection, number, arrival_ns, course)
         connection.answering = answer
         answer.start(arrival_ns)
 

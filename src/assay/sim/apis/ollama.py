@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay.sim.apis.plan import Plan, Times
-from assay.sim.apis.replies import LINES, packed
-from assay.sim.wire.problem import HttpError
+from assay.sim.apis.schedule import LINES, ReplyPlan, ReplyTimes, packed
+from assay.sim.wire.request_head import HttpError
 
 
 class Ollama:
@@ -26,11 +25,11 @@ class Ollama:
         """Some tokens."""
         return self._line("" if reasoning else text, text if reasoning else "", {"done": False})
 
-    def ending(self, plan: Plan, times: Times) -> list[bytes]:
+    def ending(self, plan: ReplyPlan, times: ReplyTimes) -> list[bytes]:
         """The line with the reason, the counts and the times."""
         return [self._line("", "", _sums(plan, times))]
 
-    def whole(self, plan: Plan, reasoning: str, answer: str, times: Times) -> bytes:
+    def whole(self, plan: ReplyPlan, reasoning: str, answer: str, times: ReplyTimes) -> bytes:
         return self._line(answer, reasoning, _sums(plan, times)).rstrip()
 
     def error(self, problem: HttpError) -> bytes:
@@ -55,7 +54,7 @@ class Ollama:
         return packed({"model": self._model, "created_at": self._created, **content, **more}) + b"\n"
 
 
-def _sums(plan: Plan, times: Times) -> dict[str, object]:
+def _sums(plan: ReplyPlan, times: ReplyTimes) -> dict[str, object]:
     ended: dict[str, object] = {"done": True, "done_reason": plan.reason}
     if not plan.usage:
         return ended

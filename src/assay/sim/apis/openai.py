@@ -7,10 +7,9 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from assay.sim.answer import NUMBER_MARK
-from assay.sim.apis.plan import Plan, Times
-from assay.sim.apis.replies import EVENTS, packed
-from assay.sim.wire.problem import HttpError
+from assay.sim.apis.schedule import EVENTS, ReplyPlan, ReplyTimes, packed
+from assay.sim.reply import NUMBER_MARK
+from assay.sim.wire.request_head import HttpError
 
 _KEPT_ENDINGS = 4096
 _TYPES = {
@@ -25,7 +24,7 @@ class _OpenAI:
 
     def __init__(self, model: str, created: int, *, done: bool) -> None:
         self._model, self._created, self._done = model, created, done
-        self._endings: dict[Plan, list[bytes]] = {}
+        self._endings: dict[ReplyPlan, list[bytes]] = {}
 
     def _object(self, prefix: str, kind: str, choice: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -47,7 +46,7 @@ class _OpenAI:
     def broken_event(self) -> bytes:
         return b'data: {"choices":[{"delta":\n\n'
 
-    def _keep_ending(self, plan: Plan, last: dict[str, Any], reasoning: int) -> list[bytes]:
+    def _keep_ending(self, plan: ReplyPlan, last: dict[str, Any], reasoning: int) -> list[bytes]:
         """Plans repeat, so that the events after the last token are kept."""
         events = [_event(last)]
         if plan.usage:
@@ -81,11 +80,11 @@ class Chat(_OpenAI):
         role = {"role": "assistant"} if first else {}
         return _event(self._chunk({**role, self._field if reasoning else "content": text}))
 
-    def ending(self, plan: Plan, times: Times) -> list[bytes]:  # noqa: ARG002  (Dialect's signature)
+    def ending(self, plan: ReplyPlan, times: ReplyTimes) -> list[bytes]:  # noqa: ARG002  (Dialect's signature)
         """The finish reason, the counts, and that it is done."""
         return self._endings.get(plan) or self._keep_ending(plan, self._chunk({}, plan.reason), self._reasoning)
 
-    def whole(self, plan: Plan, reasoning: str, answer: str, times: Times) -> bytes:  # noqa: ARG002
+    def whole(self, plan: ReplyPlan, reasoning: str, answer: str, times: ReplyTimes) -> bytes:  # noqa: ARG002
         message = {"role": "assistant", "content": answer, **({self._field: reasoning} if reasoning else {})}
         told = self._object("chatcmpl", "chat.completion", {"message": message, "finish_reason": plan.reason})
         return packed({**told, **({"usage": usage(plan, self._reasoning)} if plan.usage else {})})
@@ -106,16 +105,16 @@ class Completions(_OpenAI):
         """Some tokens; this API does not tell reasoning apart."""
         return _event(self._text(text))
 
-    def ending(self, plan: Plan, times: Times) -> list[bytes]:  # noqa: ARG002
+    def ending(self, plan: ReplyPlan, times: ReplyTimes) -> list[bytes]:  # noqa: ARG002
         """The finish reason, the counts, and that it is done."""
         return self._endings.get(plan) or self._keep_ending(plan, self._text("", plan.reason), 0)
 
-    def whole(self, plan: Plan, reasoning: str, answer: str, times: Times) -> bytes:  # noqa: ARG002
+    def whole(self, plan: ReplyPlan, reasoning: str, answer: str, times: ReplyTimes) -> bytes:  # noqa: ARG002
         told = self._text(" ".join(part for part in (reasoning, answer) if part), plan.reason)
         return packed({**told, **({"usage": usage(plan, 0)} if plan.usage else {})})
 
 
-def usage(plan: Plan, reasoning_tokens: int) -> dict[str, object]:
+def usage(plan: ReplyPlan, reasoning_tokens: int) -> dict[str, object]:
     """The token counts of an answer."""
     counts: dict[str, object] = {
         "prompt_tokens": plan.prompt_tokens,

@@ -1,18 +1,17 @@
 """A history of results with known truth: what a detector finds can be compared with what was done."""
 
-from assay.sim.history.nights import Result, first_night, nights, series_name
-from assay.sim.history.score import Found, Line, Marks, marks, score
-from assay.sim.history.settings import Event, History, read_history, year
-from assay.sim.history.truth import Truth, truth
+from assay.sim.history.generator import NightResult, TrueChange, first_night, nights, series_name, truth
+from assay.sim.history.score import DetectedChange, DetectionScore, ScoreLine, marks, score
+from assay.sim.history.settings import History, HistoryEvent, read_history, year
 
 __all__ = [
-    "Event",
-    "Found",
+    "DetectedChange",
+    "DetectionScore",
     "History",
-    "Line",
-    "Marks",
-    "Result",
-    "Truth",
+    "HistoryEvent",
+    "NightResult",
+    "ScoreLine",
+    "TrueChange",
     "first_night",
     "marks",
     "nights",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from assay.sim.history.truth import Truth
+from assay.sim.history.generator import TrueChange
 
 # A change whose place is told less exactly than this is another one.
 NEAR = 7
@@ -17,7 +17,7 @@ Outcome = Literal["found", "missed", "false", "part", "withdrawn"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DetectedChange:
     """A finding, with nights instead of points."""
 
     series: str
@@ -41,7 +41,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ScoreLine:
     """One line of the list: a change that is true, a finding, or both.
 
     A finding that was taken back has the change that it spoke of, if there was one.
@@ -49,8 +49,8 @@ class Line:
 
     series: str
     outcome: Outcome
-    truth: Truth | None = None
-    found: Found | None = None
+    truth: TrueChange | None = None
+    found: DetectedChange | None = None
 
     @property
     def position_error(self) -> int | None:
@@ -59,7 +59,7 @@ class Line:
 
     @property
     def size_error(self) -> float | None:
-        """Found size minus true size, in shares of the level before."""
+        """Detected size minus true size, in shares of the level before."""
         return self.found.size - self.truth.size if self.found and self.truth else None
 
     @property
@@ -87,7 +87,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class DetectionScore:
     """A list in numbers."""
 
     true: int
@@ -112,29 +112,31 @@ class Marks:
     """By how much of the level before their sizes are off, half of them at most."""
 
 
-def score(truth: Sequence[Truth], found: Sequence[Found]) -> tuple[Line, ...]:
+def score(truth: Sequence[TrueChange], found: Sequence[DetectedChange]) -> tuple[ScoreLine, ...]:
     """Put findings beside what is true, by series and in order of time.
 
     Each change has at most one finding: of the same direction, the nearest, with the true night inside the range that
     the finding tells or at most a week away. What was taken back is no finding any more, and has a line of its own.
     """
-    lines: list[Line] = []
+    lines: list[ScoreLine] = []
     for series in sorted({*(one.series for one in truth), *(one.series for one in found)}):
         mine = [one for one in truth if one.series == series]
         left = [one for one in found if one.series == series and one.withdrawn is None]
         gone = [one for one in found if one.series == series and one.withdrawn is not None]
         pairs = _paired(mine, left)
         lines += [
-            Line(series, "found" if place in pairs else "missed", one, left[pairs[place]] if place in pairs else None)
+            ScoreLine(
+                series, "found" if place in pairs else "missed", one, left[pairs[place]] if place in pairs else None
+            )
             for place, one in enumerate(mine)
         ]
         left = [one for place, one in enumerate(left) if place not in pairs.values()]
-        lines += [Line(series, "part" if _part_of_one(mine, one) else "false", None, one) for one in left]
-        lines += [Line(series, "withdrawn", _nearest(mine, one), one) for one in gone]
+        lines += [ScoreLine(series, "part" if _part_of_one(mine, one) else "false", None, one) for one in left]
+        lines += [ScoreLine(series, "withdrawn", _nearest(mine, one), one) for one in gone]
     return tuple(sorted(lines, key=lambda one: (one.series, _night(one))))
 
 
-def _paired(mine: Sequence[Truth], found: Sequence[Found]) -> dict[int, int]:
+def _paired(mine: Sequence[TrueChange], found: Sequence[DetectedChange]) -> dict[int, int]:
     """Place of a change → place of its finding; those that lie nearest to each other first."""
     meeting = [(a, b) for a, true in enumerate(mine) for b, one in enumerate(found) if _meets(true, one)]
     pairs: dict[int, int] = {}
@@ -144,11 +146,11 @@ def _paired(mine: Sequence[Truth], found: Sequence[Found]) -> dict[int, int]:
     return pairs
 
 
-def marks(lines: Iterable[Line]) -> Marks:
+def marks(lines: Iterable[ScoreLine]) -> DetectionScore:
     """Count the lines of a list."""
     all_of = list(lines)
     hits = [one for one in all_of if one.outcome == "found"]
-    return Marks(
+    return DetectionScore(
         true=sum(one.outcome in ("found", "missed") for one in all_of),
         found=len(hits),
         missed=sum(one.outcome == "missed" for one in all_of),
@@ -164,7 +166,7 @@ def marks(lines: Iterable[Line]) -> Marks:
     )
 
 
-def _meets(true: Truth, one: Found) -> bool:
+def _meets(true: TrueChange, one: DetectedChange) -> bool:
     if (true.size > 0) != (one.size > 0):
         return False
     if true.kind == "drift":  # a drift may be told late, as a step in the middle of it
@@ -172,19 +174,19 @@ def _meets(true: Truth, one: Found) -> bool:
     return one.range[0] <= true.night <= one.range[1] or abs(one.night - true.night) <= NEAR
 
 
-def _apart(true: Truth, one: Found) -> tuple[bool, int, float]:
+def _apart(true: TrueChange, one: DetectedChange) -> tuple[bool, int, float]:
     return true.kind != one.kind, abs(one.night - true.night), abs(one.size - true.size)
 
 
-def _nearest(mine: Sequence[Truth], one: Found) -> Truth | None:
+def _nearest(mine: Sequence[TrueChange], one: DetectedChange) -> TrueChange | None:
     return min((true for true in mine if _meets(true, one)), key=lambda true: _apart(true, one), default=None)
 
 
-def _part_of_one(mine: Sequence[Truth], one: Found) -> bool:
+def _part_of_one(mine: Sequence[TrueChange], one: DetectedChange) -> bool:
     return any(true.kind == "drift" and _meets(true, one) for true in mine)
 
 
-def _night(line: Line) -> int:
+def _night(line: ScoreLine) -> int:
     return line.truth.night if line.truth else line.found.night if line.found else 0
 
 

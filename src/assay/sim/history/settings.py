@@ -35,7 +35,7 @@ def _signed(value: object) -> object:
 Signed = Annotated[float, BeforeValidator(_signed), Field(gt=-1)]
 
 
-class Host(Section):
+class SimulatedHost(Section):
     """A machine that results come from."""
 
     cpu: str
@@ -96,7 +96,7 @@ class Bench(Section):
         return self
 
 
-class Event(Section):
+class HistoryEvent(Section):
     """Something that happens."""
 
     night: int = Field(ge=1)
@@ -140,7 +140,7 @@ class Event(Section):
     """What happened, in words."""
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Event:
+    def _is_whole(self) -> HistoryEvent:
         if self.what != "failed" and (self.what in _LASTING) != (self.until is not None):
             raise ValueError(f"a {self.what} {'needs' if self.until is None else 'has no'} until")
         if self.until is not None and self.until < self.night:
@@ -177,11 +177,11 @@ class History(Section):
     """Runs of each job and night."""
     commits: Share = 0.3
     """Share of the nights on which there is new code without effect."""
-    hosts: dict[str, Host]
+    hosts: dict[str, SimulatedHost]
     """The machines by name."""
     benchmarks: tuple[Bench, ...] = Field(min_length=1)
     """What runs every night."""
-    events: tuple[Event, ...] = ()
+    events: tuple[HistoryEvent, ...] = ()
     """What happens."""
 
     @field_validator("start")

@@ -8,9 +8,8 @@ import struct
 from time import perf_counter_ns
 from typing import Protocol
 
-from assay.sim.wire.heads import MOST_HEAD, Head, Heads, dechunk
 from assay.sim.wire.loop import READ, WRITE, Loop
-from assay.sim.wire.problem import HttpError, status_line
+from assay.sim.wire.request_head import MOST_HEAD, Head, HeadCache, HttpError, dechunk, status_line
 
 MOST_BODY = 64 * 1024 * 1024
 MOST_UNREAD = 64 * 1024 * 1024  # answers that a client does not take
@@ -19,7 +18,7 @@ _PIECE = 256 * 1024
 _FAREWELL_NS = 1_000_000_000
 
 
-class Answering(Protocol):
+class ReplyWriter(Protocol):
     """What is being answered."""
 
     def abort(self) -> None:
@@ -43,14 +42,14 @@ class Connection:
         "_told_continue", "answering", "busy", "head", "number",
     )  # fmt: skip
 
-    def __init__(self, loop: Loop, sock: socket.socket, number: int, heads: Heads, serve: Serve) -> None:
+    def __init__(self, loop: Loop, sock: socket.socket, number: int, heads: HeadCache, serve: Serve) -> None:
         self._loop, self._sock, self._heads, self._serve = loop, sock, heads, serve
         self._fd = sock.fileno()
         self._backlog, self._out = b"", bytearray()
         self._consuming = self._closing = self._gone = self._told_continue = False
         self.number = number
         self.head: Head | None = None
-        self.answering: Answering | None = None
+        self.answering: ReplyWriter | None = None
         self.busy = False
         loop.watch(self._fd, READ, self._event)
 
@@ -237,7 +236,7 @@ class TlsConnection(Connection):
 
     __slots__ = ("_shaken",)
 
-    def __init__(self, loop: Loop, sock: ssl.SSLSocket, number: int, heads: Heads, serve: Serve) -> None:
+    def __init__(self, loop: Loop, sock: ssl.SSLSocket, number: int, heads: HeadCache, serve: Serve) -> None:
         self._shaken = False
         super().__init__(loop, sock, number, heads, serve)
 

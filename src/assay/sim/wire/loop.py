@@ -1,19 +1,71 @@
-"""The loop: waits for sockets and for the next moment, and can stop the world."""
+"""The event loop: waits for sockets and for the next moment, with a nanosecond timer of the kernel; can pause."""
 
 from __future__ import annotations
 
+import ctypes
 import heapq
+import os
 import select
 import selectors
+import sys
 from collections.abc import Callable
 from time import perf_counter_ns, sleep
 from typing import Protocol
 
-from assay.sim.wire.alarm import Alarm, find_alarm
-
+_CLOCK_MONOTONIC = 1
+_TFD_NONBLOCK, _TFD_CLOEXEC, _TFD_TIMER_ABSTIME = 0o4000, 0o2000000, 1
+_SECOND_NS = 1_000_000_000
 READ, WRITE = 1, 4  # the numbers of EPOLLIN and EPOLLOUT
-
 OnEvent = Callable[[int], None]
+
+
+class Alarm(Protocol):
+    """Becomes readable at the moment it was set to."""
+
+    fd: int
+
+    def set(self, at_ns: int) -> None:
+        """Ring at a moment of `time.perf_counter_ns`; 0 is never. An earlier ring is taken back."""
+        ...
+
+
+class _Spec(ctypes.Structure):
+    # struct itimerspec: interval, then first expiry, each as seconds and nanoseconds
+    _fields_ = (
+        ("every_s", ctypes.c_long),
+        ("every_ns", ctypes.c_long),
+        ("s", ctypes.c_long),
+        ("ns", ctypes.c_long),
+    )
+
+
+class TimerFd:
+    """Linux: a timerfd on the clock that `time.perf_counter_ns` reads there."""
+
+    def __init__(self) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.fd: int = libc.timerfd_create(_CLOCK_MONOTONIC, _TFD_NONBLOCK | _TFD_CLOEXEC)
+        if self.fd < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        self._settime = libc.timerfd_settime
+        self._spec = _Spec(0, 0, 0, 0)
+        self._where = ctypes.byref(self._spec)
+
+    def set(self, at_ns: int) -> None:
+        """Ring at a moment; setting it anew also makes it unreadable, so that it is never read."""
+        spec = self._spec
+        spec.s, spec.ns = divmod(at_ns, _SECOND_NS)
+        self._settime(self.fd, _TFD_TIMER_ABSTIME, self._where, None)
+
+
+def find_alarm() -> Alarm | None:
+    """The alarm of this system; None where the wait for sockets is fine enough itself, or nothing better is known."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return TimerFd()
+    except (OSError, AttributeError):
+        return None
 
 
 class Poll(Protocol):

@@ -1,4 +1,4 @@
-"""The nights of a history: what was measured in each, on which machine, with which code."""
+"""The results of a simulated history, night by night, and what truly changed in each of its series."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import Literal
 
 from pydantic import JsonValue
 
-from assay.sim.history.settings import Bench, Event, History, Host, Noise
+from assay.sim.history.settings import Bench, Cause, History, HistoryEvent, Noise, SimulatedHost
 
 # What the control workload takes on a machine at rest.
 _INTEGER_MS = 128.9
@@ -20,11 +21,11 @@ _CONTROL_SPREAD = 0.008
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class NightEnvironment:
     """What was around a result: what may explain a change."""
 
     host: str
-    machine: Host
+    machine: SimulatedHost
     """With the driver, the kernel and the packages of that night."""
     commit: str
     model: str
@@ -36,7 +37,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class NightResult:
     """One job of one night."""
 
     night: int
@@ -46,7 +47,7 @@ class Result:
     """Its position in the matrix."""
     file: Mapping[str, JsonValue]
     """Keys of the benchmark file that differ from the first night: dotted path → value."""
-    around: Surroundings
+    around: NightEnvironment
     values: Mapping[str, tuple[float, ...]]
     """Metric → the number of each run; empty where the job failed."""
     failure: str = ""
@@ -67,7 +68,7 @@ def first_night(history: History, today: datetime | None = None) -> datetime:
     return today - timedelta(days=history.nights - 1)
 
 
-def nights(history: History, today: datetime | None = None) -> Iterator[tuple[Result, ...]]:
+def nights(history: History, today: datetime | None = None) -> Iterator[tuple[NightResult, ...]]:
     """Draw each night's results, the first one first; the same settings give the same results."""
     first = first_night(history, today)
     code = _commits(history)
@@ -75,7 +76,7 @@ def nights(history: History, today: datetime | None = None) -> Iterator[tuple[Re
     controls = {name: Random(f"{history.seed}/control/{name}") for name in history.hosts}  # noqa: S311
     for night in range(1, history.nights + 1):
         at = (first + timedelta(days=night - 1)).astimezone(UTC)
-        found: list[Result] = []
+        found: list[NightResult] = []
         machines = {name: _machine(history, name, night, controls[name]) for name in sorted(history.hosts)}
         for bench, jobs in zip(history.benchmarks, drawn, strict=True):
             values = [job.next(night) for job in jobs]  # also on nights that nobody measured: noise has a memory
@@ -92,11 +93,11 @@ def nights(history: History, today: datetime | None = None) -> Iterator[tuple[Re
             for place, measured in enumerate(values):
                 why = _failure(history, bench, place, night)
                 when = at + timedelta(minutes=7 * place)
-                found.append(Result(night, when, bench.name, place, file, around, {} if why else measured, why))
+                found.append(NightResult(night, when, bench.name, place, file, around, {} if why else measured, why))
         yield tuple(found)
 
 
-def moved(event: Event, bench: Bench, job: int, metric: str) -> float:
+def moved(event: HistoryEvent, bench: Bench, job: int, metric: str) -> float:
     """By how much an event moves a metric once it is all there, as a share; 0 where it does not."""
     if event.what not in ("step", "drift", "span") or (event.jobs is not None and job not in event.jobs):
         return 0.0
@@ -157,7 +158,7 @@ def _unit(one: Noise, source: Random) -> float:
     return normal / math.sqrt(sum(source.gauss(0, 1) ** 2 for _ in range(3)))  # t3 over its deviation, the root of 3
 
 
-def _share(event: Event, night: int) -> float:
+def _share(event: HistoryEvent, night: int) -> float:
     if night < event.night:
         return 0.0
     if event.what == "drift" and event.until is not None:
@@ -165,7 +166,7 @@ def _share(event: Event, night: int) -> float:
     return 1.0 if event.what != "span" or event.lasts(night) else 0.0
 
 
-def _since(history: History, night: int) -> list[Event]:
+def _since(history: History, night: int) -> list[HistoryEvent]:
     """What has happened up to a night, in order of time."""
     return sorted((one for one in history.events if one.night <= night), key=lambda one: one.night)
 
@@ -179,7 +180,7 @@ def _host(history: History, bench: Bench, night: int) -> str:
     return host
 
 
-def _machine(history: History, name: str, night: int, source: Random) -> tuple[Host, float, float, bool]:
+def _machine(history: History, name: str, night: int, source: Random) -> tuple[SimulatedHost, float, float, bool]:
     """A machine as it is in a night: its software, two rounds of the control workload, and whether it throttles."""
     machine = history.hosts[name]
     slower, throttled = 1.0, False
@@ -198,12 +199,12 @@ def _machine(history: History, name: str, night: int, source: Random) -> tuple[H
 
 
 def _around(
-    history: History, bench: Bench, host: str, state: tuple[Host, float, float, bool], commit: str, night: int
-) -> Surroundings:
+    history: History, bench: Bench, host: str, state: tuple[SimulatedHost, float, float, bool], commit: str, night: int
+) -> NightEnvironment:
     models = sum(one.model == bench.name for one in _since(history, night))
     model = hashlib.sha256(f"{history.seed}/{bench.name}/{models}".encode()).hexdigest()
     machine, integer_ms, memory_ms, throttled = state
-    return Surroundings(host, machine, commit, model, integer_ms, memory_ms, throttled)
+    return NightEnvironment(host, machine, commit, model, integer_ms, memory_ms, throttled)
 
 
 def _commits(history: History) -> list[str]:
@@ -228,3 +229,44 @@ def _failure(history: History, bench: Bench, job: int, night: int) -> str:
         if event.what == "failed" and event.night <= night <= last and concerned:
             return event.note or "the process ended"
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class TrueChange:
+    """One change of one series."""
+
+    series: str
+    night: int
+    """The first night that has moved."""
+    last: int
+    """The last night of a drift; of a step the same as `night`."""
+    kind: Literal["step", "drift"]
+    size: float
+    """As a share of the level before."""
+    cause: Cause
+    note: str = ""
+
+
+def truth(history: History) -> tuple[TrueChange, ...]:
+    """Every change that a series of the history really has, by series and in order of time."""
+    found = [
+        one
+        for bench in history.benchmarks
+        for job in range(len(bench.jobs))
+        for metric in bench.jobs[job]
+        for event in history.events
+        for one in _of(event, series_name(bench.name, job, metric), moved(event, bench, job, metric))
+    ]
+    inside = (one for one in found if one.night <= history.nights)
+    return tuple(sorted(inside, key=lambda one: (one.series, one.night)))
+
+
+def _of(event: HistoryEvent, series: str, size: float) -> Iterator[TrueChange]:
+    if not size or event.cause is None:
+        return
+    kind: Literal["step", "drift"] = "drift" if event.what == "drift" else "step"
+    last = event.until if event.what == "drift" and event.until else event.night
+    yield TrueChange(series, event.night, last, kind, size, event.cause, event.note)
+    if event.what == "span" and event.until:
+        over = event.until + 1
+        yield TrueChange(series, over, over, "step", 1 / (1 + size) - 1, event.cause, f"over: {event.note}")

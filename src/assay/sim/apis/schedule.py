@@ -1,25 +1,133 @@
-"""From a plan to the bytes and their moments. What repeats between requests is made once."""
+"""From a plan to the bytes of a reply and their moments. What repeats between requests is made once."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, cycle
 from random import Random
+from typing import Protocol
 
-from assay.sim.answer import Answer, Course
-from assay.sim.apis.plan import Dialect, Plan, Times
-from assay.sim.apis.replies import JSON, LAST_CHUNK, chunk, fitted, reply, stream_head
-from assay.sim.apis.words import MADE, made_word
+from assay.sim.apis.text import MADE, made_word
 from assay.sim.faults import Pause
+from assay.sim.reply import NUMBER_MARK, ReplySchedule, SimulatedReply
 from assay.sim.script import Script
-from assay.sim.wire.heads import Head
+from assay.sim.wire.request_head import Head, HttpError, status_line
 
+JSON = b"application/json"
+EVENTS = b"text/event-stream; charset=utf-8"
+LINES = b"application/x-ndjson"
+_ID = b"x-request-id: sim-" + NUMBER_MARK + b"\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _KEPT_SHAPES = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ReplyPlan:
+    """The answer to one request, in tokens."""
+
+    tokens: int
+    reason: str
+    """`stop`, or `length` where the request bounded it."""
+    prompt_tokens: int
+    stream: bool
+    usage: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyTimes:
+    """When an answer happened: nanoseconds of `perf_counter_ns`."""
+
+    arrival_ns: int
+    first_ns: int
+    last_ns: int
+
+
+class Dialect(Protocol):
+    """How an API tells an answer."""
+
+    name: str
+    kind: bytes
+    """Content type of a stream."""
+
+    def opening(self) -> bytes | None:
+        """An event without text, which some servers send first."""
+        ...
+
+    def event(self, text: str, *, reasoning: bool, first: bool) -> bytes:
+        """The event of some tokens; `first` if nothing was sent before it."""
+        ...
+
+    def ending(self, plan: ReplyPlan, times: ReplyTimes) -> list[bytes]:
+        """The events after the last token."""
+        ...
+
+    def whole(self, plan: ReplyPlan, reasoning: str, answer: str, times: ReplyTimes) -> bytes: ...
+
+    def error(self, problem: HttpError) -> bytes:
+        """What is said when there is no answer."""
+        ...
+
+    def error_event(self, problem: HttpError) -> bytes:
+        """The same inside a stream."""
+        ...
+
+    def broken_event(self) -> bytes:
+        """An event whose content is not what it should be."""
+        ...
+
+
+def reply(body: bytes, status: int = 200, kind: bytes = JSON, more: bytes = b"", length: int | None = None) -> bytes:
+    """A whole answer with its length; `more` is further header lines."""
+    size = len(body) if length is None else length
+    head = b"content-type: %b\r\n%b%bcontent-length: %d\r\n\r\n" % (kind, _ID, more, size)
+    return status_line(status) + head + body
+
+
+def stream_head(kind: bytes, *, chunked: bool = True) -> bytes:
+    """The head of an answer whose length nobody knows."""
+    how = b"transfer-encoding: chunked\r\n" if chunked else b""
+    return status_line(200) + b"content-type: %b\r\ncache-control: no-cache\r\n%b%b\r\n" % (kind, _ID, how)
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def fitted(data: bytes, head: Head) -> bytes:
+    """Say how the connection goes on where the request does not want the usual, and leave the body of a HEAD away."""
+    if head.method == "HEAD":
+        data = data[: data.index(b"\r\n\r\n") + 4]
+    if head.keep_alive and not head.old:
+        return data
+    how = b"keep-alive" if head.keep_alive else b"close"
+    return data.replace(_ID, _ID + b"connection: %b\r\n" % how, 1)
+
+
+def packed(value: object) -> bytes:
+    """JSON without needless spaces."""
+    return _ENCODER.encode(value).encode()
+
+
+def asked(body: bytes) -> dict[str, object]:
+    """The JSON object of a request.
+
+    Raises:
+        HttpError: if it is none.
+    """
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as problem:
+        raise HttpError(400, f"the body is not JSON: {problem}", "invalid_json") from None
+    if not isinstance(value, dict):
+        raise HttpError(400, "the body is not a JSON object", "invalid_json")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyShape:
     """The events of all answers of one API with one number of tokens."""
 
     events: tuple[bytes, ...]
@@ -32,12 +140,12 @@ class Shape:
     """All pieces."""
 
 
-class Courses:
+class ScheduleBuilder:
     """Makes courses of plans."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
-        self._shapes: dict[tuple[str, int], Shape] = {}
+        self._shapes: dict[tuple[str, int], ReplyShape] = {}
         self._fixed = script.ttft.is_constant and script.itl.is_constant
 
     def text(self, begin: int, end: int) -> str:
@@ -47,7 +155,7 @@ class Courses:
         words = [given[at % len(given)] if given else made_word(at % MADE) for at in range(begin, end)]
         return ("" if begin in (0, reasoning) else " ") + " ".join(words) if words else ""
 
-    def shape(self, dialect: Dialect, tokens: int) -> Shape:
+    def shape(self, dialect: Dialect, tokens: int) -> ReplyShape:
         """The events of an answer with this many tokens."""
         key = (dialect.name, tokens)
         shape = self._shapes.get(key)
@@ -57,7 +165,7 @@ class Courses:
             shape = self._shapes[key] = self._make(dialect, tokens)
         return shape
 
-    def _make(self, dialect: Dialect, tokens: int) -> Shape:
+    def _make(self, dialect: Dialect, tokens: int) -> ReplyShape:
         script = self._script
         spans = list(_spans(script, tokens))
         role = script.role if dialect.opening() else "first"
@@ -77,9 +185,9 @@ class Courses:
             offsets.insert(0, 0 if role == "early" else offsets[0])
         pieces = [chunk(event) for event in events]
         pieces[0] = stream_head(dialect.kind) + pieces[0]
-        return Shape(tuple(events), tuple(carried), tuple(offsets), tuple(pieces), b"".join(pieces))
+        return ReplyShape(tuple(events), tuple(carried), tuple(offsets), tuple(pieces), b"".join(pieces))
 
-    def offsets_ns(self, shape: Shape, chance: Random, factor: float, pause: Pause | None) -> Sequence[int]:
+    def offsets_ns(self, shape: ReplyShape, chance: Random, factor: float, pause: Pause | None) -> Sequence[int]:
         """When each event of a request is due."""
         if self._fixed and factor == 1.0 and pause is None:
             return shape.offsets_ns
@@ -89,16 +197,16 @@ class Courses:
             own.insert(0, 0 if self._script.role == "early" else own[0])
         return own
 
-    def stream(self, dialect: Dialect, plan: Plan, head: Head, offsets: Sequence[int]) -> Course:
+    def stream(self, dialect: Dialect, plan: ReplyPlan, head: Head, offsets: Sequence[int]) -> ReplySchedule:
         """An answer in events."""
         shape = self.shape(dialect, plan.tokens)
 
-        def tail(answer: Answer) -> bytes:
+        def tail(answer: SimulatedReply) -> bytes:
             return tail_of(dialect, plan, times_of(answer))
 
         if head.old:
             first = fitted(stream_head(dialect.kind, chunked=False), head).replace(b"keep-alive", b"close", 1)
-            return Course(
+            return ReplySchedule(
                 (first + shape.events[0], *shape.events[1:]),
                 shape.carried,
                 offsets,
@@ -110,29 +218,29 @@ class Courses:
         pieces: Sequence[bytes] = shape.pieces
         if not head.keep_alive:
             pieces = (fitted(shape.pieces[0], head), *shape.pieces[1:])
-        return Course(pieces, shape.carried, offsets, tail, reason=plan.reason, prompt_tokens=plan.prompt_tokens)
+        return ReplySchedule(pieces, shape.carried, offsets, tail, reason=plan.reason, prompt_tokens=plan.prompt_tokens)
 
-    def whole(self, dialect: Dialect, plan: Plan, head: Head, offsets: Sequence[int]) -> Course:
+    def whole(self, dialect: Dialect, plan: ReplyPlan, head: Head, offsets: Sequence[int]) -> ReplySchedule:
         """An answer in one piece, due when its last token is."""
         split = min(self._script.reasoning_tokens, plan.tokens)
         reasoning, text = self.text(0, split), self.text(split, plan.tokens)
 
-        def tail(answer: Answer) -> bytes:
+        def tail(answer: SimulatedReply) -> bytes:
             return fitted(reply(dialect.whole(plan, reasoning, text, times_of(answer)), kind=JSON), head)
 
-        return Course(
+        return ReplySchedule(
             (b"",), (plan.tokens,), (offsets[-1],), tail, reason=plan.reason, prompt_tokens=plan.prompt_tokens
         )
 
 
-def tail_of(dialect: Dialect, plan: Plan, times: Times) -> bytes:
+def tail_of(dialect: Dialect, plan: ReplyPlan, times: ReplyTimes) -> bytes:
     """What follows the last token of a stream."""
     return b"".join([chunk(event) for event in dialect.ending(plan, times)]) + LAST_CHUNK
 
 
-def times_of(answer: Answer) -> Times:
+def times_of(answer: SimulatedReply) -> ReplyTimes:
     """When an answer happened so far."""
-    return Times(answer.arrival_ns, answer.first_ns, answer.last_ns)
+    return ReplyTimes(answer.arrival_ns, answer.first_ns, answer.last_ns)
 
 
 def offsets_ns(

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.sim.apis.courses import _spans, offsets_ns
-from assay.sim.apis.vectors import vector
-from assay.sim.apis.words import MADE, Words, made_word
+from assay.sim.apis.schedule import _spans, offsets_ns
+from assay.sim.apis.text import MADE, Tokenizer, made_word, vector
 from assay.sim.faults import Pause
 from assay.sim.script import Script, build
 
@@ -63,7 +62,7 @@ def test_made_words_are_distinct():
 
 @given(st.text())
 def test_one_word_is_one_token_and_comes_back(text):
-    words = Words()
+    words = Tokenizer()
     tokens = words.encode(text)
     assert len(tokens) == len(text.split())
     assert words.decode(tokens) == " ".join(text.split())
@@ -73,7 +72,7 @@ def test_one_word_is_one_token_and_comes_back(text):
 @pytest.mark.parametrize("tokens", [[-1], [MADE], ["a"], [1.5]])
 def test_a_number_without_a_word_is_refused(tokens):
     with pytest.raises(IndexError):
-        Words().decode(tokens)
+        Tokenizer().decode(tokens)
 
 
 def test_vectors_have_length_one_and_depend_on_the_words_alone():

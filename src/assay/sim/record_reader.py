@@ -12,7 +12,7 @@ Column = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Record:
+class SimRecord:
     """All answers that have ended, in that order. Times are of the server's `time.perf_counter_ns`; 0 is never."""
 
     number: Column
@@ -66,7 +66,7 @@ class Record:
         return self.chunk_ns[part], self.chunk_tokens[part]
 
 
-def read_records(content: bytes) -> Record:
+def read_records(content: bytes) -> SimRecord:
     """Read the answer of `GET /sim/records?format=binary`."""
     line, _, rest = content.partition(b"\n")
     told = json.loads(line)
@@ -75,4 +75,4 @@ def read_records(content: bytes) -> Record:
     for name, length in told["columns"].items():
         columns[name] = np.frombuffer(rest, np.int64, length, at)
         at += 8 * length
-    return Record(**columns, outcomes=tuple(told["outcomes"]))
+    return SimRecord(**columns, outcomes=tuple(told["outcomes"]))

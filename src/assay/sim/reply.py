@@ -23,7 +23,7 @@ OK, FAULT, REFUSED, ABORTED = range(4)  # positions in records.OUTCOMES
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class ReplySchedule:
     """What will be written, and when."""
 
     pieces: Sequence[bytes]
@@ -31,7 +31,7 @@ class Course:
     """Tokens in each piece; pieces without tokens are not recorded."""
     offsets_ns: Sequence[int]
     """When each piece is due, from the start of the work on the request."""
-    tail: Callable[[Answer], bytes] | None = None
+    tail: Callable[[SimulatedReply], bytes] | None = None
     """What follows the last piece in the same write; made then, as it may tell how long all took."""
     ending: Ending = "keep"
     status: int = 200
@@ -40,7 +40,7 @@ class Course:
     prompt_tokens: int = 0
 
 
-class Answer:
+class SimulatedReply:
     """A course on its way to a client."""
 
     __slots__ = (
@@ -48,7 +48,9 @@ class Answer:
         "first_ns", "generation", "last_ns", "next", "number", "start_ns", "written",
     )  # fmt: skip
 
-    def __init__(self, world: World, connection: Connection, number: int, arrival_ns: int, course: Course) -> None:
+    def __init__(
+        self, world: World, connection: Connection, number: int, arrival_ns: int, course: ReplySchedule
+    ) -> None:
         self._world, self.connection, self.course = world, connection, course
         self.number, self.arrival_ns = number, arrival_ns
         self.start_ns = self.first_ns = self.last_ns = 0

@@ -1,11 +1,77 @@
-"""Reads requests: texts, their tokens, and limits."""
+"""The text of requests and replies: prompts and limits, the tokenizer (one word is one token), embeddings."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from random import Random
 from typing import Any
 
-from assay.sim.apis.words import Words, count
-from assay.sim.wire.problem import HttpError
+from assay.sim.wire.request_head import HttpError
+
+_FIRST = ("b", "d", "f", "g", "k", "l", "m", "n", "p", "r")
+_VOWELS = ("a", "e", "i", "o", "u")
+MADE = 10_000
+# A client that sends new words for ever must not fill the memory.
+MOST = 2_000_000
+
+
+def made_word(number: int) -> str:
+    """The made word of a number below MADE: one syllable for each of four digits."""
+    syllables: list[str] = []
+    for _ in range(4):
+        number, digit = divmod(number, 10)
+        syllables.append(_FIRST[digit] + _VOWELS[(digit + len(syllables)) % 5])
+    return "".join(reversed(syllables))
+
+
+class Tokenizer:
+    """Words and their numbers."""
+
+    def __init__(self) -> None:
+        self._words: list[str] = []
+        self._numbers: dict[str, int] = {}
+
+    def _prepare(self) -> None:
+        # When it is first needed, so that the server starts faster.
+        if not self._words:
+            self._words = [made_word(number) for number in range(MADE)]
+            self._numbers = {word: number for number, word in enumerate(self._words)}
+
+    def encode(self, text: str) -> list[int]:
+        """The number of each word.
+
+        Raises:
+            OverflowError: if more words than the server can know were seen.
+        """
+        self._prepare()
+        return [self._number(word) for word in text.split()]
+
+    def decode(self, numbers: Sequence[int]) -> str:
+        """The words of some numbers, with single spaces.
+
+        Raises:
+            IndexError: if a number has no word.
+        """
+        if any(not isinstance(number, int) or number < 0 for number in numbers):
+            raise IndexError("a token is a number of 0 or more")
+        self._prepare()
+        return " ".join([self._words[number] for number in numbers])
+
+    def _number(self, word: str) -> int:
+        number = self._numbers.get(word)
+        if number is None:
+            number = len(self._words)
+            if number >= MOST:
+                raise OverflowError(f"the server knows {MOST:,} words and takes no more")
+            self._numbers[word] = number
+            self._words.append(word)
+        return number
+
+
+def count(text: str) -> int:
+    """How many tokens a text has."""
+    return len(text.split())
 
 
 def chat_texts(ask: dict[str, Any]) -> list[str]:
@@ -53,7 +119,7 @@ def prompt_tokens(prompt: object) -> int:
     raise HttpError(400, "the prompt is neither a text nor a list of tokens")
 
 
-def texts_of(value: object, words: Words) -> list[str]:
+def texts_of(value: object, words: Tokenizer) -> list[str]:
     """The texts of an embedding request: one text, several, or their tokens.
 
     Raises:
@@ -85,3 +151,14 @@ def limit(ask: dict[str, Any], *names: str) -> int | None:
                 raise HttpError(400, f"{name} is {value!r}, not a whole number of 1 or more")
             return None if value == -1 else value
     return None
+
+
+def vector(text: str, dimensions: int) -> list[float]:
+    """The sum of a fixed direction for each word, made to length 1; texts that share words are near each other."""
+    total = [0.0] * dimensions
+    for word in text.split() or [""]:
+        source = Random(word)  # noqa: S311  (no secret)
+        for at in range(dimensions):
+            total[at] += source.gauss(0.0, 1.0)
+    length = math.sqrt(sum(part * part for part in total)) or 1.0
+    return [round(part / length, 7) for part in total]

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
 import httptools
 
-from assay.sim.wire.problem import HttpError
-
 MOST_HEAD = 64 * 1024
 _KEPT_HEADS = 4096
+
+
+class HttpError(Exception):
+    """A request that cannot be served."""
+
+    def __init__(self, status: int, message: str, code: str | None = None) -> None:
+        self.status, self.message, self.code = status, message, code
+        super().__init__(message)
+
+
+def status_line(status: int) -> bytes:
+    """The first line of an answer."""
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = "Unknown"
+    return f"HTTP/1.1 {status} {phrase}\r\n".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +45,7 @@ class Head:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-class Heads:
+class HeadCache:
     """Reads heads. Clients repeat theirs, byte for byte, so that what was read is kept."""
 
     def __init__(self) -> None:

@@ -1,19 +1,19 @@
-"""Courses that go wrong on purpose."""
+"""Replies that break on purpose: one schedule per fault."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.sim.answer import FAULT, Course, Ending
-from assay.sim.apis.replies import JSON, LAST_CHUNK, chunk, fitted, reply, stream_head
-from assay.sim.wire.heads import Head
+from assay.sim.apis.schedule import JSON, LAST_CHUNK, chunk, fitted, reply, stream_head
+from assay.sim.reply import FAULT, Ending, ReplySchedule
+from assay.sim.wire.request_head import Head
 
 NOT_HTTP = b"220 this is not HTTP\r\nnor is this\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Sound:
+class IntactReply:
     """An answer as it would have been."""
 
     head: Head
@@ -33,7 +33,7 @@ class Sound:
     """What would follow the last event."""
 
 
-def spoiled(fault: str, sound: Sound) -> Course:
+def broken_reply(fault: str, sound: IntactReply) -> ReplySchedule:
     """What is sent instead of a sound answer."""
     if fault.isdecimal():
         more = b"retry-after: 1\r\n" if fault in ("429", "503") else b""
@@ -43,7 +43,7 @@ def spoiled(fault: str, sound: Sound) -> Course:
     if fault == "reset":
         return _single(sound, b"", "reset")
     if fault == "silence":
-        return Course((), (), (), None, "hold", 0, FAULT, prompt_tokens=sound.prompt_tokens)
+        return ReplySchedule((), (), (), None, "hold", 0, FAULT, prompt_tokens=sound.prompt_tokens)
     if fault == "malformed-http" or (fault == "malformed-chunk" and not sound.stream):
         return _single(sound, NOT_HTTP, "close")
     if fault == "wrong-length":
@@ -51,16 +51,16 @@ def spoiled(fault: str, sound: Sound) -> Course:
     return _inside(fault, sound if sound.stream else _halved(sound))
 
 
-def _single(sound: Sound, data: bytes, ending: Ending = "keep", status: int = 0) -> Course:
+def _single(sound: IntactReply, data: bytes, ending: Ending = "keep", status: int = 0) -> ReplySchedule:
     # A server that will not answer says so at once.
     offset = 0 if status else sound.offsets_ns[0]
-    return Course((data,), (0,), (offset,), None, ending, status, FAULT, prompt_tokens=sound.prompt_tokens)
+    return ReplySchedule((data,), (0,), (offset,), None, ending, status, FAULT, prompt_tokens=sound.prompt_tokens)
 
 
-def _halved(sound: Sound) -> Sound:
+def _halved(sound: IntactReply) -> IntactReply:
     """A body in two parts, so that it has a middle."""
     body, at, half = sound.events[0], sound.offsets_ns[0], len(sound.events[0]) // 2
-    return Sound(
+    return IntactReply(
         sound.head,
         sound.kind,
         (body[:half], body[half:]),
@@ -74,17 +74,17 @@ def _halved(sound: Sound) -> Sound:
     )
 
 
-def _wrong_length(sound: Sound) -> Course:
+def _wrong_length(sound: IntactReply) -> ReplySchedule:
     body = b"".join(sound.events) + sound.tail
     data = reply(b"", 200, sound.kind, length=len(body) + 10)
     return _course(sound, [data + sound.events[0], *sound.events[1:-1], *_last(sound)], "close")
 
 
-def _last(sound: Sound) -> list[bytes]:
+def _last(sound: IntactReply) -> list[bytes]:
     return [sound.events[-1] + sound.tail] if len(sound.events) > 1 else [sound.tail]
 
 
-def _inside(fault: str, sound: Sound) -> Course:
+def _inside(fault: str, sound: IntactReply) -> ReplySchedule:
     """Something happens after half of the events, at the moment of the next one."""
     half = (len(sound.events) + 1) // 2
     framed = [chunk(event) for event in sound.events[:half]] if sound.stream else list(sound.events[:half])
@@ -112,14 +112,14 @@ def _inside(fault: str, sound: Sound) -> Course:
     return _course(sound, [fitted(head, sound.head) + framed[0], *framed[1:], what], ending, half)
 
 
-def _broken(sound: Sound, half: int) -> bytes:
+def _broken(sound: IntactReply, half: int) -> bytes:
     if not sound.stream:
         return sound.broken_event
     rest = [chunk(event) for event in sound.events[half + 1 :]]
     return b"".join([chunk(sound.broken_event), *rest, chunk(sound.tail) if sound.tail else b"", LAST_CHUNK])
 
 
-def _endless(sound: Sound) -> Course:
+def _endless(sound: IntactReply) -> ReplySchedule:
     """The events from the second one on, again and again; a body that should have a length is spaces without end."""
     events = sound.events if sound.stream else (sound.events[0], b" " * 64)
     if len(events) == 1:
@@ -128,13 +128,13 @@ def _endless(sound: Sound) -> Course:
     offsets = [*sound.offsets_ns, *sound.offsets_ns][: len(events)]
     pieces = [chunk(event) for event in events]
     pieces[0] = stream_head(sound.kind) + pieces[0]
-    return Course(pieces, carried, offsets, None, "again", 200, FAULT, prompt_tokens=sound.prompt_tokens)
+    return ReplySchedule(pieces, carried, offsets, None, "again", 200, FAULT, prompt_tokens=sound.prompt_tokens)
 
 
-def _course(sound: Sound, pieces: Sequence[bytes], ending: Ending, written: int | None = None) -> Course:
+def _course(sound: IntactReply, pieces: Sequence[bytes], ending: Ending, written: int | None = None) -> ReplySchedule:
     """Pieces at the moments of the events; what comes after the written ones carries no tokens."""
     count = len(pieces)
     known = len(sound.offsets_ns) if written is None else written
     carried = [*sound.carried[:known], *[0] * count][:count]
     offsets = [*sound.offsets_ns, *[sound.offsets_ns[-1]] * count][:count]
-    return Course(pieces, carried, offsets, None, ending, 200, FAULT, prompt_tokens=sound.prompt_tokens)
+    return ReplySchedule(pieces, carried, offsets, None, ending, 200, FAULT, prompt_tokens=sound.prompt_tokens)
