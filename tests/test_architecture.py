@@ -119,7 +119,7 @@ def test_the_process_that_starts_a_run_is_still_small_then(tmp_path, words):
     """With a new store, up to the moment at which the process of the first run begins."""
     file = tmp_path / "one.yaml"
     file.write_text(
-        "benchmark: one\ntarget: {endpoint: 'http://127.0.0.1:9', api: http, path: /}\nmeasure: {runs: 1}\n"
+        "benchmark: one\ntarget: {endpoint: 'http://127.0.0.1:9', api: openai-chat, model: m}\nmeasure: {runs: 1}\n"
     )
     loaded = modules_by(UP_TO_THE_FIRST_RUN, str(file), str(tmp_path / "store"), *words)
     assert {"assay.store.store", "assay.api.run"} <= loaded

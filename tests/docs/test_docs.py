@@ -48,10 +48,11 @@ from assay.analyse.checks import CHECKS
 from assay.cli.main import app, main
 from assay.errors import SpecError
 from assay.metrics import METRICS
-from assay.run.targets.served.apis import APIS
+from assay.plugins import plugin_names
 from assay.spec.benchmark import Benchmark
 from assay.spec.importers import own_source
 from assay.spec.load import check
+from assay.spec.protocols import APIS
 from assay.spec.source import parse
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,7 +126,7 @@ def shortened(command: str, folder: Path) -> str:
     less = ["--set measure.runs=1"]
     if "command" not in target and "image" not in target:
         less += ["--set measure.warmup=none", "--set 'measure.until={at_least: 20ms, at_most: 100ms}'"]
-    if target.get("api") in APIS:
+    if target.get("api") in plugin_names(APIS):
         less += _less_load(document.get("load", {}))
     return f"assay run {match[1]} {' '.join(less)}{match[2]}"
 

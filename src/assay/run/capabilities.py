@@ -48,12 +48,13 @@ def _bare_profile() -> Profile:
 def _runtimes() -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """Runtimes with their versions, and the devices of those that can be asked for them."""
     # Here, as these bring numpy and ONNX Runtime: a machine that only sends requests needs neither.
-    from assay.run.targets import GROUP
+    from assay.run.targets import GROUPS
     from assay.run.targets.onnx import devices as onnx
     from assay.run.targets.torch import available as torch
 
     # A third party's target says by itself, when it loads, what it can do here.
-    found = {entry.name: _version_of(entry) for entry in entry_points(group=GROUP) if entry.name != "program"}
+    entries = [entry for group in GROUPS for entry in entry_points(group=group)]
+    found = {entry.name: _version_of(entry) for entry in entries if entry.name != "program"}
     devices: dict[str, dict[str, str]] = {}
     for runtime in ("torch", "transformers"):
         if (known := torch.installed(runtime)) is None:

@@ -10,10 +10,11 @@ from assay.plan.job import Job
 from assay.plan.plan import Plan
 from assay.run.models.builtin import BUILTIN_NAMES
 from assay.run.models.sources import existing, is_folder
-from assay.spec.benchmark import VECTOR_APIS, Definition
+from assay.spec.benchmark import Definition
 from assay.spec.load import Loaded
 from assay.spec.paths import fetched_files, named_files
 from assay.spec.problems import place_of, unique
+from assay.spec.protocols import is_vector_database
 from assay.spec.target import ModelTarget, Served
 
 # Whether the server has a tokenizer is known only when it is asked.
@@ -81,7 +82,7 @@ def _missing(definition: Definition, base: Path, *, clustered: bool) -> Iterator
 def _data(definition: Definition, base: Path) -> Wrong | None:
     """What is wrong with the data that a built-in task reads, as the run would find it."""
     workload, load = definition.workload, definition.load
-    if (workload.file, load.trace) == (None, None) or getattr(definition.target, "api", None) in VECTOR_APIS:
+    if (workload.file, load.trace) == (None, None) or is_vector_database(definition.target):
         return None  # and nothing of what reads data is loaded
     from assay.run.workloads import is_built_in, make_workset
     from assay.run.workloads.rows import read_rows

@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 
 from assay.spec.benchmark import Definition
-from assay.spec.target import CommandTarget, EndpointTarget, ServiceTarget
+from assay.spec.protocols import is_api
+from assay.spec.target import CommandTarget
 
 _VARIABLE, _ONE = "OPENBLAS_NUM_THREADS", "1"
 # Says that the variable is ours, so that the programs that are measured do not see it.
 _OURS = "ASSAY_ONE_THREAD"
-# Those of our targets that send requests and compute nothing; vector stores are held against an oracle of ours.
-_ASK = ("http", "ollama", "openai-chat", "openai-completions", "openai-embeddings")
 
 
 def for_child(definition: Definition, environ: Mapping[str, str]) -> dict[str, str]:
     """What is added to the environment of a run's process; nothing where it computes, or where the user chose."""
     target = definition.target
-    elsewhere = isinstance(target, CommandTarget) or (
-        isinstance(target, EndpointTarget | ServiceTarget) and target.api in _ASK
-    )
+    # A protocol sends requests and computes nothing; answers of vector databases are held against an oracle of ours.
+    elsewhere = isinstance(target, CommandTarget) or is_api(target)
     return {_VARIABLE: _ONE, _OURS: "1"} if elsewhere and _VARIABLE not in environ else {}
 
 

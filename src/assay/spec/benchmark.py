@@ -19,12 +19,13 @@ from assay.spec.driving import Load
 from assay.spec.fetching import Fetch
 from assay.spec.kubernetes import Kubernetes
 from assay.spec.monitoring import Monitoring
+from assay.spec.protocols import is_vector_database
 from assay.spec.section import Duration, Section, Share, Size
 from assay.spec.target import CommandTarget, Device, LibraryTarget, ModelTarget, Served, ServiceTarget, Target
 from assay.spec.watching import Alert, Schedule
 from assay.spec.workload import InputSpec, Workload, whole_input
 
-__all__ = ["VECTOR_APIS", "Benchmark", "Definition", "InputSpec", "Load", "Workload", "whole_input"]
+__all__ = ["Benchmark", "Definition", "InputSpec", "Load", "Workload", "whole_input"]
 
 _STATISTIC = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]*\.(mean|median|min|max|p50|p90|p95|p99|p99_9|std)$")
 _SERVICE = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")
@@ -292,7 +293,7 @@ class Definition(Section):
         if self.load.hosts == 1:
             return self
         shared = f"load.hosts is {self.load.hosts}"
-        if self.workload.task == "knn" or getattr(self.target, "api", None) in VECTOR_APIS:
+        if self.workload.task == "knn" or is_vector_database(self.target):
             raise ValueError(f"{shared}, and each machine would load the vectors anew; one machine drives a search")
         return self
 
@@ -380,7 +381,6 @@ class Benchmark(Definition):
 # Section, keys, and the kinds of target for which those keys do something. A key that would be ignored
 # is refused: a field that looks decisive and does nothing makes wrong numbers.
 _SERVED = frozenset({"service", "endpoint"})
-VECTOR_APIS = ("qdrant", "chroma", "milvus", "pgvector")
 _TEXT = {"task", "file", "prompt", "prompt_seed", "input_tokens", "output_tokens", "items", "turns", "shared_prefix",
          "scorers"}  # fmt: skip
 _MEANING: tuple[tuple[str, set[str], frozenset[str]], ...] = (

@@ -12,12 +12,12 @@ from assay.errors import Problem
 from assay.spec.benchmark import Benchmark, Definition
 from assay.spec.matrix import Point
 from assay.spec.problems import place_of
+from assay.spec.protocols import needs_model
 from assay.spec.source import Source
 from assay.spec.target import Served
 
 # Stands for the model's name in the file that `assay init URL` writes when the endpoint could not be asked.
 PLACEHOLDER = "CHANGE-ME"
-_NAMES_A_MODEL = frozenset({"openai-chat", "openai-completions", "openai-embeddings", "ollama"})
 # Tasks of ours, which put the item's text into the prompt; those of others may read it as they like.
 _OWN_TASKS = frozenset({None, "synthetic", "prompts", "conversation", "wikipedia-summary", "embedding"})
 
@@ -41,7 +41,7 @@ class _At:
 
 def _model(definition: Definition, at: _At) -> Iterator[Problem]:
     target = definition.target
-    if not isinstance(target, Served) or target.api not in _NAMES_A_MODEL:
+    if not isinstance(target, Served) or not needs_model(target):
         return
     model = target.options.get("model", target.model)
     ask = "many servers list their models under /v1/models"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from time import perf_counter_ns
 
 import numpy as np
 from numpy.typing import NDArray
 
 Call = Callable[[], object]
+_CLOCK_TRIES = 5
 
 
 class Stopwatch:
@@ -88,3 +91,22 @@ def _grown(column: NDArray[np.int64], used: int, size: int) -> NDArray[np.int64]
     larger: NDArray[np.int64] = np.zeros(size, dtype=np.int64)
     larger[:used] = column[:used]
     return larger
+
+
+@dataclass(frozen=True, slots=True)
+class ClockPair:
+    """The same moment on two clocks: that of the load loop, and that of the day, which machines share."""
+
+    epoch_ns: int
+    loop_ns: int
+
+
+def read_clocks() -> ClockPair:
+    """Read both clocks at once, as closely as a few tries allow."""
+    readings = []
+    for _ in range(_CLOCK_TRIES):
+        before = time.perf_counter_ns()
+        epoch_ns = time.time_ns()
+        after = time.perf_counter_ns()
+        readings.append((after - before, ClockPair(epoch_ns, (before + after) // 2)))
+    return min(readings, key=lambda reading: reading[0])[1]

@@ -13,6 +13,7 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
+from assay.run.apis import find_protocol
 from assay.spec.secrets import resolve_secrets
 from assay.spec.target import Served
 
@@ -76,18 +77,13 @@ def warm(target: Served, base_url: str, within_s: float, *, unless: Callable[[],
 
 def _request(target: Served) -> tuple[str, dict[str, JsonValue]] | str:
     """Path and body of the one request that loads a model, or why there is none."""
-    model = target.options.get("model", target.model)
-    if target.api not in ("openai-chat", "openai-completions", "ollama"):
+    protocol = find_protocol(target.api)
+    request = None if protocol is None else protocol.warm_request(target)
+    if protocol is None or request is None:
         return f"nothing to load that could be asked for: the protocol is {target.api}"
-    if not isinstance(model, str):
+    if protocol.needs_model and not isinstance(target.options.get("model", target.model), str):
         return "not done: the target names no model"
-    if target.api == "ollama":
-        kept = {name: target.options[name] for name in ("keep_alive",) if name in target.options}
-        return "/api/generate", {"model": model, "stream": False, **kept}  # without a prompt it only loads
-    one: dict[str, JsonValue] = {"model": model, "max_tokens": 1, "stream": False}
-    if target.api == "openai-chat":
-        return target.path or "/v1/chat/completions", {**one, "messages": [{"role": "user", "content": "Hello"}]}
-    return target.path or "/v1/completions", {**one, "prompt": "Hello"}
+    return request
 
 
 class _Stay(HTTPRedirectHandler):

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import difflib
-from importlib.metadata import PackageNotFoundError, distribution, entry_points
+from importlib import import_module
 
 from assay.errors import MeasureError
+from assay.plugins import find_plugin, plugin_names
 from assay.run.contract import Target
 from assay.spec.benchmark import Definition
+from assay.spec.protocols import APIS, VECTORS
 from assay.spec.target import CommandTarget, DeviceTarget, LibraryTarget, ModelTarget
 
 GROUP = "assay.targets"
+# Protocols and vector databases are registered by themselves: what measures them is the same for all.
+_MEASURED_BY = {APIS: "assay.run.targets.served.measure", VECTORS: "assay.run.targets.vector.measure"}
+GROUPS = (GROUP, *_MEASURED_BY)
 
 
 def target_name(definition: Definition) -> str:
@@ -30,24 +35,14 @@ def find_target(name: str) -> Target:
     Raises:
         MeasureError: if no package does.
     """
-    if (own := _own(name)) is not None:
-        return own
-    found = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if name not in found:
-        near = difflib.get_close_matches(name, found, 1)
+    entry = find_plugin(name, *GROUPS)
+    if entry is None:
+        known = plugin_names(*GROUPS)
+        near = difflib.get_close_matches(name, known, 1)
         raise MeasureError(
             f"nothing installed here measures {name!r}{f'; did you mean {near[0]}?' if near else ''}",
             code="target",
-            try_=f"use one of {', '.join(sorted(found))}, or install a package that registers it under {GROUP}",
+            try_=f"use one of {', '.join(known)}, or install a package that registers it under {' or '.join(GROUPS)}",
         )
-    target: Target = found[name].load()
+    target: Target = import_module(_MEASURED_BY[entry.group]).measure if entry.group in _MEASURED_BY else entry.load()
     return target
-
-
-def _own(name: str) -> Target | None:
-    """A target of ours: found without reading what every other installed package registers."""
-    try:
-        ours = distribution("assay-bench").entry_points
-    except PackageNotFoundError:
-        return None
-    return next((entry.load() for entry in ours if entry.group == GROUP and entry.name == name), None)

@@ -7,10 +7,13 @@ from pathlib import Path
 
 from assay.errors import MeasureError
 from assay.plan.job import Job
+from assay.plugins import plugin_names
+from assay.run.apis import find_protocol
 from assay.run.tokens import Tokenizer
 from assay.run.workloads.newness import prompt_seed
 from assay.run.workloads.records import Item, Task, Workset
 from assay.spec.benchmark import Definition
+from assay.spec.protocols import VECTORS
 from assay.spec.target import Served
 from assay.spec.workload import Workload
 
@@ -65,9 +68,8 @@ def with_new_prompts(job: Job, run_id: int) -> Definition:
 
 def _task_of(definition: Definition) -> str:
     target = definition.target
-    if definition.workload.task is None and isinstance(target, Served) and target.api == "openai-embeddings":
-        return "embedding"
-    return task_name(definition.workload)
+    protocol = find_protocol(target.api) if definition.workload.task is None and isinstance(target, Served) else None
+    return (protocol and protocol.task) or task_name(definition.workload)
 
 
 def _find(name: str) -> Task:
@@ -76,7 +78,7 @@ def _find(name: str) -> Task:
             "the task knn asks for neighbours of vectors, and this target answers text",
             code="task",
             at="workload.task",
-            try_="use it with api: qdrant, chroma, milvus or pgvector, or with library: faiss",
+            try_=f"use it with a vector database: {', '.join(plugin_names(VECTORS))}",
         )
     if name in _BUILT_IN:
         return _built_in(name)

@@ -9,9 +9,12 @@ import pytest
 from tests.run.targets.served.building import target, usage
 
 from assay.errors import MeasureError
-from assay.run.targets.served.answers import REASONING, TEXT
-from assay.run.targets.served.apis import APIS, find_api, wire_path
+from assay.plugins import plugin_names
+from assay.run.apis import find_api, wire_path
+from assay.run.apis.answers import REASONING, TEXT
+from assay.run.targets.served.rows import events_by_piece
 from assay.run.workloads.records import Item
+from assay.spec.protocols import APIS
 
 ITEM = Item("a", ("say hi",), output_tokens=16)
 TALK = Item("t", ("one", "two", "three"), system="be brief", output_tokens=8)
@@ -126,7 +129,7 @@ def test_completions_are_read():
     assert answer.finish_end > 0
 
 
-@pytest.mark.parametrize("api", [name for name in APIS if name != "http"])
+@pytest.mark.parametrize("api", [name for name in plugin_names(APIS) if name != "http"])
 def test_a_missing_model_is_told_when_the_request_is_built(api):
     with pytest.raises(MeasureError, match=r"target\.model is missing"):
         find_api(target(api=api, model=None), 0)
@@ -173,10 +176,10 @@ def test_ollama_is_read_line_by_line():
     body = lines(thinks, *says, last)
     for raw in (body, body.replace(b"\n", b"\r\n"), body.rstrip(), b"\n" + body):
         cut = raw.index(b"llo")
-        answer = api.read(raw, np.array([cut, len(raw)]))
+        answer = api.read(raw)
         assert (answer.text, answer.reasoning, answer.finish, answer.fault) == ("hello", "hm", "stop", None)
         assert answer.channels == bytes([REASONING, TEXT, TEXT])
-        assert answer.events.tolist() == [2, 1]
+        assert events_by_piece(np.array(answer.ends), np.array([cut, len(raw)])).tolist() == [2, 1]
         assert (answer.usage.input, answer.usage.output, len(answer.blanks)) == (9, 5, 1)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.run.targets.served.building import Book, Letters, chat, chunk, definition, sse, target
 
-from assay.run.targets.served.apis import find_api
+from assay.run.apis import find_api
 from assay.run.targets.served.counting import Counter, apportion, disagreement, exact_ends, input_disagreement
 from assay.run.targets.served.figures import figures
 from assay.run.targets.served.rows import read_rows

@@ -12,8 +12,8 @@ from tests.run.targets.served.building import Book, chat, chunk, definition, sse
 
 from assay.errors import MeasureError
 from assay.metrics import METRICS
+from assay.run.apis import find_api
 from assay.run.load.http.recording import WARMUP
-from assay.run.targets.served.apis import find_api
 from assay.run.targets.served.counting import Counter
 from assay.run.targets.served.figures import figures, probe_figures
 from assay.run.targets.served.gaps import statistic_by_row, token_gaps

@@ -8,8 +8,8 @@ from tests.run.load.loads import drive, users
 from tests.run.targets.served.building import definition, target
 from tests.simulated import llm_server
 
+from assay.run.apis import find_api
 from assay.run.load.http.origin import origin_of
-from assay.run.targets.served.apis import find_api
 from assay.run.targets.served.counting import Counter
 from assay.run.targets.served.figures import figures
 from assay.run.targets.served.rows import read_rows

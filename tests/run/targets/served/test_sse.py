@@ -10,17 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.run.targets.served.building import chat, chunk, sse, target, usage
 
-from assay.run.targets.served.answers import REASONING, TEXT, TOOL
-from assay.run.targets.served.apis import find_api
-from assay.run.targets.served.sse import frame_at
+from assay.run.apis import find_api
+from assay.run.apis.answers import REASONING, TEXT, TOOL
+from assay.run.apis.readers import frame_at
+from assay.run.targets.served.rows import events_by_piece
 
 API = find_api(target(), 0)
 TEXTS = st.lists(st.text(min_size=1, max_size=8), max_size=40)
 
 
-def read(events, ends=None):
+def read(events):
     body = events if isinstance(events, bytes) else b"".join(events)
-    return API.read(body, np.asarray([len(body)] if ends is None else ends, dtype=np.int64))
+    return API.read(body)
+
+
+def by_piece(answer, cuts):
+    return events_by_piece(np.asarray(answer.ends, dtype=np.int64), np.asarray(cuts, dtype=np.int64))
 
 
 @st.composite
@@ -55,16 +60,17 @@ def test_any_split_into_pieces_gives_the_same_answer(case):
     sent = [choice["delta"] for event in events for choice in event["choices"]]
     contents = [delta["content"] for delta in sent if delta.get("content")]
     thoughts = [delta["reasoning_content"] for delta in sent if delta.get("reasoning_content")]
-    answer = read(raw, cuts)
+    answer = read(raw)
+    pieces = by_piece(answer, cuts)
     assert answer.fault is None
     assert answer.text == "".join(contents)
     assert answer.reasoning == "".join(thoughts)
-    assert answer.events.sum() == len(answer.ends) == len(contents) + len(thoughts)
-    assert len(answer.events) == len(cuts)
+    assert pieces.sum() == len(answer.ends) == len(contents) + len(thoughts)
+    assert len(pieces) == len(cuts)
     assert (answer.usage.input, answer.usage.output, answer.finish) == (10, len(answer.ends), "stop")
     # An event is in the piece that has its last byte.
     for number, (low, high) in enumerate(zip([0, *cuts], cuts, strict=False)):
-        assert answer.events[number] == sum(low < end <= high for end in answer.ends)
+        assert pieces[number] == sum(low < end <= high for end in answer.ends)
     for end, part in zip(answer.ends, answer.parts, strict=True):
         assert raw[:end].endswith(b"}")
         line = raw[:end].replace(b"\r", b"\n").rpartition(b"\n")[2].partition(b":")[2]
@@ -76,8 +82,9 @@ def test_any_split_into_pieces_gives_the_same_answer(case):
 def test_no_bytes_break_the_reader(junk, cuts):
     whole = b"".join(chat(["a", "b", "c"], output=3))
     for body in (junk, whole[: len(whole) // 2] + junk, junk + whole, b"data: " + junk + b"\n\n" + whole):
-        answer = read(body, sorted({*(min(cut, len(body)) for cut in cuts), len(body)}))
-        assert answer.events.sum() == len(answer.ends)
+        answer = read(body)
+        cut = sorted({*(min(cut, len(body)) for cut in cuts), len(body)})
+        assert by_piece(answer, cut).sum() == len(answer.ends)
 
 
 @settings(max_examples=200, deadline=None)

@@ -10,11 +10,11 @@ from time import perf_counter_ns
 import pytest
 
 from assay.errors import MeasureError
+from assay.run.endpoint import reach
 from assay.run.load.http.origin import origin_of
 from assay.run.policy import URL_POLICY
 from assay.run.probes import service_probe
 from assay.run.services.service import RunningService
-from assay.run.targets.served.reaching import reach
 from assay.run.targets.vector.dsn import checked_dsn
 from assay.run.targets.vector.rest import Rest
 from assay.run.tokens.server import server_tokenizer

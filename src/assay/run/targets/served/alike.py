@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from pydantic_core import from_json
 
-from assay.run.targets.served.answers import Draft, Usage
+from assay.run.apis.answers import Draft, Usage
+from assay.run.apis.readers import Take, read_part, usage_of
 from assay.run.targets.served.forms import Form, Key, edge_of, elsewhere, form_of, is_plain, says_text_alone
-from assay.run.targets.served.reading import Take, read_part, usage_of
 
 # Insides of JSON strings, one on a line; no line break can stand inside one.
 _STRINGS = re.compile(rb'(?:[^"\\\x00-\x09\x0b-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')

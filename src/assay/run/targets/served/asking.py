@@ -7,7 +7,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
-from assay.run.targets.served.apis.paths import wire_path
+from assay.run.apis.contract import wire_path
 
 _PATIENCE_S = 5.0
 _MOST_BYTES = 1 << 20

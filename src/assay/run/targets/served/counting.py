@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from assay.run.targets.served.answers import Draft
+from assay.run.apis.answers import Draft
 from assay.run.tokens import Tokenizer
 
 UNKNOWN, USAGE, SERVER, LOCAL, EVENTS = range(5)

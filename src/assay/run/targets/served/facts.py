@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
+from assay.run.apis.answers import FAULTS
+from assay.run.apis.contract import Api
+from assay.run.apis.readers import meaning_of, server_words
 from assay.run.load.http.recording import CODE, MEASURE, OUTCOMES, WARMUP, Recording
-from assay.run.targets.served.answers import FAULTS
-from assay.run.targets.served.apis.contract import Api
 from assay.run.targets.served.counting import SOURCES, disagreement, input_disagreement
-from assay.run.targets.served.errors import meaning_of, server_words
 from assay.run.targets.served.requests import OK, UNFINISHED
 from assay.run.targets.served.rows import Rows
 from assay.run.targets.served.totals import SKIPPED

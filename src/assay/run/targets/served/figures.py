@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
+from assay.run.apis.contract import Api
 from assay.run.load.http.recording import MEASURE, WARMUP, Recording
 from assay.run.records import SamplePhase, SampleSet
 from assay.run.targets.served import facts as told
-from assay.run.targets.served.apis.contract import Api
 from assay.run.targets.served.gaps import Gaps, chunk_gaps, samples, token_gaps
 from assay.run.targets.served.goodput import Judged, judge
 from assay.run.targets.served.requests import OK, column, is_column

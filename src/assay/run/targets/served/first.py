@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.errors import MeasureError
+from assay.run.apis import Api
+from assay.run.apis.readers import meaning_of, server_words
 from assay.run.contract import Order
+from assay.run.endpoint import Endpoint
 from assay.run.load.arrivals import Level
 from assay.run.load.http.driver import HttpLoad, Repeat
 from assay.run.load.http.loops import drive
 from assay.run.load.http.recording import OUTCOMES, Recording
 from assay.run.load.shape import Closed
 from assay.run.services import log_tail
-from assay.run.targets.served.apis import Api
-from assay.run.targets.served.errors import meaning_of, server_words
-from assay.run.targets.served.reaching import Reached
 from assay.run.targets.served.rows import Rows, read_rows
 from assay.run.targets.served.supply import ApiSupply
 
@@ -38,7 +38,7 @@ class First:
     """When its first token came, 0 where that cannot be told."""
 
 
-def ask_once(order: Order, there: Reached, supply: ApiSupply, api: Api, session: int) -> First:
+def ask_once(order: Order, there: Endpoint, supply: ApiSupply, api: Api, session: int) -> First:
     """Ask once and wait for the answer; try again where a failure may be chance.
 
     Args:
@@ -67,7 +67,7 @@ def ask_once(order: Order, there: Reached, supply: ApiSupply, api: Api, session:
     raise AssertionError("unreachable")
 
 
-def refuse_unreachable(order: Order, there: Reached, api: Api) -> None:
+def refuse_unreachable(order: Order, there: Endpoint, api: Api) -> None:
     """Tell a server that is not there from one that lacks something; any answer at all shows that it is there.
 
     Raises:
@@ -90,7 +90,7 @@ def _is_certain(recording: Recording, rows: Rows) -> bool:
     return OUTCOMES[rows.outcome[0]] == "status" and _OUR_FAULT <= status < _SERVER_FAULT and status != _TOO_MANY
 
 
-def _refused(there: Reached, recording: Recording, rows: Rows) -> MeasureError:
+def _refused(there: Endpoint, recording: Recording, rows: Rows) -> MeasureError:
     outcome = OUTCOMES[rows.outcome[0]]
     status = int(recording.status[0])
     body = bytes(recording.body_of(0))

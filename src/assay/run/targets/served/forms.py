@@ -6,7 +6,7 @@ import re
 from itertools import accumulate
 from typing import NamedTuple
 
-from assay.run.targets.served.answers import REASONING, TOOL, Draft, decode_string
+from assay.run.apis.answers import REASONING, TOOL, Draft, decode_string
 
 # What may differ in the opening of an event without a change of its meaning: an id, and a time.
 _VOLATILE = re.compile(rb'"id"\s*:\s*"(?P<id>[\w.:-]+)"|"created"\s*:\s*(?P<time>[1-9][0-9]{0,17})(?=[,}])')

@@ -15,25 +15,25 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.run import window
+from assay.run.apis import Api, find_api
 from assay.run.contract import Measured, Order, Rules, Stage
+from assay.run.endpoint import Endpoint, local_tokenizer_of, reached, server_tokenizer_of
 from assay.run.load.http.recording import Recording, client_metrics
 from assay.run.probes import ServiceProbe, Telemetry, service_probe
+from assay.run.load.http.session import Rendezvous, drive_watched, load_of, reading_s
+from assay.run.load.timing import read_clocks
 from assay.run.records import SampleSet, Window
 from assay.run.scoring import OUTPUTS, Output, as_asked, find_scorer, scored, write_outputs
 from assay.run.services import refuse_ended
-from assay.run.targets.served.apis import Api, find_api
 from assay.run.targets.served.counting import UNKNOWN, Counter
-from assay.run.targets.served.driving import drive_watched, load_of, reading_s
 from assay.run.targets.served.figures import Figures, figures
 from assay.run.targets.served.first import TRIES, ask_once, refuse_unreachable
 from assay.run.targets.served.outputs import outputs
 from assay.run.targets.served.pricing import requests_bound, requests_within
-from assay.run.targets.served.reaching import Reached, local_tokenizer_of, reached, server_tokenizer_of
 from assay.run.targets.served.rows import Rows, read_rows
 from assay.run.targets.served.searching import search_rate
-from assay.run.targets.served.shared import clock_facts, keep_requests, read_clocks, share_facts
+from assay.run.targets.served.shared import clock_facts, keep_requests, share_facts
 from assay.run.targets.served.supply import ApiSupply
-from assay.run.targets.served.together import Together
 from assay.run.tokens import Tokenizer
 from assay.run.workloads import Workset, make_workset, with_new_prompts
 from assay.run.workloads.newness import repeated_requests
@@ -65,7 +65,7 @@ class _Run:
     order: Order
     stage: Stage
     rules: Rules
-    there: Reached
+    there: Endpoint
     began_ns: int
     metrics: dict[str, float] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
@@ -73,10 +73,10 @@ class _Run:
     files: dict[str, Path] = field(default_factory=dict)
     samples: list[SampleSet] = field(default_factory=list)
     server_tokenizer: Tokenizer | None = None
-    together: Together = field(init=False)
+    rendezvous: Rendezvous = field(init=False)
 
     def __post_init__(self) -> None:
-        self.together = Together(self.order)
+        self.rendezvous = Rendezvous(self.order)
 
     @property
     def definition(self) -> Definition:
@@ -104,7 +104,7 @@ class _Run:
         before = window.read(own_cpu_s=self._cpu_s())
         recording = self._load(supply, api, work, trace, most, local)
         self.facts["clock"] = clock_facts(recording, read_clocks())
-        self.facts |= self.together.facts(self.facts["clock"])
+        self.facts |= self.rendezvous.facts(self.facts["clock"])
         seen = window.between(before, window.read(own_cpu_s=self._cpu_s()))
         refuse_ended([self.there.service] if self.there.service is not None else [])
         with self.stage.phase("score"):
@@ -215,7 +215,7 @@ class _Run:
                 self.rules,
                 began_ns=self.began_ns,
                 latency_s=latency_s,
-                together=self.together,
+                rendezvous=self.rendezvous,
             )
         found = search_rate(
             self.order,

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from pydantic import JsonValue
 
+from assay.run.apis.contract import Api
+from assay.run.apis.readers import meaning_of, server_words
 from assay.run.load.http.recording import MEASURE, OUTCOMES, Recording
-from assay.run.targets.served.apis.contract import Api
-from assay.run.targets.served.errors import meaning_of, server_words
 from assay.run.targets.served.requests import OK, UNFINISHED, column
 from assay.run.targets.served.rows import Rows
 from assay.run.workloads.records import Item

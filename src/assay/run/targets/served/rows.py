@@ -11,10 +11,10 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.run.apis.answers import FAULTS, REASONING, TEXT, TOOL, Draft, Usage
+from assay.run.apis.contract import Api
 from assay.run.load.http.recording import CODE, Recording
 from assay.run.targets.served.alike import Alike, Outline
-from assay.run.targets.served.answers import FAULTS, REASONING, TEXT, TOOL, Draft, Usage
-from assay.run.targets.served.apis.contract import Api
 from assay.run.targets.served.counting import CHECKED, EVENTS, LOCAL, UNKNOWN, USAGE, Counter, Tally, apportion
 from assay.run.targets.served.outlines import Outlines, is_exact
 from assay.run.tokens import Tokenizer
@@ -93,10 +93,10 @@ class _Marks:
         ends = np.fromiter(chain.from_iterable(self.ends), dtype=np.int64)
         ends += np.repeat(np.asarray(self.starts, dtype=np.int64), [len(some) for some in self.ends])
         weights = np.fromiter(chain.from_iterable(self.tokens), dtype=np.float64) if self.tokens else None
-        return _by_piece(ends, piece_ends, weights)
+        return events_by_piece(ends, piece_ends, weights)
 
 
-def _by_piece(
+def events_by_piece(
     ends: NDArray[np.int64], piece_ends: NDArray[np.int64], weights: NDArray[np.float64] | None = None
 ) -> NDArray[np.int32]:
     """How many positions, or how much weight, lie in each piece."""
@@ -294,9 +294,9 @@ class _Reader:
         self.piece_events[first:last] = placed.events.by_piece(ends)
         self.piece_tokens[first:last] = placed.single.by_piece(ends) + placed.bundled.by_piece(ends)
         if len(placed.known):
-            events = _by_piece(placed.known.text_ends(), ends)
+            events = events_by_piece(placed.known.text_ends(), ends)
             self.piece_events[first:last] += events
-            self.piece_tokens[first:last] += events + _by_piece(placed.known.finish_ends(), ends)
+            self.piece_tokens[first:last] += events + events_by_piece(placed.known.finish_ends(), ends)
         if placed.answers:
             rows, at = zip(*placed.answers, strict=True)
             found = np.searchsorted(ends, np.asarray(at, dtype=np.int64))

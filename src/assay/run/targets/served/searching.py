@@ -10,13 +10,13 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
+from assay.run.apis import Api
 from assay.run.contract import Order, ProbeSeen, Rules, Stage
 from assay.run.load.http.driver import HttpLoad, Supply, Warmup
 from assay.run.load.http.origin import Origin
 from assay.run.load.http.recording import Recording
-from assay.run.targets.served.apis import Api
+from assay.run.load.http.session import drive_watched, load_of, reading_s
 from assay.run.targets.served.counting import Counter
-from assay.run.targets.served.driving import drive_watched, load_of, reading_s
 from assay.run.targets.served.figures import probe_figures, why_absent
 from assay.run.targets.served.requests import OK
 from assay.run.targets.served.rows import Rows, read_rows

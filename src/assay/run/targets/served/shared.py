@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from pydantic import JsonValue
 
+from assay.run.apis.contract import Api
 from assay.run.load.http.recording import WARMUP, Recording
 from assay.run.load.requests import REQUESTS, requests_of, write_requests
-from assay.run.targets.served.apis.contract import Api
+from assay.run.load.timing import ClockPair
 from assay.run.targets.served.goodput import Judged
 from assay.run.targets.served.requests import OK
 from assay.run.targets.served.rows import Rows
 from assay.spec.benchmark import Definition
 
-_TRIES = 5
 
-
-@dataclass(frozen=True, slots=True)
-class Paired:
-    """The same moment on two clocks: that of the load loop, and that of the day, which machines share."""
-
-    epoch_ns: int
-    loop_ns: int
-
-
-def read_clocks() -> Paired:
-    """Read both clocks at once, as closely as a few tries allow."""
-    found = []
-    for _ in range(_TRIES):
-        before = time.perf_counter_ns()
-        epoch_ns = time.time_ns()
-        after = time.perf_counter_ns()
-        found.append((after - before, Paired(epoch_ns, (before + after) // 2)))
-    return min(found, key=lambda one: one[0])[1]
-
-
-def clock_facts(recording: Recording, paired: Paired) -> dict[str, JsonValue]:
+def clock_facts(recording: Recording, paired: ClockPair) -> dict[str, JsonValue]:
     """When the load was, on the clock of the day."""
     shift = paired.epoch_ns - paired.loop_ns
     before = recording.due_ns[recording.phase == WARMUP]

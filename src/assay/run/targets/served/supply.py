@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from assay.errors import MeasureError
+from assay.run.apis import Api, wire_path
 from assay.run.load.http.origin import Origin
-from assay.run.targets.served.apis import Api, wire_path
 from assay.run.workloads import Item
 
 # Requests that are made ahead; a workload of more items makes the others when they are due.

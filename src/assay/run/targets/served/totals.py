@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
+from assay.run.apis.contract import Api
 from assay.run.load.http.recording import CODE, Recording
-from assay.run.targets.served.apis.contract import Api
 from assay.run.targets.served.requests import OK, UNFINISHED
 from assay.run.targets.served.rows import Rows
 from assay.spec.target import Price

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
-from assay.run.targets.vector.engine import Task, own_name, refuse_ignored, renamed
+from assay.run.targets.vector.collection import HttpCollection, SearchTask, own_name, refuse_ignored, renamed
 from assay.run.targets.vector.rest import Rest
 from assay.run.workloads.corpus import Block, Floats
 
@@ -39,13 +39,14 @@ def split_url(url: str) -> tuple[str, str]:
     return f"{root}/api/v2", rest if mark and rest else _DATABASE
 
 
-class Chroma:
+class Chroma(HttpCollection):
     """One collection of a Chroma server."""
 
     name = "Chroma"
 
-    def __init__(self, rest: Rest, database: str, task: Task, patience_s: float) -> None:
-        self._rest, self._task, self._patience_s = rest, task, patience_s
+    def __init__(self, rest: Rest, task: SearchTask, patience_s: float) -> None:
+        super().__init__(rest, task, patience_s)
+        rest.url, database = split_url(rest.url)
         self._collection = own_name("-")
         self._all = f"{database}/collections"
         self._path = ""
@@ -121,9 +122,6 @@ class Chroma:
             return [int(one) for one in json.loads(body)["ids"][0]]
         except (KeyError, TypeError, IndexError) as problem:
             raise ValueError(f"not an answer to a query: {problem}") from None
-
-    def headers(self) -> Mapping[str, str]:
-        return {**self._rest.headers, "Content-Type": "application/json"}
 
     def index_mb(self) -> str:
         """Chroma tells nothing about its memory."""

@@ -11,7 +11,7 @@ from time import perf_counter_ns
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.run.targets.vector.engine import Searcher
+from assay.run.targets.vector.collection import Searcher
 from assay.run.targets.vector.turns import Turns
 
 _ROWS = 4096

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
-from assay.run.targets.vector.engine import Search, Task, renamed
+from assay.run.targets.vector.collection import LibraryCollection, Search, SearchTask, renamed
 from assay.run.workloads.corpus import Block, Floats
 
 # Kind → options of its index, options of a search, each with the value that FAISS itself would take.
@@ -22,13 +22,13 @@ _NAMES = {
 }  # fmt: skip
 
 
-class FaissIndex:
+class FaissIndex(LibraryCollection):
     """One index in memory."""
 
     name = "FAISS"
     failures: tuple[type[Exception], ...] = (RuntimeError,)
 
-    def __init__(self, task: Task, threads: int | None) -> None:
+    def __init__(self, task: SearchTask, threads: int | None) -> None:
         self._faiss = _library()
         self._task, self._threads = task, threads
         options = renamed(task.index, _NAMES)

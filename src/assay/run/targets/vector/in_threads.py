@@ -18,11 +18,11 @@ from pydantic import JsonValue
 from assay.errors import MeasureError
 from assay.run import window
 from assay.run.contract import Order, Rules, Stage
+from assay.run.load.http.session import asked_of, reading_s
 from assay.run.load.shape import shape_of
 from assay.run.load.timing import quiet_collector
-from assay.run.targets.served.driving import asked_of, reading_s
+from assay.run.targets.vector.collection import Search, ThreadCollection
 from assay.run.targets.vector.crew import RECENT, Crew, Log, working
-from assay.run.targets.vector.engine import Search, ThreadEngine
 from assay.run.targets.vector.searches import OK, Searches
 from assay.run.targets.vector.turns import Turns
 from assay.run.workloads.corpus import Floats
@@ -73,7 +73,7 @@ def plan_of(definition: Definition, began_ns: int) -> Plan:
 
 
 def drive_threads(
-    engine: ThreadEngine,
+    engine: ThreadCollection,
     queries: Floats,
     order: Order,
     stage: Stage,

@@ -10,11 +10,11 @@ from pydantic import JsonValue
 from assay.errors import MeasureError
 from assay.run import memory
 from assay.run.contract import Measured, Order, Rules, Stage
-from assay.run.targets.vector.engine import Engine
+from assay.run.targets.vector.access import find_collection, opened
+from assay.run.targets.vector.collection import Collection, DriverCollection
 from assay.run.targets.vector.known import known_neighbours
 from assay.run.targets.vector.oracle import Neighbours
 from assay.run.targets.vector.report import Findings, report
-from assay.run.targets.vector.ways import opened
 from assay.run.workloads.corpus import VectorSet, vector_set
 from assay.spec.benchmark import Definition
 from assay.spec.target import EndpointTarget, LibraryTarget, ServiceTarget
@@ -27,31 +27,31 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:
     """Measure one run of a vector search.
 
     Raises:
-        MeasureError: when the engine cannot be reached, refuses an option, or answers nothing.
+        MeasureError: when the database cannot be reached, refuses an option, or answers nothing.
     """
     began_ns = perf_counter_ns()
     definition = order.job.definition
     _refuse_meaningless(definition)
     found = Findings()
     vectors = vector_set(definition.workload)
-    with opened(order, stage) as way:
-        way.around.describe(found)
-        # What the engine refuses it should refuse before the truth is computed, which can take minutes.
+    with opened(order, stage) as access:
+        access.around.describe(found)
+        # What the database refuses it should refuse before the truth is computed, which can take minutes.
         with stage.phase("load"):
-            way.engine.create()
+            access.collection.create()
         with stage.phase("prepare"):
             cache = Path(order.cache) if order.cache else None
             truth = known_neighbours(vectors, definition.workload.k, cache, stage.progress)
-        with way.around.watched(order) as probe:
-            _load(way.engine, vectors, definition, stage, found)
+        with access.around.watched(order) as probe:
+            _load(access.collection, vectors, definition, stage, found)
             with stage.phase("first"):
-                found.metrics["first_ms"] = way.first_ms(vectors.queries)
-            searches = way.drive(vectors.queries, order, stage, rules, began_ns)
+                found.metrics["first_ms"] = access.first_ms(vectors.queries)
+            searches = access.drive(vectors.queries, order, stage, rules, began_ns)
             with stage.phase("score"):
-                way.around.keep(probe, searches.window, found)
+                access.around.keep(probe, searches.window, found)
         with stage.phase("score"):
             report(searches, vectors, truth, definition.objective, found)
-            found.facts["engine"] = {"name": way.engine.name, **way.engine.facts()}
+            found.facts["engine"] = {"name": access.collection.name, **access.collection.facts()}
             found.facts["corpus"] = _about(definition, vectors, truth)
     if isinstance(definition.target, LibraryTarget):
         _keep_peak("peak_run_rss_mb", found)
@@ -69,7 +69,7 @@ def _refuse_meaningless(definition: Definition) -> None:
     if isinstance(target, EndpointTarget | ServiceTarget):
         fields = type(target).model_fields
         given = [name for name in _OF_LANGUAGE_MODELS if getattr(target, name) != fields[name].default]
-        given += ["path"] if target.path is not None and target.api != "pgvector" else []
+        given += ["path"] if target.path is not None and not _takes_path(target) else []
         if given:
             raise MeasureError(
                 f"target.{given[0]} does nothing for {target.api}",
@@ -79,8 +79,14 @@ def _refuse_meaningless(definition: Definition) -> None:
             )
 
 
-def _load(engine: Engine, vectors: VectorSet, definition: Definition, stage: Stage, found: Findings) -> None:
-    """Load and index all vectors; only what the engine itself does is timed."""
+def _takes_path(target: EndpointTarget | ServiceTarget) -> bool:
+    """Whether a path means anything: it names the database of a server that a driver connects to."""
+    kind = find_collection(target)
+    return kind is not None and issubclass(kind, DriverCollection)
+
+
+def _load(collection: Collection, vectors: VectorSet, definition: Definition, stage: Stage, found: Findings) -> None:
+    """Load and index all vectors; only what the database itself does is timed."""
     library = isinstance(definition.target, LibraryTarget)
     if library:
         found.metrics["baseline_rss_mb"] = memory.resident_mb()
@@ -88,15 +94,15 @@ def _load(engine: Engine, vectors: VectorSet, definition: Definition, stage: Sta
     with stage.phase("load"):
         insert_s: float | None = 0.0
         for block in vectors.blocks():
-            taken = engine.insert(block)
+            taken = collection.insert(block)
             insert_s = None if taken is None or insert_s is None else insert_s + taken
             stage.progress((block.first + len(block)) / vectors.corpus.vectors, "vectors loaded")
-        found.metrics["index_s"] = engine.finish()
+        found.metrics["index_s"] = collection.finish()
     if insert_s is None:
         found.absent["insert_s"] = "the vectors are in this process already; nothing is sent"
     else:
         found.metrics["insert_s"] = insert_s
-    size = engine.index_mb()
+    size = collection.index_mb()
     if isinstance(size, str):
         found.absent["index_mb"] = size
     else:

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
-from assay.run.targets.vector.engine import Options, Task, own_name, refuse_ignored, renamed
+from assay.run.targets.vector.collection import HttpCollection, Options, SearchTask, own_name, refuse_ignored, renamed
 from assay.run.targets.vector.rest import Rest, encoded
 from assay.run.workloads.corpus import Block, Floats
 
@@ -37,13 +37,13 @@ _BATCH, _BATCH_VALUES = 1000, 2**20
 _BETWEEN_S = 0.1
 
 
-class Milvus:
+class Milvus(HttpCollection):
     """One collection of a Milvus server."""
 
     name = "Milvus"
 
-    def __init__(self, rest: Rest, task: Task, patience_s: float) -> None:
-        self._rest, self._task, self._patience_s = rest, task, patience_s
+    def __init__(self, rest: Rest, task: SearchTask, patience_s: float) -> None:
+        super().__init__(rest, task, patience_s)
         self._collection = own_name()
         self._own: dict[str, JsonValue] = {"collection_name": self._collection}
         self._metric = _METRIC[task.corpus.metric]
@@ -147,9 +147,6 @@ class Milvus:
             return [int(one) for one in answer["results"]["ids"]["IdField"]["IntId"].get("data", [])]
         except (KeyError, TypeError, AttributeError) as problem:
             raise ValueError(f"not an answer to a search: {problem}") from None
-
-    def headers(self) -> Mapping[str, str]:
-        return {**self._rest.headers, "Content-Type": "application/json"}
 
     def index_mb(self) -> str:
         """Milvus tells the memory of its process, not of a collection."""

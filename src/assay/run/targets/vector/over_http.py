@@ -16,9 +16,9 @@ from assay.run.contract import Order, Rules, Stage
 from assay.run.load.http.driver import Repeat
 from assay.run.load.http.origin import Origin
 from assay.run.load.http.recording import OUTCOMES, Recording, client_metrics
+from assay.run.load.http.session import asked_of, drive_watched, load_of
 from assay.run.records import Window
-from assay.run.targets.served.driving import asked_of, drive_watched, load_of
-from assay.run.targets.vector.engine import HttpEngine
+from assay.run.targets.vector.collection import HttpCollection
 from assay.run.targets.vector.rest import Rest
 from assay.run.targets.vector.searches import OK, Searches
 from assay.run.workloads.corpus import Floats
@@ -29,7 +29,7 @@ _CONTENT = OUTCOMES.index("content")
 
 
 def drive_http(
-    engine: HttpEngine,
+    engine: HttpCollection,
     origin: Origin,
     root: str,
     queries: Floats,
@@ -54,7 +54,7 @@ def drive_http(
     return replace(found, facts={"load": {**asked_of(definition.load), **_about(recording)}})
 
 
-def first_over_http(engine: HttpEngine, rest: Rest, query: Floats) -> float:
+def first_over_http(engine: HttpCollection, rest: Rest, query: Floats) -> float:
     """Send one search by itself and return its milliseconds."""
     method, path, body = engine.search_request(query)
     return 1e3 * rest.timed(method, path, body, code="search-option", at="target.search")
@@ -72,12 +72,12 @@ def refuse_other_loads(definition: Definition) -> None:
             )
 
 
-def _wire(engine: HttpEngine, origin: Origin, root: str, query: Floats) -> bytes:
+def _wire(engine: HttpCollection, origin: Origin, root: str, query: Floats) -> bytes:
     method, path, body = engine.search_request(query)
     return origin.request(method, root + path, engine.headers(), body)
 
 
-def _read(engine: HttpEngine, recording: Recording, queries: int, k: int, machine: Window) -> Searches:
+def _read(engine: HttpCollection, recording: Recording, queries: int, k: int, machine: Window) -> Searches:
     """What the clients saw, with the answers read."""
     outcome = recording.outcome.astype(np.int16)
     ids: NDArray[np.int64] = np.full((len(recording), k), -1, dtype=np.int64)

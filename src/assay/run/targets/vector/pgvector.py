@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
-from assay.run.targets.vector.engine import Options, Search, Task, own_name, renamed
+from assay.run.targets.vector.collection import DriverCollection, Options, Search, SearchTask, own_name, renamed
+from assay.run.targets.vector.dsn import checked_dsn
 from assay.run.workloads.corpus import Block, Floats
 
 if TYPE_CHECKING:
@@ -30,12 +31,12 @@ _COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_TAIL = b"\xff\xff"
 
 
-class Pgvector:
+class Pgvector(DriverCollection):
     """One table of a PostgreSQL database, with one index on it."""
 
     name = "pgvector"
 
-    def __init__(self, url: str, task: Task, timeout_s: float) -> None:
+    def __init__(self, url: str, task: SearchTask, timeout_s: float) -> None:
         self._psycopg = _library()
         self.failures: tuple[type[Exception], ...] = (self._psycopg.Error,)
         self._url, self._task, self._timeout_s = url, task, timeout_s
@@ -49,6 +50,14 @@ class Pgvector:
         self._facts: dict[str, JsonValue] = {}
         self._asked: list[VectorBytes] | None = None
         self._connection = self._connect()
+
+    @classmethod
+    def service_url(cls, host: str, port: int, path: str | None) -> str:
+        return f"postgresql://postgres@{host}:{port}{path or '/postgres'}"
+
+    @classmethod
+    def checked_url(cls, url: str) -> str:
+        return checked_dsn(url)
 
     def create(self) -> None:
         if self._kind not in KINDS:

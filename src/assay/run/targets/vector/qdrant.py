@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from time import perf_counter_ns
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
-from assay.run.targets.vector.engine import Task, own_name, refuse_ignored, renamed
+from assay.run.targets.vector.collection import HttpCollection, SearchTask, own_name, refuse_ignored, renamed
 from assay.run.targets.vector.rest import Rest
 from assay.run.workloads.corpus import Block, Floats
 
@@ -28,13 +28,13 @@ _BATCH = 500
 _LOOKS, _BETWEEN_S = 4, 0.15
 
 
-class Qdrant:
+class Qdrant(HttpCollection):
     """One collection of a Qdrant server."""
 
     name = "Qdrant"
 
-    def __init__(self, rest: Rest, task: Task, patience_s: float) -> None:
-        self._rest, self._task, self._patience_s = rest, task, patience_s
+    def __init__(self, rest: Rest, task: SearchTask, patience_s: float) -> None:
+        super().__init__(rest, task, patience_s)
         self._collection = own_name()
         self._path = f"/collections/{self._collection}"
         self._created = False
@@ -130,9 +130,6 @@ class Qdrant:
             return [int(point["id"]) for point in json.loads(body)["result"]["points"]]
         except (KeyError, TypeError) as problem:
             raise ValueError(f"not an answer to a query: {problem}") from None
-
-    def headers(self) -> Mapping[str, str]:
-        return {**self._rest.headers, "Content-Type": "application/json"}
 
     def index_mb(self) -> str:
         """Qdrant tells the memory of its process, not of a collection."""

@@ -1,11 +1,12 @@
-"""What every vector database is asked to do here, and how its options are named."""
+"""What a vector database must do to be measured, by how it is reached, and how its options are named."""
 
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,15 @@ from assay.errors import MeasureError
 from assay.run.workloads.corpus import Block, Floats
 from assay.spec.workload import Corpus
 
+if TYPE_CHECKING:
+    from assay.run.targets.vector.rest import Rest
+
 Options = Mapping[str, JsonValue]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """What an engine must hold and find."""
+class SearchTask:
+    """What a collection must hold and find."""
 
     corpus: Corpus
     k: int
@@ -30,41 +34,58 @@ class Task:
     search: Options
 
 
-class Engine(Protocol):
-    """One collection of one vector database, made for one run. It is the run's own: nobody else's is ever touched."""
+class Collection(ABC):
+    """One collection of one vector database, made for one run: no other collection is ever touched.
 
-    name: str
+    A class that is registered by name under the entry-point group `assay.vectors` derives from `HttpCollection`,
+    `DriverCollection` or `LibraryCollection`, which says how the database is reached and searched.
+    """
 
+    name: ClassVar[str]
+    """Name of the database in messages and facts."""
+
+    @abstractmethod
     def create(self) -> None:
-        """Make the collection; an option that the engine does not know is an error in the engine's own words."""
+        """Make the collection; an option that the database does not know is an error in the database's own words."""
 
+    @abstractmethod
     def insert(self, block: Block) -> float | None:
-        """Load some vectors; return the seconds that the engine took, None where nothing is sent to it."""
+        """Load some vectors; return the seconds that the database took, None where nothing is sent to it."""
 
+    @abstractmethod
     def finish(self) -> float:
         """Wait until all vectors are indexed; return the seconds from the last insert until then."""
 
+    @abstractmethod
     def index_mb(self) -> float | str:
         """Memory that the index takes, or why that is not known."""
 
+    @abstractmethod
     def facts(self) -> dict[str, JsonValue]:
-        """Version and settings, read back from the engine."""
+        """Version and settings, read back from the database."""
 
+    @abstractmethod
     def close(self) -> None:
-        """Remove the collection and let go of the engine, also after a failure."""
+        """Remove the collection and let go of the database, also after a failure."""
 
 
-class HttpEngine(Engine, Protocol):
-    """An engine that is searched over HTTP; the load loop sends its requests."""
+class HttpCollection(Collection):
+    """A collection that is searched over HTTP; the load loop sends its requests."""
 
+    def __init__(self, rest: Rest, task: SearchTask, patience_s: float) -> None:
+        self._rest, self._task, self._patience_s = rest, task, patience_s
+
+    @abstractmethod
     def search_request(self, query: Floats) -> tuple[str, str, bytes]:
         """Method, path and body of one search."""
 
+    @abstractmethod
     def read_ids(self, body: bytes) -> Sequence[int]:
         """The vectors that an answer names; ValueError when it is not an answer."""
 
     def headers(self) -> Mapping[str, str]:
         """Headers of a search."""
+        return {**self._rest.headers, "Content-Type": "application/json"}
 
 
 Search = Callable[[int], NDArray[np.int64]]
@@ -76,18 +97,50 @@ class Searcher(Protocol):
 
     search: Search
 
-    def close(self) -> None:
-        """Let go of it."""
+    def close(self) -> None: ...
 
 
-class ThreadEngine(Engine, Protocol):
-    """An engine that is searched by calls from threads of this process."""
+class ThreadCollection(Collection):
+    """A collection that is searched by calls from threads of this process."""
 
     failures: tuple[type[Exception], ...]
     """What a failed search raises; the load goes on and counts it."""
 
+    @abstractmethod
     def searcher(self, queries: Floats) -> Searcher:
         """A way to search for the thread that calls this."""
+
+
+class DriverCollection(ThreadCollection):
+    """A collection of a server that is reached by a driver of its own, at an address that is not HTTP."""
+
+    @abstractmethod
+    def __init__(self, url: str, task: SearchTask, timeout_s: float) -> None: ...
+
+    @classmethod
+    @abstractmethod
+    def service_url(cls, host: str, port: int, path: str | None) -> str:
+        """The address of a service that we started, with `target.path` where the file gives one."""
+
+    @classmethod
+    @abstractmethod
+    def checked_url(cls, url: str) -> str:
+        """An address of the file that may be connected to.
+
+        Raises:
+            MeasureError: if it may not.
+        """
+
+    def local_pid(self) -> int | None:
+        """The process that answers, where it runs on this machine and can be seen."""
+        return None
+
+
+class LibraryCollection(ThreadCollection):
+    """An index of a library inside this process."""
+
+    @abstractmethod
+    def __init__(self, task: SearchTask, threads: int | None) -> None: ...
 
 
 def own_name(separator: str = "_") -> str:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic_core import from_json
 
 TEXT, REASONING, TOOL = 0, 1, 2
@@ -22,7 +20,6 @@ FaultKind = Literal["error-event", "malformed", "cut", "shape", "empty"]
 FAULTS: tuple[FaultKind, ...] = ("error-event", "malformed", "cut", "shape", "empty")
 WORDS_KEPT = 300
 _SHOWN = 120
-_NO_EVENTS: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
 
 class Usage(NamedTuple):
@@ -48,10 +45,8 @@ class Answer:
 
     text: str
     reasoning: str
-    events: NDArray[np.int64]
-    """For each piece of the body as received: events that carry tokens and end in it."""
     ends: Sequence[int]
-    """For each such event: the position after its last byte of data."""
+    """For each event that carries tokens: the position after its last byte of data."""
     channels: bytes
     """For each such event: TEXT, REASONING or TOOL."""
     parts: Sequence[str]
@@ -131,13 +126,12 @@ class Draft:
         if self.fault is None:
             self.fault = Fault(kind, words[:WORDS_KEPT])
 
-    def answer(self, piece_ends: NDArray[np.int64] | None) -> Answer:
+    def answer(self) -> Answer:
         """The finished record."""
         text, reasoning, tools = self.said
         return Answer(
             text=joined(text),
             reasoning=joined(reasoning) if reasoning else "",
-            events=_NO_EVENTS if piece_ends is None else events_by_piece(self.ends, piece_ends),
             ends=self.ends,
             channels=bytes(self.channels),
             parts=self.parts,
@@ -153,14 +147,6 @@ class Draft:
             vectors=self.vectors,
             dims=self.dims,
         )
-
-
-def events_by_piece(ends: Sequence[int], piece_ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many of the events end in each piece of a body."""
-    if not len(piece_ends):
-        return _NO_EVENTS
-    found = np.searchsorted(piece_ends, np.asarray(ends, dtype=np.int64), side="left")
-    return np.bincount(np.minimum(found, len(piece_ends) - 1), minlength=len(piece_ends)).astype(np.int64, copy=False)
 
 
 def parse_json(data: bytes) -> Any:  # noqa: ANN401  (whatever a server sends)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
-from assay.run.workloads.records import Item
 from assay.spec.target import Served
+
+if TYPE_CHECKING:
+    from assay.run.workloads.records import Item
 
 OUTPUT_TOKENS = "$output_tokens"
 PROMPT = "$prompt"

@@ -1,26 +1,69 @@
-"""From the sections of the file to a load that the HTTP loop can drive, and back to phases that people can watch."""
+"""From the sections of a file to a load that the HTTP loop can drive, with phases that people can watch.
+
+Machines that share a load meet after their first request, right before the load. The warm-up belongs to the load: it is
+driven by all machines at once, as long on each, so that their measured windows begin together too.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter_ns
 
+from pydantic import JsonValue
+
 from assay.run.contract import Order, Rules, Stage
+from assay.run.load.barrier import Met, meet
 from assay.run.load.http.ceiling import ceiling, with_ceiling
 from assay.run.load.http.clients import drive_clients
 from assay.run.load.http.driver import Asks, HttpLoad, Supply, Warmup
 from assay.run.load.http.origin import Origin
 from assay.run.load.http.recording import Recording
 from assay.run.load.shape import Closed, Shape, shape_of
+from assay.run.load.timing import read_clocks
 from assay.run.records import Phase
-from assay.run.targets.served.together import Together
 from assay.run.workloads.trace import Trace
 from assay.spec.benchmark import Measure
 from assay.spec.driving import Load
+
+# Even a run that has no time to lose gives the others a moment.
+_LEAST_S = 5.0
+
+
+@dataclass(slots=True)
+class Rendezvous:
+    """The meeting of one run; where there is none, it costs nothing."""
+
+    order: Order
+    met: Met | None = None
+
+    def start_ns(self, load: HttpLoad, stage: Stage, deadline_ns: int) -> int | None:
+        """Wait for the others; when to begin on the clock of the load loop, None for at once.
+
+        Raises:
+            MeasureError: if not all came in time.
+        """
+        meeting = self.order.meeting
+        if meeting is None:
+            return None
+        stage.progress(0.0, f"waiting for the other {meeting.of - 1} clients")
+        needed_s = load.warmup.seconds + (load.duration_s or load.at_most_s) + meeting.lead_s
+        within_s = max(_LEAST_S, (deadline_ns - perf_counter_ns()) / 1e9 - needed_s)
+        self.met = meet(meeting.of_run(self.order.run_id), meeting.who, meeting.of, within_s, lead_s=meeting.lead_s)
+        now = read_clocks()
+        return now.loop_ns + self.met.start_at_ns - now.epoch_ns
+
+    def facts(self, clock: JsonValue) -> dict[str, JsonValue]:
+        """How the meeting went, and how long after the common moment this machine's load began."""
+        if self.met is None:
+            return {}
+        begun = clock.get("load_begin_epoch_ns") if isinstance(clock, dict) else None
+        after_s = (begun - self.met.start_at_ns) / 1e9 if isinstance(begun, int) else None
+        return {"barrier": {**self.met.facts(), "began_after_s": after_s}}
+
 
 # Kept free at the end of a run's time for reading answers and writing results.
 _FOR_READING = 0.15
@@ -105,7 +148,7 @@ def drive_watched(
     rules: Rules,
     began_ns: int,
     latency_s: float = 0.0,
-    together: Together | None = None,
+    rendezvous: Rendezvous | None = None,
 ) -> Recording:
     """Drive a load, tell how far it is, and put the client's share of its ceiling beside it.
 
@@ -115,8 +158,8 @@ def drive_watched(
     measure = order.job.definition.measure
     known = ceiling(Path(order.cache or order.scratch), Path(order.scratch))
     deadline_ns = began_ns + int((measure.timeout - reading_s(measure)) * 1e9)
-    if together is not None:
-        load = replace(load, start_ns=together.start_ns(load, stage, deadline_ns))
+    if rendezvous is not None:
+        load = replace(load, start_ns=rendezvous.start_ns(load, stage, deadline_ns))
     phases = Phases(stage)
     warm = load.warmup
     phases.enter("warmup" if warm.detect or warm.seconds or warm.requests else "measure")

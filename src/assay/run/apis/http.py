@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import JsonValue
 from pydantic_core import to_json
 
 from assay.errors import MeasureError
-from assay.run.targets.served.answers import TEXT, Answer, Draft
-from assay.run.targets.served.apis.bodies import OUTPUT_TOKENS, PROMPT, filled, headers_of, merged
-from assay.run.targets.served.apis.contract import Call
-from assay.run.targets.served.reading import Take
-from assay.run.workloads.records import Item
+from assay.run.apis.answers import TEXT, Draft
+from assay.run.apis.bodies import OUTPUT_TOKENS, PROMPT, filled, headers_of, merged
+from assay.run.apis.contract import Api, Call
 from assay.spec.target import Served
 
+if TYPE_CHECKING:
+    from assay.run.workloads.records import Item
 
-class PlainHttp:
+
+class PlainHttp(Api):
     """A request of the user's own making."""
 
-    name = "http"
-    streams = False
+    needs_model = False
     generates = False
     counts_input = False
-    take: Take | None = None
 
     def __init__(self, target: Served, seed: int) -> None:  # noqa: ARG002  (the user's body says it)
         if target.method != "GET" and target.body is None:
@@ -61,7 +59,3 @@ class PlainHttp:
         draft.done = True
         draft.said[TEXT].append(body.decode("utf-8", "replace"))
         return draft
-
-    def read(self, body: bytes | memoryview, piece_ends: NDArray[np.int64] | None = None) -> Answer:
-        """Keep the answer as text."""
-        return self.draft(bytes(body)).answer(piece_ends)

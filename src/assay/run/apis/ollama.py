@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from assay.run.targets.served.answers import REASONING, TEXT, Answer, Draft, Usage
-from assay.run.targets.served.apis.bodies import OUTPUT_TOKENS, filled, headers_of, merged, messages_of, model_of
-from assay.run.targets.served.apis.contract import Call
-from assay.run.targets.served.apis.openai import take_tools
-from assay.run.targets.served.reading import Take, count_of, read_document, read_lines
-from assay.run.workloads.records import Item
+from assay.run.apis.answers import REASONING, TEXT, Draft, Usage
+from assay.run.apis.bodies import OUTPUT_TOKENS, filled, headers_of, merged, messages_of, model_of
+from assay.run.apis.contract import Api, Call
+from assay.run.apis.openai import take_tools
+from assay.run.apis.readers import count_of, read_document, read_lines
 from assay.spec.target import Served
+
+if TYPE_CHECKING:
+    from assay.run.workloads.records import Item
 
 # Ollama ignores fields it does not know without a word, so what is not one of these is an option of the model.
 _FIELDS = frozenset({"model", "messages", "tools", "format", "options", "stream", "keep_alive", "think", "template"})
 
 
-class Ollama:
+class Ollama(Api):
     """`/api/chat`."""
-
-    name = "ollama"
-    generates = True
-    counts_input = True
-    take: Take | None = None
 
     def __init__(self, target: Served, seed: int) -> None:
         self._path = target.path or "/api/chat"
@@ -56,9 +51,11 @@ class Ollama:
         """Read the lines, or the one document where nothing was streamed."""
         return read_lines(body, take_line) if self.streams else read_document(body, take_line)
 
-    def read(self, body: bytes | memoryview, piece_ends: NDArray[np.int64] | None = None) -> Answer:
-        """Read an answer, and count the lines of its pieces."""
-        return self.draft(bytes(body)).answer(piece_ends)
+    @classmethod
+    def warm_request(cls, target: Served) -> tuple[str, dict[str, JsonValue]]:
+        """Without a prompt it only loads the model."""
+        kept = {name: target.options[name] for name in ("keep_alive",) if name in target.options}
+        return "/api/generate", {"model": target.options.get("model", target.model), "stream": False, **kept}
 
 
 def take_line(draft: Draft, event: Mapping[str, Any], end: int) -> None:

@@ -23,7 +23,7 @@ ServedTarget = ServiceTarget | EndpointTarget
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class Endpoint:
     """A target within reach."""
 
     target: ServedTarget
@@ -61,21 +61,27 @@ def served_target(order: Order) -> ServedTarget:
 
 
 @contextmanager
-def reached(order: Order, stage: Stage) -> Iterator[Reached]:
+def reached(order: Order, stage: Stage) -> Iterator[Endpoint]:
     """Start the services that belong to this run, and work out where the target is."""
     target = served_target(order)
-    definition, base = order.job.definition, Path(order.job.base)
+    with started_services(order, stage) as services:
+        yield reach(target, services, Path(order.job.base))
+
+
+@contextmanager
+def started_services(order: Order, stage: Stage) -> Iterator[Mapping[str, RunningService]]:
+    """All services of the job, with those that belong to this run alone started for it."""
     own = {
         name: service
-        for name, service in definition.services.items()
+        for name, service in order.job.definition.services.items()
         if service.fresh == "run" and name not in order.services
     }
     tell: Callable[[str], None] = lambda note: stage.progress(0.0, note)  # noqa: E731
-    with started(own, base, Path(order.scratch), known=order.services, tell=tell) as fresh:
-        yield reach(target, {**order.services, **fresh}, base)
+    with started(own, Path(order.job.base), Path(order.scratch), known=order.services, tell=tell) as fresh:
+        yield {**order.services, **fresh}
 
 
-def reach(target: ServedTarget, services: Mapping[str, RunningService], base: Path) -> Reached:
+def reach(target: ServedTarget, services: Mapping[str, RunningService], base: Path) -> Endpoint:
     """Work out where a target is.
 
     Raises:
@@ -88,7 +94,7 @@ def reach(target: ServedTarget, services: Mapping[str, RunningService], base: Pa
     origin = origin_of(url, tls=target.tls, proxy=proxy, base=base, own=service is not None)
     metrics = metrics_url(target.metrics, url)
     beside = service is not None and target.metrics is not None and "://" not in target.metrics
-    return Reached(
+    return Endpoint(
         target=target,
         url=url,
         origin=origin,
@@ -146,7 +152,7 @@ def listener(origin: Origin) -> int | None:
     return next((pid for pid in pids if pid is not None), None)
 
 
-def local_tokenizer_of(reached: Reached, base: Path) -> Tokenizer | None:
+def local_tokenizer_of(reached: Endpoint, base: Path) -> Tokenizer | None:
     """The tokenizer that the file names."""
     if reached.target.tokenizer is None:
         return None
@@ -155,7 +161,7 @@ def local_tokenizer_of(reached: Reached, base: Path) -> Tokenizer | None:
     return local_tokenizer(base / Path(reached.target.tokenizer).expanduser())
 
 
-def server_tokenizer_of(reached: Reached) -> Tokenizer | None:
+def server_tokenizer_of(reached: Endpoint) -> Tokenizer | None:
     """The server's own tokenizer, where it offers one."""
     from assay.run.tokens.server import server_tokenizer
 
