@@ -94,7 +94,7 @@ def _through_driver(
     kind: type[DriverCollection], target: EndpointTarget | ServiceTarget, order: Order, stage: Stage
 ) -> Iterator[Access]:
     from assay.run.endpoint import metrics_headers, started_services
-    from assay.run.models.policy import pinned
+    from assay.run.policy import pinned
 
     with started_services(order, stage) as services:
         service = None
