@@ -19,9 +19,9 @@ from assay.run.apis import Api, find_api
 from assay.run.contract import Measured, Order, Rules, Stage
 from assay.run.endpoint import Endpoint, local_tokenizer_of, reached, server_tokenizer_of
 from assay.run.load.http.recording import Recording, client_metrics
-from assay.run.probes import ServiceProbe, Telemetry, service_probe
 from assay.run.load.http.session import Rendezvous, drive_watched, load_of, reading_s
 from assay.run.load.timing import read_clocks
+from assay.run.probes import ServiceProbe, Telemetry, service_probe
 from assay.run.records import SampleSet, Window
 from assay.run.scoring import OUTPUTS, Output, as_asked, find_scorer, scored, write_outputs
 from assay.run.services import refuse_ended
