@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,9 @@ pytest_plugins = (
     "tests.kube_cluster",
     "tests.slurm_cluster",
 )
+
+# A shell that starts the tests in the background ignores Ctrl-C for them, and every child would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

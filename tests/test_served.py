@@ -206,7 +206,8 @@ def test_a_rate_is_found_that_meets_the_objective(tmp_path):
     capacity = job(result).metrics["capacity_per_s"].median
     assert 15 <= capacity <= 42
     probes = facts(result)["search"]["probes"]
-    assert 3 <= len(probes) <= 8
+    rates = {one["rate"] for one in probes}  # a rate that cannot be told is probed again
+    assert 3 <= len(rates) <= 8
     assert any(one["meets"] is False for one in probes)
 
 

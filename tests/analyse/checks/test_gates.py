@@ -118,3 +118,13 @@ def test_a_limit_that_no_run_comes_near_is_kept_however_the_runs_differ(measured
     rng = np.random.default_rng(5)
     runs = [level * rng.lognormal(0, 0.1, 700) for level in (1.0, 2.0, 1.4)]
     assert measured({"latency_ms.p99": 1000}, runs).passed is True
+
+
+def test_a_long_pause_of_the_machine_does_not_hide_that_a_limit_is_far_away(measured) -> None:
+    """Calls of microseconds, slow ones in bunches, and one pause of 800 ms."""
+    rng = np.random.default_rng(6)
+    runs = [level * rng.lognormal(-4.5, 0.1, 700) for level in (1.0, 2.0, 1.4)]
+    for values in runs:
+        values[200:260] *= 5
+    runs[1][350] = 800.0
+    assert measured({"latency_ms.p99": 1000}, runs).passed is True

@@ -122,7 +122,9 @@ def test_campaigns_picked_from_the_top_are_compared_with_the_oldest(browser, dem
         sides = page.locator(".side-card")
         expect(sides.first).to_contain_text(older)
         expect(sides.nth(1)).to_contain_text(newer)
-        widths = page.locator("main table tbody td:first-child *").evaluate_all(
+        cells = page.locator("main table tbody td:first-child *")
+        expect(cells.first).to_be_visible()
+        widths = cells.evaluate_all(
             "(all) => all.map((one) => getComputedStyle(one).borderTopWidth + getComputedStyle(one).borderLeftWidth)"
         )
         assert set(widths) == {"0px0px"}

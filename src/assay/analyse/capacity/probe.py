@@ -26,6 +26,8 @@ _DELIVERED = 0.95
 _ENDS = 3.0  # standard deviations of a Poisson count
 # The correlation of "bad" is read from this many bad samples or more, else from the slowest twentieth.
 _ENOUGH_BAD = 10
+# A percentile that is this many times better than its limit needs no counting of samples.
+_FAR = 2.0
 _SLOWEST = 0.05
 _MOST_TIMES = 64.0
 # Latencies that grow by more than this from the begin to the end of a probe are those of a queue that fills up: the
@@ -291,24 +293,29 @@ def share_held(by_run: Sequence[Values], share: float, limit: float, *, higher: 
     beyond = [values < limit if higher else values > limit for values in parts]
     allowed = share if higher else 1 - share
     bad = float(sum(one.sum() for one in beyond))
+    if not bad and _is_far(parts, share, limit, higher=higher, alpha=alpha):
+        return ShareHeld(True, 0.0, allowed)
     within = max(_inflation(values, one, higher) for values, one in zip(parts, beyond, strict=True))
     edge = _edge(pooled, np.concatenate(beyond), higher)
-    far = not bad and _is_far(parts, limit, higher, alpha)
-    between = 1.0 if far else _between(parts, limit if edge is None else edge, higher, alpha)
+    between = _between(parts, limit if edge is None else edge, higher, alpha)
     inflation = min(max(within, between), pooled.size / 2)
     meets, _ = _decide(bad / inflation, pooled.size / inflation, allowed, alpha)
     return ShareHeld(meets, bad / pooled.size, allowed)
 
 
-def _is_far(parts: Sequence[Values], limit: float, higher: bool, alpha: float) -> bool:
-    """Whether the worst value that a run gives lies on the good side of a limit, by the spread of the runs' worst."""
-    worst = np.array([values.min() if higher else values.max() for values in parts])
-    if worst.size < 2 or min(float(worst.min()), limit) <= 0:
+def _is_far(parts: Sequence[Values], share: float, limit: float, *, higher: bool, alpha: float) -> bool:
+    """Whether the percentile is on the good side of a limit by a factor of two, by the runs' own percentiles.
+
+    Only asked where no sample is beyond the limit. Counting samples then says little: slow ones come in bunches, and
+    one pause of the machine moves the worst value of a run by orders of magnitude and its percentile hardly.
+    """
+    tails = np.array([float(np.quantile(values, share)) for values in parts])
+    if tails.size < 2 or min(float(tails.min()), limit) <= 0:
         return False
-    logs = np.log(worst)
-    half = t_quantile(1 - 2 * alpha, worst.size - 1) * float(logs.std(ddof=1)) / math.sqrt(worst.size)
+    logs = np.log(tails)
+    half = t_quantile(1 - 2 * alpha, tails.size - 1) * float(logs.std(ddof=1)) / math.sqrt(tails.size)
     middle, edge = float(logs.mean()), math.log(limit)
-    return middle - half > edge if higher else middle + half < edge
+    return middle - half > edge + math.log(_FAR) if higher else middle + half < edge - math.log(_FAR)
 
 
 def _between(parts: Sequence[Values], edge: float, higher: bool, alpha: float) -> float:
