@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest_plugins = (
+    "tests.groups",
     "tests.postgresql_server",
     "tests.redis_server",
     "tests.running_server",
