@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from assay.engines.local import LocalEngine
 from assay.errors import MeasureError
+from assay.exec.machine import require_needs
 from assay.place.needs import Profile, device_kind, missing, needs_in_words
 from assay.plan.job import Job
 from assay.spec.benchmark import Definition
@@ -140,13 +140,9 @@ def test_a_command_needs_no_runtime():
     assert needs_in_words(job({"command": "x"}, gpus=2)) == "a command, 2 GPUs"
 
 
-def test_the_local_engine_refuses_before_anything_runs():
-    ran = []
-    engine = LocalEngine(HERE, ran.append)
+def test_a_machine_that_lacks_what_a_job_needs_refuses_it():
     with pytest.raises(MeasureError, match="cuda") as caught:
-        engine.place(job({"model": "m", "device": "gpu"}))
+        require_needs(job({"model": "m", "device": "gpu"}), HERE)
     assert caught.value.problem.code == "device"
     assert "onnxruntime-gpu" in caught.value.problem.try_
-    assert not ran
-    engine.place(job())
-    assert len(ran) == 1
+    require_needs(job(), HERE)

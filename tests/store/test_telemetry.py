@@ -19,7 +19,7 @@ def packed(rows, head=HEAD) -> bytes:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(head)
     writer.writerows(rows)
-    return gzip.compress(text.getvalue().encode())
+    return gzip.compress(text.getvalue().encode(), mtime=0)
 
 
 series = st.lists(
@@ -92,7 +92,7 @@ def test_phases_are_stretches_and_no_readings():
         (packed([("job", "cpu_pct", "", 1)]), "Expected 5 columns"),
         (packed([("job", "cpu_pct", "{", 1, 2.0)]), "JSONDecodeError"),
         (packed([("job", "cpu_pct", "", 2**80, 2.0)]), "1208925819614629174706176"),
-        (gzip.compress(",".join(HEAD).encode() + b"\n\xff\xfe,b,,1,2\n"), "UTF8|UTF-8"),
+        (gzip.compress(",".join(HEAD).encode() + b"\n\xff\xfe,b,,1,2\n", mtime=0), "UTF8|UTF-8"),
     ],
 )
 def test_what_is_no_telemetry_is_told(content, why):

@@ -71,9 +71,15 @@ def test_a_line_of_others_needs_only_a_text(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [b"no gzip", gzip.compress(b"no json\n"), gzip.compress(b"[1]\n"), gzip.compress(b'{"item": "x"}\n'),
-     gzip.compress(b'{"text": 5}\n'), gzip.compress(b'{"text": "x"}\n' * 5000)[:-30]],
-)  # fmt: skip
+    [
+        b"no gzip",
+        gzip.compress(b"no json\n", mtime=0),
+        gzip.compress(b"[1]\n", mtime=0),
+        gzip.compress(b'{"item": "x"}\n', mtime=0),
+        gzip.compress(b'{"text": 5}\n', mtime=0),
+        gzip.compress(b'{"text": "x"}\n' * 5000, mtime=0)[:-30],
+    ],
+)
 def test_a_file_that_is_none_is_told_with_its_line(tmp_path, content):
     path = tmp_path / "x.gz"
     path.write_bytes(content)
