@@ -339,8 +339,9 @@ A target has one of five kinds, told by the key that only this kind has:
 - [`endpoint`](../how-to/measure-an-endpoint.md): a server that runs already;
 - `library`: [FAISS](../how-to/measure-a-vector-database.md) in our own process.
 
-A package may add [others](../how-to/add-a-target.md). A key that would do nothing for the target is refused. Jobs run
-on this machine or on a [fleet](../how-to/run-a-fleet.md): `place.engine` is `local` or `fleet`. A server
+A package may add [others](../how-to/add-a-target.md), and [protocols and vector
+databases](../how-to/add-a-protocol.md). A key that would do nothing for the target is refused. Jobs run on this machine
+or on a [fleet](../how-to/run-a-fleet.md): `place.engine` is `local` or `fleet`. A server
 acts on [`schedule`](../how-to/schedule-a-benchmark.md); a local run does not."""
 
 # Paths of the five kinds of target, which share one key of the file.

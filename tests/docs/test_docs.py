@@ -36,6 +36,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +297,58 @@ def test_the_target_of_the_how_to_is_found_and_measures(folder: Path, monkeypatc
     job = json.loads(done.stdout)["jobs"][0]
     assert job["metrics"]["latency_ms"]["median"] > 0
     assert job["runs"][0]["facts"]["bytes_per_call"] == 64
+
+
+PROTOCOL_PAGE = DOCS / "how-to" / "add-a-protocol.md"
+
+
+@pytest.mark.live
+def test_the_protocol_of_the_how_to_measures_a_server_of_its_own_kind(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {block.title: block.text for block in blocks_of(PROTOCOL_PAGE) if block.title}
+    (folder / "assay_tgi").mkdir()
+    (folder / "assay_tgi" / "__init__.py").write_text(files["assay_tgi/__init__.py"])
+    _install(folder, tomllib.loads(files["pyproject.toml"])["project"])
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    names: dict[str, type[BaseHTTPRequestHandler]] = {"__name__": "server"}  # type: ignore[dict-item]
+    exec(compile(files["server.py"], "server.py", "exec"), names)
+    with ThreadingHTTPServer(("127.0.0.1", 0), names["Handler"]) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        (folder / "tgi.yaml").write_text(files["tgi.yaml"].replace("8708", str(server.server_address[1])))
+        less = "--set measure.runs=1 --set measure.warmup=none --set load.duration=1s"
+        done = subprocess.run(
+            f"assay run tgi.yaml --quiet --format json {less}", shell=True, capture_output=True, text=True
+        )
+        server.shutdown()
+    assert done.returncode == 0, done.stdout + done.stderr
+    job = json.loads(done.stdout)["jobs"][0]
+    # A word takes 5 ms at least, so that 16 of them are a known answer.
+    assert 5 <= job["metrics"]["tpot_ms"]["median"] < 20
+    assert job["metrics"]["ttft_ms"]["median"] >= 5
+    assert job["metrics"]["output_tokens"]["median"] == 16
+    assert job["metrics"]["goodput_per_s"]["median"] > 0
+    assert job["runs"][0]["facts"]["endpoint"]["api"] == "tgi"
+
+
+@pytest.mark.live
+def test_the_vector_database_of_the_how_to_is_measured_against_the_truth(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {block.title: block.text for block in blocks_of(PROTOCOL_PAGE) if block.title}
+    (folder / "assay_exact").mkdir()
+    (folder / "assay_exact" / "__init__.py").write_text(files["assay_exact/__init__.py"])
+    _install(folder, tomllib.loads(files["assay_exact.toml"])["project"])
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    (folder / "exact.yaml").write_text(files["exact.yaml"])
+    less = "--set measure.runs=1 --set measure.warmup=none --set load.duration=300ms"
+    done = subprocess.run(
+        f"assay run exact.yaml --quiet --format json {less}", shell=True, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    job = json.loads(done.stdout)["jobs"][0]
+    assert job["metrics"]["recall"]["median"] == 1.0
+    assert job["runs"][0]["facts"]["engine"]["name"] == "NumPy"
 
 
 def _install(folder: Path, project: dict[str, object]) -> None:

@@ -218,7 +218,7 @@ class Served(Section):
 
     api: str
     """Protocol it speaks: `openai-chat`, `openai-completions`, `openai-embeddings`, `ollama`, `http`, `qdrant`,
-    `chroma`, `milvus` or `pgvector`."""
+    `chroma`, `milvus`, `pgvector`, or one that an installed package registers."""
     model: str | None = None
     """Model name inside the service."""
     headers: dict[str, str] = {}
