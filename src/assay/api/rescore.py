@@ -12,7 +12,7 @@ from assay.analyse.scores import ScoreRecord, qualities
 from assay.clock import Clock, iso
 from assay.documents import from_json, to_json
 from assay.errors import MeasureError, UsageError
-from assay.run.scoring import OUTPUTS, Scored, read_outputs, scored, scorer_version
+from assay.run.scoring import OUTPUTS, Scores, read_outputs, scored, scorer_version
 from assay.store.scores import keep_score, scores_of
 from assay.store.store import Store
 
@@ -59,7 +59,7 @@ def rescore(result: MultiRunJobResult, find: Find, scorers: Sequence[str], clock
             f"{result.job} kept no answers", code="no-outputs", try_="set workload.keep_outputs: true and measure again"
         )
     runs = {run.run_id: run.files[OUTPUTS] for run in result.runs if run.error is None and OUTPUTS in run.files}
-    judged: dict[int, dict[str, Scored]] = {}
+    judged: dict[int, dict[str, Scores]] = {}
     for run, digest in runs.items():
         outputs = tuple(read_outputs(find(digest)))
         judged[run] = {name: scored(outputs, [name]) for name in scorers}
@@ -123,7 +123,7 @@ def scores_json(results: Sequence[MultiRunJobResult], scores: dict[str, tuple[Sc
     return json.dumps({"schema": "assay.scores/1", "jobs": jobs}, indent=2)
 
 
-def _record(job: str, scorer: str, now: str, judged: dict[int, Scored], runs: dict[int, str]) -> ScoreRecord:
+def _record(job: str, scorer: str, now: str, judged: dict[int, Scores], runs: dict[int, str]) -> ScoreRecord:
     values = {run: one.values for run, one in judged.items() if one.values}
     absent = {run: one.absent[scorer] for run, one in judged.items() if scorer in one.absent}
     if not values:

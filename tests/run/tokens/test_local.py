@@ -11,8 +11,7 @@ from tests.run.tokens.trained import saved, trained
 from tokenizers import Tokenizer, processors
 
 from assay.errors import MeasureError
-from assay.run.tokens.gguf import read_vocabulary
-from assay.run.tokens.local import local_tokenizer
+from assay.run.tokens.local import local_tokenizer, read_vocabulary
 
 TEXT = "Honey keeps for many years, doesn't it? 12345 – ö"
 

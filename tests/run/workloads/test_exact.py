@@ -11,8 +11,7 @@ from tests.run.tokens.trained import KINDS, trained
 from tests.run.workloads.setups import tokenizer
 
 from assay.errors import MeasureError
-from assay.run.workloads.texts.exact import Writer
-from assay.run.workloads.texts.words import plain_words
+from assay.run.workloads.prompt_text import Writer, plain_words
 
 
 def test_the_words_are_plain_and_many():

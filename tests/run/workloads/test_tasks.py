@@ -9,7 +9,7 @@ from tests.run.workloads.setups import definition, jsonl, refusal, tokenizer, wo
 
 from assay.run import workloads
 from assay.run.workloads import Item, Workset, task_name
-from assay.run.workloads.tasks.synthetic import questions
+from assay.run.workloads.synthetic import questions
 from assay.spec.workload import Workload
 
 

@@ -1,12 +1,14 @@
-"""The header of a GGUF file: its architecture, its tensors and how they are quantised."""
+"""The header of a GGUF file: its settings, its architecture, its tensors and how they are quantised."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass
 from io import BufferedReader
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -43,6 +45,8 @@ class _Reader:
     file: BufferedReader
     left: int
     order: str = "<"
+    width: str = "Q"
+    """Of lengths and counts: version 1 of the format has shorter ones."""
 
     def take(self, count: int) -> bytes:
         if count > self.left:
@@ -63,12 +67,19 @@ class _Reader:
         self.file.seek(count, 1)
         self.left -= count
 
-    def text(self, width: str) -> str:
-        length = self.number(width)
+    def text(self) -> str:
+        length = self.number(self.width)
         if length > _LONGEST_TEXT:
             self.skip(length)
             return ""
         return self.take(length).decode("utf-8", "replace")
+
+    def count(self) -> int:
+        """A number of entries that the rest of the file can hold: each takes at least a byte."""
+        count = self.number(self.width)
+        if count > self.left:
+            raise NotReadable("it claims more entries than it can hold")
+        return count
 
 
 def gguf(path: Path) -> Facts:
@@ -79,70 +90,90 @@ def gguf(path: Path) -> Facts:
         OSError: if the file cannot be read.
     """
     with path.open("rb") as file:
-        reader = _Reader(file, path.stat().st_size)
-        if reader.take(4) != _MAGIC:
-            raise NotReadable("it does not begin with GGUF")
-        version = reader.number("I")
-        if version > 0xFFFF:  # written the other way round
-            reader.order = ">"
-            version = int.from_bytes(version.to_bytes(4, "little"), "big")
-        if not 1 <= version <= 3:
-            raise NotReadable(f"version {version} of the format is not known")
-        width = "I" if version == 1 else "Q"
-        tensors, pairs = reader.number(width), reader.number(width)
-        settings = _settings(reader, pairs, width)
-        found = summed(_tensor(reader, width) for _ in range(_counted(reader, tensors)))
+        reader, tensors = _opened(file, path)
+        settings = _settings(reader)
+        found = summed(_tensor(reader) for _ in range(tensors))
     return _facts(settings, found)
 
 
-def _settings(reader: _Reader, pairs: int, width: str) -> dict[str, JsonValue]:
-    settings: dict[str, JsonValue] = {}
-    for _ in range(_counted(reader, pairs)):
-        name = reader.text(width)
-        settings[name] = _value(reader, reader.number("I"), width)
+def read_settings(path: Path, lists: Collection[str]) -> dict[str, Any]:
+    """The settings in the header of a GGUF file, with the content of some of its lists; the others are None.
+
+    Raises:
+        NotReadable: if it is no such header, or breaks off.
+        UnicodeDecodeError: if a text of these lists is damaged.
+        OSError: if the file cannot be read.
+    """
+    with path.open("rb") as file:
+        return _settings(_opened(file, path)[0], lists)
+
+
+def _opened(file: BufferedReader, path: Path) -> tuple[_Reader, int]:
+    """A reader that stands before the settings, with the number of tensors."""
+    reader = _Reader(file, path.stat().st_size)
+    if reader.take(4) != _MAGIC:
+        raise NotReadable("it does not begin with GGUF")
+    version = reader.number("I")
+    if version > 0xFFFF:  # written the other way round
+        reader.order = ">"
+        version = int.from_bytes(version.to_bytes(4, "little"), "big")
+    if not 1 <= version <= 3:
+        raise NotReadable(f"version {version} is not known")
+    reader.width = "I" if version == 1 else "Q"
+    return reader, reader.count()
+
+
+def _settings(reader: _Reader, lists: Collection[str] = ()) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for _ in range(reader.count()):
+        name = reader.text()
+        settings[name] = _value(reader, reader.number("I"), whole=name in lists)
     return settings
 
 
-def _value(reader: _Reader, kind: int, width: str) -> JsonValue:
-    """A setting; of a list only its length is kept."""
+def _value(reader: _Reader, kind: int, *, whole: bool) -> Any:  # noqa: ANN401  (a number, a text or a list of them)
+    """A setting; a list that is not wanted whole is skipped."""
     if kind == _STRING:
-        return reader.text(width)
+        return reader.text()
     if kind == _ARRAY:
-        inner, count = reader.number("I"), reader.number(width)
-        if inner in _SCALARS:
-            reader.skip(count * struct.calcsize(reader.order + _SCALARS[inner]))
-        elif inner == _STRING:
-            for _ in range(_counted(reader, count)):
-                reader.skip(reader.number(width))
-        else:
-            raise NotReadable(f"it holds a list of the unknown type {inner}")
-        return None
+        return _array(reader, whole=whole)
     if kind not in _SCALARS:
         raise NotReadable(f"it holds a value of the unknown type {kind}")
-    form = _SCALARS[kind]
-    value: JsonValue = struct.unpack(reader.order + form, reader.take(struct.calcsize(reader.order + form)))[0]
-    return value
+    form = reader.order + _SCALARS[kind]
+    return struct.unpack(form, reader.take(struct.calcsize(form)))[0]
 
 
-def _tensor(reader: _Reader, width: str) -> Tensor:
-    reader.text(width)
+def _array(reader: _Reader, *, whole: bool) -> list[Any] | None:
+    inner, count = reader.number("I"), reader.number(reader.width)
+    if inner == _STRING:
+        if count > reader.left:
+            raise NotReadable("it claims more entries than it can hold")
+        if whole:
+            return [reader.take(reader.number(reader.width)).decode() for _ in range(count)]
+        for _ in range(count):
+            reader.skip(reader.number(reader.width))
+        return None
+    if inner not in _SCALARS:
+        raise NotReadable(f"it holds a list of the unknown type {inner}")
+    size = count * struct.calcsize(reader.order + _SCALARS[inner])
+    if whole:
+        return list(struct.unpack(f"{reader.order}{count}{_SCALARS[inner]}", reader.take(size)))
+    reader.skip(size)
+    return None
+
+
+def _tensor(reader: _Reader) -> Tensor:
+    reader.text()
     dimensions = reader.number("I")
     if dimensions > _MOST_DIMENSIONS:
         raise NotReadable(f"it holds a tensor of {dimensions} dimensions")
-    sides = [reader.number(width) for _ in range(dimensions)]
+    sides = [reader.number(reader.width) for _ in range(dimensions)]
     kind = reader.number("I")
     reader.skip(8)  # where its numbers are
     return Tensor(_TENSOR_TYPES.get(kind, f"type {kind}"), prod(sides))
 
 
-def _counted(reader: _Reader, count: int) -> int:
-    """A number of entries that the rest of the file can hold: each takes more than a byte."""
-    if count > reader.left:
-        raise NotReadable("it claims more entries than it can hold")
-    return count
-
-
-def _facts(settings: dict[str, JsonValue], tensors: Facts) -> Facts:
+def _facts(settings: dict[str, Any], tensors: Facts) -> Facts:
     facts = dict(tensors)
     architecture = settings.get("general.architecture")
     if isinstance(architecture, str) and architecture:

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from time import monotonic
 from typing import Protocol, cast
@@ -18,21 +17,26 @@ from pydantic import JsonValue
 
 from assay.errors import AssayError, MeasureError
 from assay.run.scoring.outputs import OUTPUTS, Output, as_asked, read_outputs, write_outputs
+from assay.run.scoring.scorers import contains, exact_match, json_valid, length, rouge
 from assay.version import __version__
 
 __all__ = [
-    "GROUP", "OUTPUTS", "Output", "Scored", "Scorer", "as_asked", "find_scorer", "read_outputs", "score", "scored",
-    "scorer_names", "scorer_version", "write_outputs",
+    "GROUP",
+    "OUTPUTS",
+    "Output",
+    "Scorer",
+    "Scores",
+    "as_asked",
+    "find_scorer",
+    "read_outputs",
+    "score",
+    "scored",
+    "scorer_names",
+    "scorer_version",
+    "write_outputs",
 ]  # fmt: skip
 
 GROUP = "assay.scorers"
-_OURS = {
-    "rouge": ("assay.run.scoring.rouge", "rouge"),
-    "exact-match": ("assay.run.scoring.plain", "exact_match"),
-    "contains": ("assay.run.scoring.plain", "contains"),
-    "json-valid": ("assay.run.scoring.plain", "json_valid"),
-    "length": ("assay.run.scoring.plain", "length"),
-}
 _LIBRARY = {"rouge": "rouge-score"}
 
 
@@ -44,8 +48,17 @@ class Scorer(Protocol):
         ...
 
 
+_OURS: Mapping[str, Scorer] = {
+    "rouge": rouge,
+    "exact-match": exact_match,
+    "contains": contains,
+    "json-valid": json_valid,
+    "length": length,
+}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Scored:
+class Scores:
     """What scorers said, and what they could not say."""
 
     values: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
@@ -76,7 +89,7 @@ def score(outputs: Sequence[Output], scorers: Sequence[str]) -> dict[str, NDArra
     return values
 
 
-def scored(outputs: Sequence[Output], scorers: Sequence[str], *, within_s: float | None = None) -> Scored:
+def scored(outputs: Sequence[Output], scorers: Sequence[str], *, within_s: float | None = None) -> Scores:
     """Judge answers and never fail: a load that was measured is not lost because its answers cannot be judged."""
     deadline_s = math.inf if within_s is None else monotonic() + within_s
     values: dict[str, NDArray[np.float64]] = {}
@@ -93,7 +106,7 @@ def scored(outputs: Sequence[Output], scorers: Sequence[str], *, within_s: float
         facts[name] = _facts(name, outputs, found)
         if lacking := _lacking(outputs, found):
             absent[name] = lacking
-    return Scored(values, absent, facts)
+    return Scores(values, absent, facts)
 
 
 def _by(deadline_s: float, name: str, outputs: Sequence[Output]) -> dict[str, NDArray[np.float64]]:
@@ -130,8 +143,7 @@ def find_scorer(name: str) -> Scorer:
         MeasureError: if there is none, or it cannot be loaded.
     """
     if name in _OURS:
-        module, function = _OURS[name]
-        return cast("Scorer", getattr(import_module(module), function))
+        return _OURS[name]
     entry = _entry(name)
     if entry is None:
         raise MeasureError(

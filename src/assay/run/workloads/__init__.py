@@ -10,7 +10,7 @@ from assay.plan.job import Job
 from assay.plugins import plugin_names
 from assay.run.apis import find_protocol
 from assay.run.tokens import Tokenizer
-from assay.run.workloads.newness import prompt_seed
+from assay.run.workloads.prompt_reuse import prompt_seed
 from assay.run.workloads.records import Item, Task, Workset
 from assay.spec.benchmark import Definition
 from assay.spec.protocols import VECTORS
@@ -96,14 +96,15 @@ def _find(name: str) -> Task:
 
 
 def _built_in(name: str) -> Task:
-    from assay.run.workloads.tasks import conversation, embedding, prompts, synthetic, wikipedia_summary
+    from assay.run.workloads.synthetic import make_synthetic
+    from assay.run.workloads.tasks import make_conversation, make_embedding, make_prompts, make_wikipedia_summary
 
     tasks: dict[str, Task] = {
-        "synthetic": synthetic.make,
-        "prompts": prompts.make,
-        "conversation": conversation.make,
-        "wikipedia-summary": wikipedia_summary.make,
-        "embedding": embedding.make,
+        "synthetic": make_synthetic,
+        "prompts": make_prompts,
+        "conversation": make_conversation,
+        "wikipedia-summary": make_wikipedia_summary,
+        "embedding": make_embedding,
     }
     return tasks[name]
 

@@ -1,16 +1,11 @@
-"""ROUGE: how much of a reference an answer says in the same words, by Google's `rouge-score`.
-
-F1, without stemming, as `ROUGE-1.5.5.pl -e data -n 2` counts it. Words are runs of a–z and 0–9 in lower case: that is
-the library's own rule, and the reason why texts in other scripts have no ROUGE here rather than a zero.
-ROUGE-Lsum compares sentence by sentence; the sentences are split here (see `sentences`), since the library
-would need data of NLTK that has to be downloaded.
-"""
+"""The scorers that come with assay: exact match, contains, JSON, length, and ROUGE by Google's `rouge-score`."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from assay.errors import MeasureError
@@ -28,6 +23,11 @@ _ABBREVIATION = re.compile(
 
 def rouge(outputs: Sequence[Output]) -> Mapping[str, Sequence[float]]:
     """ROUGE-1, -2, -L and -Lsum of each answer; NaN where its reference is missing or has no word to compare.
+
+    F1, without stemming, as `ROUGE-1.5.5.pl -e data -n 2` counts it. Words are runs of a–z and 0–9 in lower case: that
+    is the library's own rule, and the reason why texts in other scripts have no ROUGE here rather than a zero.
+    ROUGE-Lsum compares sentence by sentence; the sentences are split here (see `sentences`), since the library would
+    need data of NLTK that has to be downloaded.
 
     Raises:
         MeasureError: if the library is not installed.
@@ -80,3 +80,43 @@ def _scorer() -> Any:  # noqa: ANN401
             try_="pip install 'assay-bench[llm]', then `assay score` on the kept answers: nothing is measured again",
         ) from None
     return RougeScorer(list(METRICS.values()), use_stemmer=False, split_summaries=False)
+
+
+def exact_match(outputs: Sequence[Output]) -> Mapping[str, Sequence[float]]:
+    """Whether an answer is its reference, white space around both aside."""
+    return {"exact_match": _against_reference(outputs, lambda text, wanted: text.strip() == wanted.strip())}
+
+
+def contains(outputs: Sequence[Output]) -> Mapping[str, Sequence[float]]:
+    """Whether an answer holds its reference somewhere; case and the kind of white space aside."""
+    return {"contains": _against_reference(outputs, lambda text, wanted: _plain(wanted) in _plain(text))}
+
+
+def json_valid(outputs: Sequence[Output]) -> Mapping[str, Sequence[float]]:
+    """Whether the whole answer is one JSON value; a fence of backticks around it makes it none."""
+    return {"json_valid": [float(_is_json(one.text)) for one in outputs]}
+
+
+def length(outputs: Sequence[Output]) -> Mapping[str, Sequence[float]]:
+    """How long an answer is, in characters: words and tokens depend on who counts them."""
+    return {"answer_chars": [float(len(one.text)) for one in outputs]}
+
+
+def _against_reference(outputs: Sequence[Output], same: Callable[[str, str], bool]) -> list[float]:
+    return [math.nan if one.reference is None else float(same(one.text, one.reference)) for one in outputs]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _is_json(text: str) -> bool:
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
+    try:
+        # Numbers stay text: JSON allows more digits than a number here may have.
+        json.loads(text, parse_constant=refuse, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,22 +1,142 @@
 """Texts of exactly N tokens, made of plain words.
 
 Random token ids would be quicker, but their text is cut into other tokens when the server reads it. So words are
-put together by what each costs, and every text is counted as a whole, turned into tokens and back, and mended until
+put together by what each costs, and every text is counted as a whole, turned into tokens and back, and corrected until
 it has the wanted length both times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import string
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from string import ascii_letters
 
 import numpy as np
 
 from assay.errors import MeasureError
 from assay.run.tokens import Tokenizer
-from assay.run.workloads.texts.openings import Opening, Openings
-from assay.run.workloads.texts.words import plain_words
+
+_NEXT = "and"
+_MOST_TRIED = 20_000  # ids that are turned into text in search of further first tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The first words of a text, and what they cost."""
+
+    words: tuple[str, ...]
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    text: str
+    cost: int
+
+
+class Openings:
+    """Gives out beginnings; those with a first token of their own come first."""
+
+    def __init__(self, tokenizer: Tokenizer, words: Sequence[str]) -> None:
+        self._tokenizer = tokenizer
+        self._words = words
+        self._found: dict[bool, _Starts] = {}
+
+    def take(self, rooms: Sequence[int], inside: bool) -> list[Opening]:
+        """One beginning for each text.
+
+        Args:
+            inside: whether something stands before the texts, so that they begin after a space.
+        """
+        starts = self._found.setdefault(inside, _Starts(self._tokenizer, self._words, inside))
+        fresh = sorted(starts.fresh(len(rooms), min(rooms, default=1)), key=lambda start: start.cost)
+        taken = [Opening((), 0)] * len(rooms)
+        for rank, place in enumerate(sorted(range(len(rooms)), key=lambda number: rooms[number])):
+            fitting = fresh[rank : rank + 1] if rank < len(fresh) and fresh[rank].cost <= rooms[place] else []
+            taken[place] = Opening((fitting[0].text,), fitting[0].cost) if fitting else starts.used(rooms[place])
+        return taken
+
+
+class _Starts:
+    """Beginnings for one position: at the very start of a text, or after a space."""
+
+    def __init__(self, tokenizer: Tokenizer, words: Sequence[str], inside: bool) -> None:
+        self._tokenizer = tokenizer
+        self._words = words
+        self._lead = f"{_NEXT} " if inside else ""
+        self._skipped = len(tokenizer.encode(_NEXT)) if inside else 0
+        self._candidates = self._search()
+        self._seen: set[int] = set()
+        self._highest = 0
+        self._all: list[_Start] = []
+        self._reused = 0
+
+    def fresh(self, count: int, most: int) -> list[_Start]:
+        """Up to so many beginnings that nobody had, none of more than `most` tokens."""
+        found: list[_Start] = []
+        while len(found) < count and (candidate := next(self._candidates, None)) is not None:
+            start = self._new(candidate, most)
+            if start is not None:
+                found.append(start)
+        self._all += found
+        return found
+
+    def used(self, room: int) -> Opening:
+        """A beginning that another text has too, with other words after it while there is room."""
+        fitting = [start for start in self._all if start.cost <= room] or self._all[:1]
+        if not fitting:
+            return Opening((), 0)
+        turn, place = divmod(self._reused, len(fitting))
+        self._reused += 1
+        start = fitting[place]
+        words, cost = [start.text], start.cost
+        while turn and cost < room:  # the number of the turn, written in words
+            turn, digit = divmod(turn, len(self._words))
+            word = self._words[digit]
+            words.append(word)
+            cost += max(1, len(self._tokenizer.encode(f"{_NEXT} {word}")) - len(self._tokenizer.encode(_NEXT)))
+        if cost > room:
+            return Opening((start.text,), start.cost)
+        return Opening(tuple(words), cost)
+
+    def _new(self, text: str, most: int) -> _Start | None:
+        ids = self._tokenizer.encode(f"{self._lead}{text} {_NEXT}")
+        if len(ids) <= self._skipped:
+            return None
+        self._highest = max(self._highest, *ids)
+        first = ids[self._skipped]
+        cost = max(1, len(self._tokenizer.encode(f"{self._lead}{text}")) - self._skipped)
+        if first in self._seen or cost > most:
+            return None
+        self._seen.add(first)
+        return _Start(text, cost)
+
+    def _search(self) -> Iterator[str]:
+        """What a text may begin with: words, then letters, then whatever single tokens read as words."""
+        yield from (word.capitalize() for word in self._words)
+        yield from self._words
+        yield from string.ascii_uppercase + string.ascii_lowercase + string.digits
+        # Steps of a prime visit all ids below the highest one that was seen, in no order that a reader would notice.
+        step, at = 7919, 0
+        for _ in range(min(_MOST_TRIED, self._highest)):
+            at = (at + step) % (self._highest + 1)
+            try:
+                text = self._tokenizer.decode([at]).strip()
+            except MeasureError:  # a server may not turn tokens into text, or not this one
+                return
+            if text.isascii() and text.isalpha():
+                yield text
+
+
+@cache
+def plain_words() -> tuple[str, ...]:
+    """The shipped list: lower case, letters only, no word twice."""
+    text = (files("assay.run.workloads") / "data" / "words.txt").read_text(encoding="ascii")
+    return tuple(text.split())
+
 
 _WORDS = 256  # different words; each is counted alone once, which costs a server's tokenizer one request
 _FEWEST = 16
@@ -29,7 +149,7 @@ _ENDINGS = (".", "!", "?", ",", "s", "y", "a", "ed", "er", " a", " I", "..", "in
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ExactText:
     """A text, and the tokens that it begins with."""
 
     text: str
@@ -54,7 +174,7 @@ class Writer:
         before: str = "",
         around: Callable[[str], str] = str,
         at: str = "workload.input_tokens",
-    ) -> list[Written]:
+    ) -> list[ExactText]:
         """Write one text for each length.
 
         Raises:
@@ -92,7 +212,7 @@ class Writer:
             )
         return [words[number] for number in fit], [costs[number] for number in fit], checked
 
-    def _fit(self, opening: Opening, length: int, bare: int, whole: Callable[[list[str]], str], at: str) -> Written:
+    def _fit(self, opening: Opening, length: int, bare: int, whole: Callable[[list[str]], str], at: str) -> ExactText:
         words = [*opening.words, *self._draft(length - bare - opening.cost)]
         for tried in range(_TRIES):
             if tried > _STUBBORN and tried % _AFRESH == 0:
@@ -101,9 +221,9 @@ class Writer:
             ids = self._tokenizer.encode(text)
             gap = length - len(ids)
             if gap == 0 and (not self.stays_checked or self._round_trip(text, ids)):
-                return Written(text, tuple(ids[: bare + _REMEMBERED]))
+                return ExactText(text, tuple(ids[: bare + _REMEMBERED]))
             ended = self._ended(words, whole, length) if 0 < gap < self._costs.min() else None
-            words = ended or self._mended(words, gap, min(len(opening.words), len(words)))
+            words = ended or self._corrected(words, gap, min(len(opening.words), len(words)))
         raise MeasureError(
             f"no plain text of exactly {length} tokens was found for {self._tokenizer.name} in {_TRIES} tries",
             code="prompt-length",
@@ -143,7 +263,7 @@ class Writer:
             room -= cost
         return words
 
-    def _mended(self, words: list[str], gap: int, kept: int) -> list[str]:
+    def _corrected(self, words: list[str], gap: int, kept: int) -> list[str]:
         """The words with some at the end replaced, so that the gap should close; chance makes each try another."""
         taken = int(self._random.integers(1, 4)) if gap <= 0 or gap < self._costs.min() else 0
         cut = min(max(len(words) - kept, 0), taken + max(0, -gap) // int(self._costs.max()))

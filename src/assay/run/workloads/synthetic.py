@@ -16,12 +16,11 @@ from pydantic import JsonValue
 from assay.errors import MeasureError
 from assay.run.tokens import Tokenizer, is_remote
 from assay.run.workloads.facts import workset
-from assay.run.workloads.newness import requests_needed
+from assay.run.workloads.lengths import draw, draw_outputs
+from assay.run.workloads.prompt_reuse import requests_needed
+from assay.run.workloads.prompt_text import ExactText, Writer, plain_words
 from assay.run.workloads.records import Item, Workset
 from assay.run.workloads.rows import in_template, pick
-from assay.run.workloads.texts.exact import Writer, Written
-from assay.run.workloads.texts.lengths import draw, draw_outputs
-from assay.run.workloads.texts.words import plain_words
 from assay.spec.benchmark import Definition
 from assay.spec.workload import Tokens, Workload
 
@@ -36,7 +35,7 @@ _MOST_NEW, _MOST_NEW_TOKENS = 20_000, 5_000_000
 _OPENING = 4
 
 
-def make(definition: Definition, _base: Path, tokenizer: Tokenizer | None) -> Workset:
+def make_synthetic(definition: Definition, _base: Path, tokenizer: Tokenizer | None) -> Workset:
     workload = definition.workload
     if workload.input_tokens is None:
         return _questions(definition, tokenizer)
@@ -111,7 +110,7 @@ def round_trip(writer: Writer) -> str:
     return "not checked: this tokenizer does not turn the tokens of these texts back into them"
 
 
-def alike(written: Sequence[Written]) -> dict[str, JsonValue]:
+def alike(written: Sequence[ExactText]) -> dict[str, JsonValue]:
     """How many tokens at the start two of the texts have in common, at least and at most."""
     starts = sorted(one.start for one in written)
     if len(starts) < 2:

@@ -1,1 +1,0 @@
-"""The tasks that come with assay, one module each."""

@@ -1,1 +1,0 @@
-"""Texts of a wanted length: how long each is to be, and plain words that come to exactly that many tokens."""
