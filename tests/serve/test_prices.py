@@ -3,7 +3,7 @@
 import pytest
 from tests.serve.setups import is_problem
 
-from assay.store.prices import Price, price_for
+from assay.store.prices import PriceRecord, price_for
 
 pytestmark = pytest.mark.live
 
@@ -44,7 +44,7 @@ def test_what_makes_no_sense_is_refused(server, wrong):
 
 
 def price(machine, per_hour=1.0):
-    return Price(machine, per_hour, "USD", "2026-03-01", "me", 0.0)
+    return PriceRecord(machine, per_hour, "USD", "2026-03-01", "me", 0.0)
 
 
 @pytest.mark.parametrize(("names", "machine"), [

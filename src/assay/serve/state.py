@@ -20,7 +20,7 @@ from assay.place.leasing import Lease
 from assay.serve.live.beats import BeatCollector
 from assay.serve.live.bell import Bell
 from assay.serve.live.dispatch import Dispatcher
-from assay.serve.live.feed import Feed, LiveEvent
+from assay.serve.live.feed import Feed
 from assay.serve.live.queueing import RedisQueue, SqlQueue
 from assay.serve.live.syncing import GroupSync
 from assay.serve.logs import tell
@@ -36,6 +36,7 @@ from assay.store.durable import WriteAheadLog
 from assay.store.fleet.agents import key_hash, wrong_key
 from assay.store.listing import Listing
 from assay.store.location import store_folder
+from assay.store.records import EventRecord
 from assay.store.store import Store
 from assay.store.tokens import Role, Tokens
 
@@ -308,6 +309,5 @@ class _Events:
     def newest(self) -> int:
         return self.state.kept.control.last_event()
 
-    def after(self, event: int, campaign: str | None, limit: int) -> Sequence[LiveEvent]:
-        found = self.state.kept.control.events_after(event, campaign, limit)
-        return [LiveEvent(one.campaign, one.job, one.kind, one.at, one.detail, one.id) for one in found]
+    def after(self, event: int, campaign: str | None, limit: int) -> Sequence[EventRecord]:
+        return self.state.kept.control.events_after(event, campaign, limit)

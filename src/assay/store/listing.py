@@ -193,7 +193,7 @@ def job_summary(row: Row[Any]) -> JobSummary:
         id=row.id,
         campaign=row.campaign_id,
         benchmark=row.benchmark,
-        position=row.position,
+        index=row.position,
         label=row.label,
         state=cast("State", row.state),
         verdict=row.verdict,

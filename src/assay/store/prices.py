@@ -21,7 +21,7 @@ _MOST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class PriceRecord:
     """What a machine costs an hour."""
 
     machine: str
@@ -42,11 +42,11 @@ class Prices:
         self._engine = engine
         self._clock = clock
 
-    def all(self) -> tuple[Price, ...]:
+    def all(self) -> tuple[PriceRecord, ...]:
         with reading(self._engine) as session:
             return tuple(map(_price, session.scalars(select(PriceRow).order_by(PriceRow.machine).limit(_MOST))))
 
-    def get(self, machine: str) -> Price:
+    def get(self, machine: str) -> PriceRecord:
         """The price of one name or pattern, as it was given.
 
         Raises:
@@ -58,7 +58,7 @@ class Prices:
             raise _unknown(machine)
         return _price(row)
 
-    def put(self, machine: str, per_hour: float, currency: str, date: str, *, by: str) -> Price:
+    def put(self, machine: str, per_hour: float, currency: str, date: str, *, by: str) -> PriceRecord:
         """Keep a price in place of the one before.
 
         Args:
@@ -94,7 +94,7 @@ class Prices:
             session.delete(row)
 
 
-def price_for(prices: Iterable[Price], names: Iterable[str]) -> Price | None:
+def price_for(prices: Iterable[PriceRecord], names: Iterable[str]) -> PriceRecord | None:
     """The price of a machine: that of its own name, else of the longest pattern that fits; None where there is none."""
     known = [name for name in names if name]
     fitting = [one for one in prices if any(name == one.machine or fnmatchcase(name, one.machine) for name in known)]
@@ -129,5 +129,5 @@ def _unknown(machine: str) -> UsageError:
     )
 
 
-def _price(row: PriceRow) -> Price:
-    return Price(row.machine, row.per_hour, row.currency, row.date, row.by, row.changed_at)
+def _price(row: PriceRow) -> PriceRecord:
+    return PriceRecord(row.machine, row.per_hour, row.currency, row.date, row.by, row.changed_at)

@@ -37,21 +37,22 @@ class CampaignSummary:
     id: str
     benchmark: str
     state: str
+    """`running`, `done`, `partial`, `failed`, `cancelled` or `interrupted`."""
     created_at: str
     completed_at: str | None
     jobs: int
     jobs_ended: int
     labels: Mapping[str, str]
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int]
     """State → jobs in it."""
-    engine: str = "local"
-    priority: int = 0
-    submitted_by: str = ""
-    deadline: float | None = None
-    unplaceable: str = "wait"
-    spread: str = "any"
-    origin: str = ""
-    version: int | None = None
+    engine: str
+    priority: int
+    submitted_by: str
+    deadline: float | None
+    unplaceable: str
+    spread: str
+    origin: str
+    version: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ class JobSummary:
     id: str
     campaign: str
     benchmark: str
-    position: int
+    index: int
+    """Position in its campaign."""
     label: str
     """The point of the matrix in words."""
     state: State
@@ -70,6 +72,7 @@ class JobSummary:
     """Id of the agent that holds it or held it last."""
     agent_name: str | None
     fence: int
+    """Number of its newest lease."""
     submitted_at: float
     started_at: float | None
     ended_at: float | None
@@ -81,7 +84,7 @@ class JobSummary:
     """Leases lost since it was last submitted or retried."""
     not_before: float
     """It waits until then after a lost lease."""
-    point: Mapping[str, JsonValue] = field(default_factory=dict)
+    point: Mapping[str, JsonValue]
     """Axis of the matrix → its value."""
 
 
@@ -115,41 +118,46 @@ class StoredResult:
 
 @dataclass(frozen=True, slots=True)
 class AgentRecord:
-    """A device as the server knows it."""
+    """A device that takes jobs."""
 
     id: str
     name: str
     state: str
-    """Active, busy, cleanup or faulty."""
+    """`active`, `busy`, `cleanup` or `faulty`."""
+    healthy: bool
+    draining: bool
+    """It finishes what it holds and gets nothing new."""
     profile: Profile
-    """What it offers, with the labels given on the server."""
+    """What it offers; its labels include those given on the server."""
+    labels: Mapping[str, str]
+    """Labels given on the server."""
     device: Mapping[str, JsonValue]
+    """Facts about the machine."""
+    jobs: tuple[str, ...]
+    """Jobs it holds."""
+    slots: int
+    address: str
+    version: str
+    note: str
+    """Why it is faulty."""
     enrolled_at: float
     last_seen: float
-    draining: bool
-    jobs: tuple[str, ...] = ()
-    """Jobs it holds."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels given on the server, beside its own."""
-    address: str = ""
-    version: str = ""
-    slots: int = 1
-    note: str = ""
-    """Why it is faulty."""
-    healthy: bool = True
-    """Not faulty: it answers and can measure."""
+    seconds_since_heartbeat: float
 
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """One line of a history."""
+    """One line of a history, and the data of a server-sent event."""
 
-    id: int
-    at: float
     campaign: str
     job: str | None
     kind: str
+    """In words: `leased`, `result accepted`, `progress` …"""
+    at: float
+    """Seconds since 1970, by the server's clock."""
     detail: Mapping[str, JsonValue] = field(default_factory=dict)
+    id: int | None = None
+    """Counts up; null for what is sent and not stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ class Watched:
             for line in ended
             if line.job is not None and line.job in jobs
         )
-        return found, lines[-1].id if lines else event
+        return found, (lines[-1].id if lines else None) or event
 
     def handed_in(self, campaign: str) -> HandedIn | None:
         """The file of a campaign; None when there is no such campaign."""

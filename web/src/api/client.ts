@@ -10,7 +10,7 @@ type Answered<T> = T extends (infer One)[]
     ? { [Key in keyof T]: Answered<T[Key]> }
     : T
 
-/** A record of the API by its name in the OpenAPI document: `Api<'JobView'>`. */
+/** A record of the API by its name in the OpenAPI document: `Api<'JobSummary'>`. */
 export type Api<Name extends keyof components['schemas']> = Answered<components['schemas'][Name]>
 
 /** What went wrong, in the server's own words: what, where, what to do. */

@@ -20,7 +20,7 @@ from assay.report.wording import machine_name
 from assay.serve.facts.records import Frontier, FrontierAxis, FrontierPoint
 from assay.serve.facts.sides import ReadResult, ReadSide
 from assay.serve.state import Kept
-from assay.store.prices import Price, Prices, price_for
+from assay.store.prices import PriceRecord, Prices, price_for
 
 Per = Literal["", "watt", "dollar"]
 _SECONDS = 3600.0
@@ -101,7 +101,7 @@ def _axis(metric: str, known: Mapping[str, tuple[str, Better]]) -> tuple[str, Be
 
 
 def _candidates(
-    sides: Sequence[ReadSide], x: str, y: str, per: Per, prices: Sequence[Price], absent: dict[str, str]
+    sides: Sequence[ReadSide], x: str, y: str, per: Per, prices: Sequence[PriceRecord], absent: dict[str, str]
 ) -> Iterable[_Candidate]:
     """Every job that has both numbers; why others have not is added to `absent`."""
     seen: set[str] = set()
@@ -117,7 +117,7 @@ def _candidates(
                 absent[job] = str(lacking.args[0])
 
 
-def _candidate(side: str, one: ReadResult, x: str, y: str, per: Per, prices: Sequence[Price]) -> _Candidate:
+def _candidate(side: str, one: ReadResult, x: str, y: str, per: Per, prices: Sequence[PriceRecord]) -> _Candidate:
     if word := unusable_word(one.result):
         raise LookupError(f"it is {word}")
     across, up = (_measured(one, name) for name in (x, y))
@@ -149,7 +149,7 @@ def _per_watt(one: ReadResult, metric: str, stats: MetricStatistics) -> _Figure:
     return _Figure(median(ratios), between_runs(ratios), unit, grade, grade)
 
 
-def _per_price(one: ReadResult, figure: _Figure, prices: Sequence[Price]) -> _Figure:
+def _per_price(one: ReadResult, figure: _Figure, prices: Sequence[PriceRecord]) -> _Figure:
     """A metric for the money that the machine costs meanwhile; always an estimate: of the machine alone."""
     per_hour, currency, source = _price(one, prices)
     rate = figure.unit.endswith("/s")
@@ -161,7 +161,7 @@ def _per_price(one: ReadResult, figure: _Figure, prices: Sequence[Price]) -> _Fi
     return _Figure(figure.value * factor, scaled, unit, grade, currency)
 
 
-def _price(one: ReadResult, prices: Sequence[Price]) -> tuple[float, str, str]:
+def _price(one: ReadResult, prices: Sequence[PriceRecord]) -> tuple[float, str, str]:
     """What an hour of the machine costs, in which money, and who says so: the result itself, else this server."""
     own = price_of(one.result)
     per_hour = own.get("per_hour")

@@ -16,11 +16,11 @@ from assay.alert.periodic import check_agents, check_silence, follow_jobs, note_
 from assay.alert.records import AlertRecord, record_of
 from assay.alert.rules import rules_of
 from assay.clock import iso
-from assay.serve.live.feed import LiveEvent
 from assay.serve.logs import tell
 from assay.serve.state import ServerState
 from assay.store.alert_rules import AlertRules
 from assay.store.alerts import Alerts
+from assay.store.records import EventRecord
 from assay.store.watched import Watched
 
 # What only time brings about is looked for this often; the rest at every tick.
@@ -99,4 +99,4 @@ class Alerting:
         said |= {"benchmark": alert.benchmark, "title": alert.title, "by": alert.by}
         tell("alert changed", alert=alert.id, state=alert.state, title=alert.title, by=alert.by)
         happening = alert.history[-1].happening if alert.history else ""
-        self.state.feed.push(LiveEvent("", None, "alert", alert.changed_at, {**said, "happening": happening}))
+        self.state.feed.push(EventRecord("", None, "alert", alert.changed_at, {**said, "happening": happening}))

@@ -8,44 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Protocol
 
 import anyio.to_thread
-from pydantic import JsonValue
 
 from assay.documents import to_json
 from assay.serve.live.bell import Bell
 from assay.serve.logs import tell
+from assay.store.records import EventRecord
 
 ASK_EVERY_S = 0.5
 STILL_HERE_S = 15.0
 _PAGE = 500
 _QUEUE = 10_000
 _AFTER_OUTAGE_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class LiveEvent:
-    """One thing that happened: the data of a server-sent event."""
-
-    campaign: str
-    job: str | None
-    kind: str
-    """In words, as in the history of the job: `leased`, `result accepted`, `progress` …"""
-    at: float
-    """Seconds since 1970, by the server's clock."""
-    detail: Mapping[str, JsonValue] = field(default_factory=dict)
-    id: int | None = None
-    """Counts up; None for what is not kept."""
-
-    @property
-    def name(self) -> Literal["job", "campaign", "progress"]:
-        """The name under which browsers listen."""
-        if self.id is None:
-            return "progress"
-        return "campaign" if self.job is None else "job"
 
 
 class EventSource(Protocol):
@@ -55,7 +33,7 @@ class EventSource(Protocol):
         """The id of the newest event, 0 when there is none."""
         ...
 
-    def after(self, event: int, campaign: str | None, limit: int) -> Sequence[LiveEvent]:
+    def after(self, event: int, campaign: str | None, limit: int) -> Sequence[EventRecord]:
         """Events after one, in order of their ids."""
         ...
 
@@ -63,9 +41,9 @@ class EventSource(Protocol):
 @dataclass(slots=True, eq=False)
 class _Listener:
     campaign: str | None
-    queue: asyncio.Queue[LiveEvent | None] = field(default_factory=lambda: asyncio.Queue(_QUEUE))
+    queue: asyncio.Queue[EventRecord | None] = field(default_factory=lambda: asyncio.Queue(_QUEUE))
 
-    def offer(self, event: LiveEvent | None) -> None:
+    def offer(self, event: EventRecord | None) -> None:
         if event is not None and self.campaign is not None and event.campaign != self.campaign:
             return
         try:
@@ -107,7 +85,7 @@ class Feed:
             self._listeners.discard(listener)
             self.on_change(len(self._listeners))
 
-    def push(self, event: LiveEvent) -> None:
+    def push(self, event: EventRecord) -> None:
         """Hand out an event that is not kept; from any thread."""
         self._bell.soon(lambda: self._hand_out(event))
 
@@ -134,7 +112,7 @@ class Feed:
     def _rewind(self, newest: int) -> None:
         self._position = min(self._position, newest)
 
-    def _hand_out(self, event: LiveEvent) -> None:
+    def _hand_out(self, event: EventRecord) -> None:
         for listener in tuple(self._listeners):
             listener.offer(event)
 
@@ -150,7 +128,7 @@ class Feed:
         self.on_change(len(self._listeners))
         return self._position
 
-    async def _missed(self, after: int, floor: int, campaign: str | None) -> AsyncIterator[LiveEvent]:
+    async def _missed(self, after: int, floor: int, campaign: str | None) -> AsyncIterator[EventRecord]:
         while after < floor:
             page = await anyio.to_thread.run_sync(self.source.after, after, campaign, _PAGE)
             for event in page:
@@ -189,6 +167,8 @@ class Feed:
                 await self._bell.wait(_AFTER_OUTAGE_S if away else ASK_EVERY_S)
 
 
-def written(event: LiveEvent) -> bytes:
-    number = "" if event.id is None else f"id: {event.id}\n"
-    return f"{number}event: {event.name}\ndata: {to_json(event)}\n\n".encode()
+def written(event: EventRecord) -> bytes:
+    """A server-sent event; browsers listen for the names `job`, `campaign` and `progress`."""
+    if event.id is None:
+        return f"event: progress\ndata: {to_json(event)}\n\n".encode()
+    return f"id: {event.id}\nevent: {'campaign' if event.job is None else 'job'}\ndata: {to_json(event)}\n\n".encode()

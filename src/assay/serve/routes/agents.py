@@ -27,7 +27,8 @@ from assay.serve.state import ServerState
 from assay.serve.web.access import Admin, User, admins, agents_alone, readers, users
 from assay.serve.web.parameters import AgentId, AgentKey, AgentStateName, Cursor, Limit, State
 from assay.serve.web.problems import RequestProblem
-from assay.serve.web.records import AgentAddress, AgentChange, AgentView, Listed, Queues
+from assay.serve.web.records import AgentAddress, AgentChange, Listed, Queues
+from assay.store.records import AgentRecord
 
 router = APIRouter(prefix="/api/v1/agents", tags=["agents"])
 
@@ -52,10 +53,10 @@ def list_agents(
     cursor: Cursor = None,
     limit: Limit = 100,
     only: AgentStateName = "",
-) -> Listed[AgentView]:
+) -> Listed[AgentRecord]:
     """List agents by name."""
     page = state.kept.control.agent_page(cursor, limit, only)
-    return Listed(tuple(AgentView.of(one, _now(state)) for one in page.items), page.next)
+    return Listed(page.items, page.next)
 
 
 @router.post("/add", dependencies=[admins], responses={201: {"model": Enrolled}})
@@ -75,13 +76,13 @@ def add_agent(address: AgentAddress, state: State, request: Request, response: R
 
 
 @router.get("/{agent}", dependencies=[readers])
-def get_agent(agent: AgentId, state: State) -> AgentView:
+def get_agent(agent: AgentId, state: State) -> AgentRecord:
     """Read one agent: profile, labels, health, jobs that it holds."""
-    return AgentView.of(state.kept.control.agent(agent_id(state, agent)), _now(state))
+    return state.kept.control.agent(agent_id(state, agent))
 
 
 @router.patch("/{agent}", dependencies=[users])
-def change_agent(agent: AgentId, change: AgentChange, state: State, by: User) -> AgentView:
+def change_agent(agent: AgentId, change: AgentChange, state: State, by: User) -> AgentRecord:
     """Label an agent, let it drain, or let it take jobs again."""
     control, name = state.kept.control, agent_id(state, agent)
     labels = None
@@ -91,7 +92,7 @@ def change_agent(agent: AgentId, change: AgentChange, state: State, by: User) ->
     changed = control.patch_agent(name, labels=labels, draining=change.draining)
     tell("agent changed", agent=name, labels=labels, draining=change.draining, by=by.name)
     state.dispatcher.forget(name)
-    return AgentView.of(changed, _now(state))
+    return changed
 
 
 @router.delete("/{agent}", dependencies=[admins], status_code=204)
@@ -106,9 +107,9 @@ def remove_agent(agent: AgentId, state: State, by: Admin) -> None:
 
 
 @router.post("/{agent}/reset", dependencies=[users])
-def reset_agent(agent: AgentId, state: State) -> AgentView:
+def reset_agent(agent: AgentId, state: State) -> AgentRecord:
     """Let a faulty agent take jobs again."""
-    return AgentView.of(state.kept.control.reset_agent(agent_id(state, agent)), _now(state))
+    return state.kept.control.reset_agent(agent_id(state, agent))
 
 
 @router.post("/{agent}/heartbeat", dependencies=[agents_alone], response_model=HeartbeatAnswer)
@@ -222,7 +223,3 @@ def agent_id(state: ServerState, reference: str) -> str:
     if len(found) > 1:
         raise UsageError(f"{len(found)} agents are named {reference!r}", code="ambiguous", try_=f"use {found[0]} …")
     return found[0] if found else reference
-
-
-def _now(state: ServerState) -> float:
-    return state.clock.utc().timestamp()

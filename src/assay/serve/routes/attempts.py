@@ -12,11 +12,11 @@ from assay.analyse.records import MultiRunJobResult
 from assay.place.fleet.protocol import Delivered, Progress, Release
 from assay.serve.intake.delivery import deliver, missing_artefacts
 from assay.serve.intake.files import known_size
-from assay.serve.live.feed import LiveEvent
 from assay.serve.logs import tell
 from assay.serve.web.access import agents_alone
 from assay.serve.web.parameters import AgentKey, Answers, ByAgent, Fence, JobId, State
 from assay.serve.web.problems import RequestProblem
+from assay.store.records import EventRecord
 
 router = APIRouter(prefix="/api/v1/jobs/{job}/attempts/{fence}", tags=["attempts"])
 
@@ -39,7 +39,7 @@ def report_progress(job: JobId, fence: Fence, progress: Progress, state: State, 
         "fence": fence,
     }
     campaign = job.rpartition("-job-")[0]
-    state.feed.push(LiveEvent(campaign, job, "progress", state.clock.utc().timestamp(), detail))
+    state.feed.push(EventRecord(campaign, job, "progress", state.clock.utc().timestamp(), detail))
 
 
 @router.post("/release", dependencies=[agents_alone], status_code=204)

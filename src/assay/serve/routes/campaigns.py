@@ -23,7 +23,7 @@ from assay.serve.web.problems import RequestProblem
 from assay.serve.web.reading import result_tag
 from assay.serve.web.records import (
     CampaignChanged,
-    CampaignFull,
+    CampaignDetail,
     CampaignSubmitted,
     Listed,
     PlacementView,
@@ -67,12 +67,12 @@ def list_campaigns(
 
 
 @router.get("/{campaign}", dependencies=[readers])
-def get_campaign(campaign: CampaignId, state: State) -> CampaignFull:
+def get_campaign(campaign: CampaignId, state: State) -> CampaignDetail:
     """Read how far a campaign is, with its first 500 jobs."""
     kept = state.kept
     summary = kept.listing.campaign(campaign)
     jobs = kept.listing.jobs(JobFilter(campaign=campaign), limit=_SHOWN).items
-    return CampaignFull.of(summary, _runs(state, campaign), jobs)
+    return CampaignDetail.of(summary, _runs(state, campaign), jobs)
 
 
 @router.delete("/{campaign}", dependencies=[users], status_code=204, responses={409: {"description": "It is running."}})

@@ -16,12 +16,12 @@ from assay.documents import adapter
 from assay.place.fleet.protocol import Delivered, Elsewhere, Known, Standing, Standings
 from assay.serve.intake.delivery import deliver_told
 from assay.serve.intake.submission import label_of
-from assay.serve.live.feed import LiveEvent
 from assay.serve.logs import tell
 from assay.serve.state import ServerState
 from assay.serve.web.access import User, users
 from assay.serve.web.parameters import State
 from assay.serve.web.problems import RequestProblem
+from assay.store.records import EventRecord
 
 router = APIRouter(prefix="/api/v1/elsewhere/{campaign}", tags=["elsewhere"])
 
@@ -71,7 +71,7 @@ def tell_standings(campaign: CampaignThere, standings: Standings, state: State) 
     noted = state.kept.control.stand(campaign, [_bounded(one) for one in standings.jobs])
     now = state.clock.utc().timestamp()
     for job, detail in noted:
-        state.feed.push(LiveEvent(campaign, job, "progress", now, detail))
+        state.feed.push(EventRecord(campaign, job, "progress", now, detail))
     state.changed(jobs=False)
 
 

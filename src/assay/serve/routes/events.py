@@ -20,7 +20,7 @@ After = Annotated[int | None, Query(ge=0, le=2**62, description="The same, for c
 _STREAM: Answers = {
     200: {
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
-        "description": "Events named `job`, `campaign` and `progress`; their data is a LiveEvent.",
+        "description": "Events named `job`, `campaign` and `progress`; their data is an EventRecord.",
     }
 }
 

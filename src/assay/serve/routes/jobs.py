@@ -22,11 +22,11 @@ from assay.serve.web.records import (
     EvidenceView,
     JobChanged,
     JobFull,
-    JobView,
     Listed,
 )
 from assay.store.artefacts import JobArtefact
 from assay.store.logs import LogLines, read_logs
+from assay.store.records import JobSummary
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
 
@@ -42,10 +42,10 @@ def list_jobs(
     which: WantedJobs,
     cursor: Cursor = None,
     limit: Limit = 50,
-) -> Listed[JobView]:
+) -> Listed[JobSummary]:
     """List jobs: of one campaign in the order of its matrix, else the newest first."""
     page = state.kept.listing.jobs(which, cursor=cursor, limit=limit)
-    return Listed(tuple(map(JobView.of, page.items)), page.next)
+    return Listed(page.items, page.next)
 
 
 @router.post("/batch", dependencies=[users])
@@ -69,7 +69,7 @@ def get_job(job: JobId, state: State) -> JobFull:
     evidence = tuple(EvidenceView(one.fence, one.agent, one.at, one.reason) for one in kept.control.evidence(job))
     result = job_result(kept, detail)
     return JobFull(
-        summary=JobView.of(detail.summary),
+        summary=detail.summary,
         document=detail.job,
         result=result,
         advice=tuple(one.name for one in failed(result.checks) if is_advice(one)),

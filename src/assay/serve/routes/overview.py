@@ -12,9 +12,8 @@ from assay.series.repository import KnownFinding, SeriesStore
 from assay.serve.state import ServerState
 from assay.serve.web.access import readers
 from assay.serve.web.parameters import State
-from assay.serve.web.records import JobView
 from assay.store.alerts import AlertFilter
-from assay.store.records import CampaignSummary
+from assay.store.records import CampaignSummary, JobSummary
 from assay.store.standing import FleetHealth, Standing, Waiting
 
 router = APIRouter(prefix="/api/v1", tags=["overview"])
@@ -57,7 +56,7 @@ class Overview:
     """The newest 10 that run."""
     last: tuple[CampaignSummary, ...]
     """The newest 10 that have ended."""
-    failed: tuple[JobView, ...]
+    failed: tuple[JobSummary, ...]
     """Jobs that failed or were set aside in the last seven days, the newest 10."""
     findings_open: int
     moved: tuple[KnownFinding, ...]
@@ -81,7 +80,7 @@ def get_overview(state: State) -> Overview:
         campaigns=counts.campaigns,
         running=_running(state),
         last=standing.ended(_SHOWN),
-        failed=tuple(map(JobView.of, standing.failed(now - _FAILED_WITHIN_S, _SHOWN))),
+        failed=standing.failed(now - _FAILED_WITHIN_S, _SHOWN),
         findings_open=counts.findings,
         moved=SeriesStore(kept.store, state.clock).findings(state="open", limit=_TOLD),
         alerts_open=counts.alerts,

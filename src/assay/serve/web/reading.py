@@ -135,7 +135,7 @@ def _view(job: JobSummary, result: MultiRunJobResult) -> ResultView:
         job=job.id,
         campaign=job.campaign,
         benchmark=job.benchmark,
-        index=job.position,
+        index=job.index,
         label=job.label,
         state=job.state,
         verdict=job.verdict,

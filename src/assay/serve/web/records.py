@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Generic, Literal, TypeVar
 
 from pydantic import JsonValue
 
 from assay.analyse.records import MultiRunJobResult
-from assay.place.needs import Profile
 from assay.plan.job import Job, JobFile
 from assay.plan.lifecycle import State
 from assay.serve.web.schedules import ScheduleView
 from assay.store.artefacts import JobArtefact
-from assay.store.records import AgentRecord, AttemptRecord, CampaignSummary, EventRecord, JobSummary, Placement
+from assay.store.records import AttemptRecord, CampaignSummary, EventRecord, JobSummary, Placement
 
 T = TypeVar("T")
 
@@ -26,57 +25,6 @@ class Listed(Generic[T]):
     items: tuple[T, ...]
     next: str | None = None
     """Pass it as `cursor` to get the next page; null on the last one."""
-
-
-@dataclass(frozen=True, slots=True)
-class AgentView:
-    """A device that takes jobs."""
-
-    id: str
-    name: str
-    state: str
-    """`active`, `busy`, `cleanup` or `faulty`."""
-    healthy: bool
-    draining: bool
-    """It finishes what it holds and gets nothing new."""
-    profile: Profile
-    """What it offers; its labels include those given on the server."""
-    labels: Mapping[str, str]
-    """Labels given on the server."""
-    device: Mapping[str, JsonValue]
-    """Facts about the machine."""
-    jobs: tuple[str, ...]
-    """Jobs it holds."""
-    slots: int
-    address: str
-    version: str
-    note: str
-    """Why it is faulty."""
-    enrolled_at: float
-    last_seen: float
-    seconds_since_heartbeat: float
-
-    @classmethod
-    def of(cls, record: AgentRecord, now: float) -> AgentView:
-        """An agent as the store knows it, seen now."""
-        return cls(
-            id=record.id,
-            name=record.name,
-            state=record.state,
-            healthy=record.healthy,
-            draining=record.draining,
-            profile=record.profile,
-            labels=record.labels,
-            device=record.device,
-            jobs=record.jobs,
-            slots=record.slots,
-            address=record.address,
-            version=record.version,
-            note=record.note,
-            enrolled_at=record.enrolled_at,
-            last_seen=record.last_seen,
-            seconds_since_heartbeat=max(0.0, now - record.last_seen),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,63 +55,6 @@ class Queues:
 
 
 @dataclass(frozen=True, slots=True)
-class JobView:
-    """One job as lists show it."""
-
-    id: str
-    campaign: str
-    benchmark: str
-    index: int
-    """Position in its campaign."""
-    label: str
-    """The point of the matrix in words."""
-    state: State
-    verdict: str | None
-    agent: str | None
-    """Id of the agent that holds it or held it last."""
-    agent_name: str | None
-    fence: int
-    """Number of its newest lease."""
-    lost: int
-    """Leases lost since it was last submitted or retried."""
-    reason: str
-    """Why it ended without numbers."""
-    progress: Mapping[str, JsonValue] | None
-    """The newest word of its agent: run, runs, phase, share, note, at."""
-    submitted_at: float
-    started_at: float | None
-    ended_at: float | None
-    not_before: float
-    """It waits until then after a lost lease."""
-    point: Mapping[str, JsonValue]
-    """Axis of the matrix → its value."""
-
-    @classmethod
-    def of(cls, one: JobSummary) -> JobView:
-        """A job as the store lists it."""
-        return cls(
-            id=one.id,
-            campaign=one.campaign,
-            benchmark=one.benchmark,
-            index=one.position,
-            label=one.label,
-            state=one.state,
-            verdict=one.verdict,
-            agent=one.agent,
-            agent_name=one.agent_name,
-            fence=one.fence,
-            lost=one.lost,
-            reason=one.reason,
-            progress=one.progress,
-            submitted_at=one.submitted_at,
-            started_at=one.started_at,
-            ended_at=one.ended_at,
-            not_before=one.not_before,
-            point=one.point,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class EvidenceView:
     """A result that was kept and not counted."""
 
@@ -178,7 +69,7 @@ class EvidenceView:
 class JobFull:
     """Everything about one job."""
 
-    summary: JobView
+    summary: JobSummary
     document: Job
     """The job document as agents get it."""
     result: MultiRunJobResult
@@ -241,56 +132,19 @@ def _group(one: Placement) -> PlacementGroup:
     return PlacementGroup(one.in_words, one.needs, one.jobs, one.waiting, can, lacks, one.machines)
 
 
-@dataclass(frozen=True, slots=True)
-class CampaignFull:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignDetail(CampaignSummary):
     """A campaign and how far it is."""
 
-    id: str
-    benchmark: str
-    state: str
-    """`running`, `done`, `partial`, `failed`, `cancelled` or `interrupted`."""
-    created_at: str
-    completed_at: str | None
-    jobs: int
-    jobs_ended: int
-    counts: Mapping[str, int]
-    """State → jobs in it."""
     runs: int
     """Runs of all jobs together."""
-    labels: Mapping[str, str]
-    engine: str
-    priority: int
-    submitted_by: str
-    deadline: float | None
-    unplaceable: str
-    spread: str
-    version: int | None
-    job_list: tuple[JobView, ...]
+    job_list: tuple[JobSummary, ...]
     """The first 500 jobs in their order; `GET /jobs?campaign=…` pages through all."""
 
     @classmethod
-    def of(cls, one: CampaignSummary, runs: int, jobs: Iterable[JobSummary]) -> CampaignFull:
-        """A campaign as the store knows it."""
-        return cls(
-            id=one.id,
-            benchmark=one.benchmark,
-            state=one.state,
-            created_at=one.created_at,
-            completed_at=one.completed_at,
-            jobs=one.jobs,
-            jobs_ended=one.jobs_ended,
-            counts=one.counts,
-            runs=runs,
-            labels=one.labels,
-            engine=one.engine,
-            priority=one.priority,
-            submitted_by=one.submitted_by,
-            deadline=one.deadline,
-            unplaceable=one.unplaceable,
-            spread=one.spread,
-            version=one.version,
-            job_list=tuple(map(JobView.of, jobs)),
-        )
+    def of(cls, summary: CampaignSummary, runs: int, jobs: tuple[JobSummary, ...]) -> CampaignDetail:
+        columns = {field.name: getattr(summary, field.name) for field in fields(summary)}
+        return cls(**columns, runs=runs, job_list=jobs)
 
 
 @dataclass(frozen=True, slots=True)

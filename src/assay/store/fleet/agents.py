@@ -47,7 +47,7 @@ class Agents(Transactions):
             done = "created" if fresh else "recovered" if row.state == "faulty" else "updated"
             _refresh(row, enrolment, now)
             session.flush()
-            return agent_record(row, held_by(session, [row.id]).get(row.id, ())), done
+            return self._record(session, row), done
 
     def heartbeat(self, agent_id: str, beat: Heartbeat) -> HeartbeatAnswer:
         """Note that an agent lives and renew its leases; tell it which are no longer its own.
@@ -75,7 +75,7 @@ class Agents(Transactions):
             query = select(AgentRow).order_by(AgentRow.name, AgentRow.id)
             rows = session.scalars(query.where(AgentRow.state == state) if state else query).all()
             held = held_by(session, [row.id for row in rows])
-            return tuple(agent_record(row, held.get(row.id, ())) for row in rows)
+            return tuple(agent_record(row, held.get(row.id, ()), self._now()) for row in rows)
 
     def agent_page(self, cursor: str | None = None, limit: int = 100, state: str = "") -> Page[AgentRecord]:
         query = select(AgentRow).order_by(AgentRow.name, AgentRow.id).limit(bounded(limit) + 1)
@@ -90,7 +90,7 @@ class Agents(Transactions):
                 rows,
                 bounded(limit),
                 lambda row: (row.name, row.id),
-                lambda row: agent_record(row, held.get(row.id, ())),
+                lambda row: agent_record(row, held.get(row.id, ()), self._now()),
             )
 
     def agent(self, agent_id: str) -> AgentRecord:
@@ -101,7 +101,7 @@ class Agents(Transactions):
         """
         with self._reading() as session:
             row = known_agent(session, agent_id)
-            return agent_record(row, held_by(session, [row.id]).get(row.id, ()))
+            return self._record(session, row)
 
     def key_of(self, agent_id: str) -> str:
         """The hash of an agent's key; empty when it has none, or is not known."""
@@ -119,7 +119,7 @@ class Agents(Transactions):
             if draining is not None:
                 row.draining = draining
             session.flush()
-            return agent_record(row, held_by(session, [row.id]).get(row.id, ()))
+            return self._record(session, row)
 
     def remove_agent(self, agent_id: str, *, by: str = "") -> tuple[str, ...]:
         """Forget an agent; what it held is offered to others at once. Return those jobs."""
@@ -147,7 +147,7 @@ class Agents(Transactions):
             if row.state == "faulty":
                 row.state, row.note = "active", ""
             session.flush()
-            return agent_record(row, held_by(session, [row.id]).get(row.id, ()))
+            return self._record(session, row)
 
     def mark_silent(self, after_s: float) -> tuple[str, ...]:
         """Mark agents that have not been heard of for a while as faulty; return them."""
@@ -168,6 +168,9 @@ class Agents(Transactions):
         now = self._now()
         with self._writing() as session:
             session.execute(update(AgentRow).where(AgentRow.last_seen > now).values(last_seen=now))
+
+    def _record(self, session: Session, row: AgentRow) -> AgentRecord:
+        return agent_record(row, held_by(session, [row.id]).get(row.id, ()), self._now())
 
     def _renew(self, session: Session, agent_id: str, one: Held) -> bool:
         renewed = session.execute(
@@ -229,24 +232,24 @@ def full_profile(row: AgentRow) -> Profile:
     return replace(own, id=row.id, name=row.name, labels=labels, takes_jobs=row.device.get("registered_by") != "sark")
 
 
-def agent_record(row: AgentRow, jobs: tuple[str, ...]) -> AgentRecord:
-    """An agent's row as others see it."""
+def agent_record(row: AgentRow, jobs: tuple[str, ...], now: float) -> AgentRecord:
     return AgentRecord(
         id=row.id,
         name=row.name,
         state=row.state,
-        profile=full_profile(row),
-        device=row.device,
-        enrolled_at=row.enrolled_at,
-        last_seen=row.last_seen,
+        healthy=row.state != "faulty",
         draining=row.draining,
-        jobs=jobs,
+        profile=full_profile(row),
         labels=row.labels,
+        device=row.device,
+        jobs=jobs,
+        slots=row.slots,
         address=row.address,
         version=row.version,
-        slots=row.slots,
         note=row.note,
-        healthy=row.state != "faulty",
+        enrolled_at=row.enrolled_at,
+        last_seen=row.last_seen,
+        seconds_since_heartbeat=max(0.0, now - row.last_seen),
     )
 
 

@@ -66,4 +66,4 @@ class Story(Transactions):
 
 
 def _event(row: EventRow) -> EventRecord:
-    return EventRecord(row.id, row.at, row.campaign_id, row.job_id, row.kind, row.detail)
+    return EventRecord(row.campaign_id, row.job_id, row.kind, row.at, row.detail, row.id)

@@ -9,7 +9,7 @@ import { Confirm } from '@/parts/Confirm'
 const TOUCHED = ['campaign', 'campaigns', 'campaign-results', 'jobs', 'job', 'overview', 'placement']
 
 /** What can be done with a campaign as a whole. */
-export function CampaignActions({ campaign }: { campaign: Api<'CampaignFull'> }) {
+export function CampaignActions({ campaign }: { campaign: Api<'CampaignDetail'> }) {
   return (
     <>
       <Downloads campaign={campaign.id} />
@@ -21,7 +21,7 @@ export function CampaignActions({ campaign }: { campaign: Api<'CampaignFull'> })
   )
 }
 
-function Changes({ campaign: { id, state, counts } }: { campaign: Api<'CampaignFull'> }) {
+function Changes({ campaign: { id, state, counts } }: { campaign: Api<'CampaignDetail'> }) {
   const { cancel, retry, again, remove } = useChanges(id)
   const retriable = (counts.failed ?? 0) + (counts.cancelled ?? 0) + (counts.poisoned ?? 0)
   const open = (counts.pending ?? 0) + (counts.running ?? 0)

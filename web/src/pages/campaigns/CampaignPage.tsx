@@ -40,7 +40,7 @@ export default function CampaignPage() {
   )
 }
 
-function Lead({ campaign }: { campaign: Api<'CampaignFull'> }) {
+function Lead({ campaign }: { campaign: Api<'CampaignDetail'> }) {
   const { benchmark, version, labels, submitted_by: by, engine, created_at: at } = campaign
   return (
     <>
@@ -59,7 +59,7 @@ function Lead({ campaign }: { campaign: Api<'CampaignFull'> }) {
 const MANY = 50
 const MANY_REST_MS = 3_000
 
-function Content({ campaign }: { campaign: Api<'CampaignFull'> }) {
+function Content({ campaign }: { campaign: Api<'CampaignDetail'> }) {
   const ended = useCalm(campaign.jobs_ended, campaign.jobs > MANY ? MANY_REST_MS : 0)
   const results = useQuery({ ...campaignResultsQuery(campaign.id, ended), enabled: campaign.jobs_ended > 0 })
   if (campaign.jobs === 0) return <Empty title="This campaign has no jobs." />

@@ -8,7 +8,7 @@ import { Card } from '@/parts/Card'
 import { Field } from '@/parts/Field'
 import { show } from '@/parts/numbers'
 
-type Job = Api<'JobView'>
+type Job = Api<'JobSummary'>
 type Result = Api<'ResultView'>
 type Chosen = ReturnType<typeof chosenAxes>
 

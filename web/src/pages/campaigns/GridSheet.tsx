@@ -4,7 +4,7 @@ import { JobCell } from '@/pages/campaigns/JobCell'
 import type { Scale } from '@/pages/campaigns/Whisker'
 
 interface SheetProps {
-  sheet: Sheet<Api<'JobView'>>
+  sheet: Sheet<Api<'JobSummary'>>
   axes: Axis[]
   rows: string
   columns: string
@@ -66,7 +66,7 @@ function Value({ of, value }: { of: string; value: string | undefined }) {
   )
 }
 
-type PlaceProps = { jobs: Api<'JobView'>[] } & Pick<SheetProps, 'results' | 'metric' | 'scale'>
+type PlaceProps = { jobs: Api<'JobSummary'>[] } & Pick<SheetProps, 'results' | 'metric' | 'scale'>
 
 /** The jobs of one row and column; mostly one. */
 function Place({ jobs, results, metric, scale }: PlaceProps) {

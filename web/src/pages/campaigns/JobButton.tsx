@@ -3,7 +3,7 @@ import { useAct } from '@/app/acting'
 import { useRights } from '@/app/rights'
 
 type Change = 'cancel' | 'retry'
-const CHANGES: Record<Api<'JobView'>['state'], Change | null> = {
+const CHANGES: Record<Api<'JobSummary'>['state'], Change | null> = {
   pending: 'cancel',
   running: 'cancel',
   failed: 'retry',
@@ -14,7 +14,7 @@ const CHANGES: Record<Api<'JobView'>['state'], Change | null> = {
 const NAMES: Record<Change, string> = { cancel: 'Cancel', retry: 'Retry' }
 
 /** Cancels a job that has not ended, or offers one again that ended without a result. */
-export function JobButton({ job }: { job: Api<'JobView'> }) {
+export function JobButton({ job }: { job: Api<'JobSummary'> }) {
   const params = { params: { path: { job: job.id } } }
   const change = useAct({
     ask: (what: Change) =>

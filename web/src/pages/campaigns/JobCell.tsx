@@ -6,7 +6,7 @@ import { State, Verdict } from '@/parts/Mark'
 import { Measured } from '@/parts/Measured'
 
 export interface CellProps {
-  job: Api<'JobView'>
+  job: Api<'JobSummary'>
   result: Api<'ResultView'> | undefined
   metric: string
   scale: Scale | null
@@ -57,7 +57,7 @@ function Inside({ job, result, metric, scale }: Omit<CellProps, 'named'>) {
   )
 }
 
-function Running({ job }: { job: Api<'JobView'> }) {
+function Running({ job }: { job: Api<'JobSummary'> }) {
   const standing = standingOf(job)
   return (
     <>

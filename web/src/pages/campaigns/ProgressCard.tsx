@@ -6,7 +6,7 @@ import { Card } from '@/parts/Card'
 import { State } from '@/parts/Mark'
 import { duration, secondsOf } from '@/parts/Time'
 
-type Campaign = Api<'CampaignFull'>
+type Campaign = Api<'CampaignDetail'>
 
 /** How far a campaign is: jobs by state, and those that run by the phase they are in. */
 export function ProgressCard({ campaign }: { campaign: Campaign }) {

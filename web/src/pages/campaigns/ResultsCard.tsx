@@ -14,12 +14,12 @@ import { Table } from '@/parts/Table'
 import { duration } from '@/parts/Time'
 
 interface Row {
-  job: Api<'JobView'>
+  job: Api<'JobSummary'>
   result: Api<'ResultView'> | undefined
 }
 
 /** Every job with what it measured, as a table. */
-export function ResultsCard({ campaign, results }: { campaign: Api<'CampaignFull'>; results: Api<'ResultView'>[] }) {
+export function ResultsCard({ campaign, results }: { campaign: Api<'CampaignDetail'>; results: Api<'ResultView'>[] }) {
   const more = useInfiniteQuery({
     ...campaignJobsQuery(campaign.id),
     enabled: campaign.jobs > campaign.job_list.length,
@@ -62,7 +62,7 @@ export function ResultsCard({ campaign, results }: { campaign: Api<'CampaignFull
   )
 }
 
-function rowsOf(jobs: readonly Api<'JobView'>[], results: readonly Api<'ResultView'>[]): Row[] {
+function rowsOf(jobs: readonly Api<'JobSummary'>[], results: readonly Api<'ResultView'>[]): Row[] {
   const byJob = new Map(results.map((one) => [one.job, one]))
   return jobs.map((job) => ({ job, result: byJob.get(job.id) }))
 }

@@ -27,7 +27,7 @@ export function campaign(change: Partial<Api<'CampaignSummary'>> = {}): Api<'Cam
   }
 }
 
-export function job(change: Partial<Api<'JobView'>> = {}): Api<'JobView'> {
+export function job(change: Partial<Api<'JobSummary'>> = {}): Api<'JobSummary'> {
   return {
     id: 'c1-job-0',
     campaign: 'c1',

@@ -1,7 +1,7 @@
 import type { Api } from '@/api/client'
 import { valueText } from '@/pages/campaigns/words'
 
-type Job = Pick<Api<'JobView'>, 'id' | 'label' | 'point'>
+type Job = Pick<Api<'JobSummary'>, 'id' | 'label' | 'point'>
 
 /** One axis of the matrix: its path, a short name, and its values in the order in which they come. */
 export interface Axis {

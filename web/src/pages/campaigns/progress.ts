@@ -21,7 +21,7 @@ export interface Standing {
 }
 
 /** The newest word of a job's agent. */
-export function standingOf(job: Pick<Api<'JobView'>, 'progress'>): Standing {
+export function standingOf(job: Pick<Api<'JobSummary'>, 'progress'>): Standing {
   const told = job.progress ?? {}
   const number = (key: string) => (typeof told[key] === 'number' ? told[key] : null)
   const [run, runs] = [number('run'), number('runs')]
@@ -36,7 +36,7 @@ export function standingText({ run, runs, phase }: Standing): string {
 }
 
 /** How many running jobs are in which phase; those that have not said stand under an empty name. */
-export function byPhase(jobs: readonly Pick<Api<'JobView'>, 'state' | 'progress'>[]): Map<string, number> {
+export function byPhase(jobs: readonly Pick<Api<'JobSummary'>, 'state' | 'progress'>[]): Map<string, number> {
   const found = new Map<string, number>()
   for (const job of jobs) {
     if (job.state !== 'running') continue

@@ -15,7 +15,7 @@ import { State, Verdict } from '@/parts/Mark'
 import { Table } from '@/parts/Table'
 import { Ago, duration } from '@/parts/Time'
 
-type Job = Api<'JobView'>
+type Job = Api<'JobSummary'>
 
 /** What it measures at this moment, with how far each job is. */
 export function HeldJobs({ agent }: { agent: Agent }) {

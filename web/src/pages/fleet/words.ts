@@ -1,6 +1,6 @@
 import type { Api } from '@/api/client'
 
-export type Agent = Api<'AgentView'>
+export type Agent = Api<'AgentRecord'>
 
 const STEPS = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
 

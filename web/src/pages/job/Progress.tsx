@@ -4,7 +4,7 @@ import { placementQuery } from '@/api/queries/campaigns'
 import { PHASES, standingOf, standingText } from '@/pages/campaigns/progress'
 import { Ago } from '@/parts/Time'
 
-type View = Api<'JobView'>
+type View = Api<'JobSummary'>
 
 /** How far a job is, or what it waits for. */
 export function Progress({ job }: { job: View }) {

@@ -1,6 +1,6 @@
 import type { Api } from '@/api/client'
 
-type Seen = Api<'Seen'>
+type Seen = Api<'MachineTelemetry'>
 
 /** One series over the measured windows of all runs. */
 export interface Figure {

@@ -8,7 +8,7 @@ import { Ago } from '@/parts/Time'
 export const FAILED = 'what-failed'
 
 /** Jobs that ended without numbers in the last seven days. */
-export function FailedCard({ jobs }: { jobs: Api<'JobView'>[] }) {
+export function FailedCard({ jobs }: { jobs: Api<'JobSummary'>[] }) {
   return (
     <div id={FAILED}>
       <Card title="What failed" aside={<span className="quiet">in the last 7 days</span>}>
