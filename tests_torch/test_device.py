@@ -20,7 +20,7 @@ from assay.plan.job import Job
 from assay.run.contract import Order
 from assay.run.targets.device import measure as device_measure
 from assay.run.targets.device.one_run import _Loaded, _proof
-from assay.run.targets.torch.devices import Placement
+from assay.run.torch_devices import TorchPlacement
 from assay.spec.benchmark import Definition
 
 MIB = 2**20
@@ -272,11 +272,11 @@ def test_a_device_that_is_not_there_is_refused(order, device, code):
 def test_the_proof_names_where_results_were_found():
     device = host(KnownTimer(1e-3))
     found, _ = measured(Wish(("copy", "fp32"), sizes=(MIB, 2 * MIB), shapes=(64,), each_s=0.01), device)
-    proof = _proof("cpu", found, _Loaded(Placement("cpu", "cpu"), device))
+    proof = _proof("cpu", found, _Loaded(TorchPlacement("cpu", "cpu"), device))
     assert (proof.used, proof.honoured) == ("cpu", True)
     assert proof.nodes == {"cpu": 3}
     # Asked for a GPU, and found on the host: that is not honoured.
-    elsewhere = _proof("cuda", found, _Loaded(Placement("cuda", "cuda:0"), device))
+    elsewhere = _proof("cuda", found, _Loaded(TorchPlacement("cuda", "cuda:0"), device))
     assert (elsewhere.used, elsewhere.honoured) == ("cpu", False)
 
 

@@ -10,8 +10,7 @@ import torch
 
 from assay.errors import AssayError
 from assay.run.models import resolve
-from assay.run.targets.torch.available import available_devices, installed
-from assay.run.targets.torch.devices import Placement, prove
+from assay.run.torch_devices import TorchPlacement, available_devices, installed, prove
 from assay.spec.target import ModelTarget
 
 
@@ -118,14 +117,14 @@ def test_a_model_that_says_it_is_another_has_no_memory_to_step(measured, tokeniz
 
 def test_one_tensor_elsewhere_is_no_proof():
     here, there = torch.ones(1), torch.ones(1, device="meta")
-    asked = Placement("cpu", "cpu")
+    asked = TorchPlacement("cpu", "cpu")
     assert prove(asked, [here, here], [here], "now").honoured
     for weights, outputs in (([here, there], [here]), ([here], [there])):
         proof = prove(asked, weights, outputs, "now")
         assert not proof.honoured
         assert proof.used == "meta"
     assert not prove(asked, [], [], "now").honoured
-    assert not prove(Placement("cuda", "cuda:0"), [here], [here], "now").honoured
+    assert not prove(TorchPlacement("cuda", "cuda:0"), [here], [here], "now").honoured
 
 
 def test_what_this_machine_offers_is_told_without_importing_pytorch():

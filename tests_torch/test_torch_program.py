@@ -232,8 +232,8 @@ def test_several_streams_at_once(exported, ran):
     ],
 )
 def test_the_driver_is_read_from_either_module(line, version, tmp_path, monkeypatch):
-    from assay.run.targets.torch import devices
+    from assay.run import torch_devices as devices
 
     (tmp_path / "version").write_text(line)
-    monkeypatch.setattr(devices, "_DRIVER", tmp_path / "version")
+    monkeypatch.setattr(devices, "_DRIVER_RECORD", tmp_path / "version")
     assert devices.driver_version() == version

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from assay.errors import MeasureError
+from assay.run.onnx_devices import OnnxPlacement
 from assay.run.policy import JOB_ALLOW
-from assay.run.targets.onnx.devices import Placement
 from assay.run.targets.onnx.session import refuse_compiled
 from assay.run.targets.torch.programs import open_program
 from assay.run.targets.transformers.loading import refuse_kernels
@@ -51,12 +51,12 @@ def test_an_onnx_file_with_a_compiled_engine_inside_is_a_program(tmp_path, monke
     graph = helper.make_graph([node], "g", sides[:1], sides[1:])
     path = tmp_path / "engine.onnx"
     onnx.save(helper.make_model(graph), path)
-    there = Placement("tensorrt", "TensorrtExecutionProvider", ())
+    there = OnnxPlacement("tensorrt", "TensorrtExecutionProvider", ())
     refuse_compiled(path, there)  # a machine of one's own
     monkeypatch.setenv(JOB_ALLOW, "")
     with pytest.raises(MeasureError, match=r"engine\.onnx holds machine code") as caught:
         refuse_compiled(path, there)
     assert caught.value.problem.code == "not-allowed"
-    refuse_compiled(path, Placement("cpu", "CPUExecutionProvider", ()))  # loads none
+    refuse_compiled(path, OnnxPlacement("cpu", "CPUExecutionProvider", ()))  # loads none
     monkeypatch.setenv(JOB_ALLOW, "command")
     refuse_compiled(path, there)

@@ -209,7 +209,7 @@ def _measured() -> str:
 
 def _onnxruntime() -> str:
     from assay.errors import MeasureError
-    from assay.run.targets.onnx.devices import available_devices
+    from assay.run.onnx_devices import available_devices
 
     found = available_devices()
     if not found:

@@ -88,7 +88,7 @@ def _devices() -> list[tuple[str, str, str]]:
     from assay.hardware.bench.sizes import usable_cpus
     from assay.hardware.gpu.detect import local_gpus
     from assay.hardware.machine import cpu_model
-    from assay.run.targets.torch.available import available_devices
+    from assay.run.torch_devices import available_devices
 
     cores = len(usable_cpus())
     found = [("cpu", f"{cpu_model()}, {cores} core{'' if cores == 1 else 's'}", f"numpy {np.__version__}")]

@@ -48,9 +48,9 @@ def _bare_profile() -> Profile:
 def _runtimes() -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """Runtimes with their versions, and the devices of those that can be asked for them."""
     # Here, as these bring numpy and ONNX Runtime: a machine that only sends requests needs neither.
+    from assay.run import onnx_devices as onnx
+    from assay.run import torch_devices as torch
     from assay.run.targets import GROUPS
-    from assay.run.targets.onnx import devices as onnx
-    from assay.run.targets.torch import available as torch
 
     # A third party's target says by itself, when it loads, what it can do here.
     entries = [entry for group in GROUPS for entry in entry_points(group=group)]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import UsageError
-from assay.run.targets.onnx.dims import Given, batch_keys, resolve_dims, show_shape
+from assay.run.tensors.dims import Given, batch_keys, resolve_dims, show_shape
 
 
 def shapes(inputs, batch=1, named=None, own=None):

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from assay.run.targets.onnx.devices import PROVIDERS, Placement
+from assay.run.onnx_devices import PROVIDERS, OnnxPlacement
 from assay.run.targets.onnx.proof import Assignment, elsewhere, parse_profile, prove
 
 CPU, CUDA, TRT, COREML = (PROVIDERS[device] for device in ("cpu", "cuda", "tensorrt", "coreml"))
@@ -15,7 +15,7 @@ CPU, CUDA, TRT, COREML = (PROVIDERS[device] for device in ("cpu", "cuda", "tenso
 
 def proof(device, nodes, *, options=None, fused=False, graph_nodes=0):
     ops = {provider: Counter({"Conv": count}) for provider, count in nodes.items()}
-    placement = Placement(device, PROVIDERS[device.partition(":")[0]], ())
+    placement = OnnxPlacement(device, PROVIDERS[device.partition(":")[0]], ())
     return prove(placement, Assignment(ops, "test", fused), options or {}, graph_nodes)
 
 
@@ -60,7 +60,7 @@ def test_core_ml_says_what_it_does_not_know():
 
 def test_operators_elsewhere_are_named():
     ops = {CUDA: Counter({"Conv": 3}), CPU: Counter({"Shape": 2, "Gather": 1})}
-    assert elsewhere(Placement("cuda", CUDA, ()), Assignment(ops, "")) == {CPU: {"Gather": 1, "Shape": 2}}
+    assert elsewhere(OnnxPlacement("cuda", CUDA, ()), Assignment(ops, "")) == {CPU: {"Gather": 1, "Shape": 2}}
 
 
 def test_profile_counts_nodes_only():

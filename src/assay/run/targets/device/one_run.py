@@ -21,7 +21,7 @@ from assay.spec.target import DeviceTarget
 
 if TYPE_CHECKING:
     from assay.hardware.bench.gpu.device import Accelerator
-    from assay.run.targets.torch.devices import Placement
+    from assay.run.torch_devices import TorchPlacement
 
 # Keys that say nothing to a device of PyTorch.
 _OF_PROCESSORS = ("threads", "folder")
@@ -31,7 +31,7 @@ _OF_PROCESSORS = ("threads", "folder")
 class _Loaded:
     """The device, ready to be measured; None for the processor, which needs no library but numpy."""
 
-    placement: Placement | None = None
+    placement: TorchPlacement | None = None
     accelerator: Accelerator | None = None
     described: Mapping[str, JsonValue] = field(default_factory=dict)
     """Read before the tests: a device that is lost in the middle tells nothing any more."""
@@ -92,7 +92,7 @@ def _load(target: DeviceTarget) -> _Loaded:
     if target.device == "cpu":
         return _Loaded()
     from assay.hardware.bench.gpu.device import Accelerator
-    from assay.run.targets.torch.devices import facts, library, place
+    from assay.run.torch_devices import facts, library, place
 
     placement = place(target.device)
     try:

@@ -14,7 +14,7 @@ model.py     OnnxModel, which puts them together
 from __future__ import annotations
 
 from assay.run.contract import Measured, Order, Rules, Stage
-from assay.run.targets.onnx.devices import available_devices
+from assay.run.onnx_devices import available_devices
 from assay.run.targets.onnx.model import OnnxModel, call_error, is_runtime_error
 
 __all__ = ["OnnxModel", "available_devices", "measure"]

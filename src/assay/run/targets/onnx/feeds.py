@@ -11,10 +11,10 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError, UsageError
 from assay.run.models.graph import Outline, largest_index
-from assay.run.targets.onnx import values
-from assay.run.targets.onnx.dims import Dims, Given, Shape, resolve_dims
-from assay.run.targets.onnx.dtypes import Array, ElementType, is_optional, tensor_type
-from assay.run.targets.onnx.values import Values
+from assay.run.tensors import values
+from assay.run.tensors.dims import Dims, Given, Shape, resolve_dims
+from assay.run.tensors.dtypes import Array, ElementType, is_optional, tensor_type
+from assay.run.tensors.values import Values
 from assay.spec.benchmark import InputSpec, Workload
 
 if TYPE_CHECKING:

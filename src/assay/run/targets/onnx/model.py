@@ -13,14 +13,14 @@ from pydantic import JsonValue
 from assay.errors import MeasureError, UsageError
 from assay.run.contract import Order
 from assay.run.models.graph import Outline, outline_or_none
+from assay.run.onnx_devices import place, preload, runtime
 from assay.run.records import DeviceProof
 from assay.run.targets.keys import refuse_idle
 from assay.run.targets.onnx import outputs
-from assay.run.targets.onnx.devices import place, preload, runtime
-from assay.run.targets.onnx.dtypes import tensor_type, to_ort_value
 from assay.run.targets.onnx.feeds import Feeds, make_feeds
 from assay.run.targets.onnx.proof import Assignment, elsewhere, profiled, prove, recorded
 from assay.run.targets.onnx.session import call_error, open_session, read_back, refuse_compiled, session_options
+from assay.run.tensors.dtypes import tensor_type, to_ort_value
 from assay.spec.target import ModelTarget
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from pydantic import JsonValue
 
-from assay.run.targets.onnx import values
-from assay.run.targets.onnx.dtypes import tensor_type
+from assay.run.tensors import values
+from assay.run.tensors.dtypes import tensor_type
 
 
 def describe(names: Sequence[str], types: Sequence[str], results: Sequence[object]) -> list[JsonValue]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.run.onnx_devices import CPU, PROVIDERS, OnnxPlacement
 from assay.run.records import DeviceProof
-from assay.run.targets.onnx.devices import CPU, PROVIDERS, Placement
 from assay.spec.devices import split_index
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ def parse_profile(text: str) -> dict[str, Counter[str]]:
     return ops
 
 
-def prove(placement: Placement, assignment: Assignment, options: Mapping[str, str], graph_nodes: int) -> DeviceProof:
+def prove(
+    placement: OnnxPlacement, assignment: Assignment, options: Mapping[str, str], graph_nodes: int
+) -> DeviceProof:
     """Decide which device did the work.
 
     Args:
@@ -89,7 +91,7 @@ def prove(placement: Placement, assignment: Assignment, options: Mapping[str, st
     return DeviceProof(placement.device, used, assignment.nodes, assignment.evidence + _caveat(placement))
 
 
-def elsewhere(placement: Placement, assignment: Assignment) -> dict[str, dict[str, int]]:
+def elsewhere(placement: OnnxPlacement, assignment: Assignment) -> dict[str, dict[str, int]]:
     """Operators that another provider than the asked one ran."""
     return {
         provider: dict(sorted(ops.items()))
@@ -116,7 +118,7 @@ def _most(assignment: Assignment) -> str:
     return next((device for device, provider in PROVIDERS.items() if provider == leader), leader)
 
 
-def _caveat(placement: Placement) -> str:
+def _caveat(placement: OnnxPlacement) -> str:
     if placement.provider == PROVIDERS["coreml"]:
         return "; inside its part, Core ML itself chooses among the units it was allowed"
     return ""

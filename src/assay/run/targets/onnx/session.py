@@ -11,9 +11,9 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError, UsageError
 from assay.run.models.graph import outline_or_none
+from assay.run.onnx_devices import CPU, PROVIDERS, OnnxPlacement, runtime
 from assay.run.policy import programs_allowed, refuse_program
-from assay.run.targets.onnx.devices import CPU, PROVIDERS, Placement, runtime
-from assay.run.targets.onnx.dims import nearest
+from assay.run.tensors.dims import nearest
 from assay.spec.target import ModelTarget
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : (?P<kind>\w+) : ")
 _MEMORY = re.compile(r"failed to allocate|bad.?alloc|out of memory|cannot allocate", re.IGNORECASE)
 
 
-def session_options(target: ModelTarget, placement: Placement) -> SessionOptions:
+def session_options(target: ModelTarget, placement: OnnxPlacement) -> SessionOptions:
     """The options that a benchmark asks for."""
     ort = runtime()
     options: SessionOptions = ort.SessionOptions()
@@ -67,7 +67,7 @@ def session_options(target: ModelTarget, placement: Placement) -> SessionOptions
     return options
 
 
-def open_session(model: Path, options: SessionOptions, placement: Placement) -> InferenceSession:
+def open_session(model: Path, options: SessionOptions, placement: OnnxPlacement) -> InferenceSession:
     """Load the model on exactly the asked provider, never on another.
 
     Raises:
@@ -84,7 +84,7 @@ def open_session(model: Path, options: SessionOptions, placement: Placement) -> 
     return session
 
 
-def refuse_compiled(model: Path, placement: Placement) -> None:
+def refuse_compiled(model: Path, placement: OnnxPlacement) -> None:
     """Refuse a model that holds an engine compiled for its device, where no programs of jobs may run.
 
     The name of the operator is looked for in the whole file: a node may hide in a subgraph or a function.
@@ -110,7 +110,7 @@ def one_line(problem: BaseException) -> str:
     return _PREFIX.sub("", text) or type(problem).__name__
 
 
-def load_error(model: Path, problem: Exception, placement: Placement) -> MeasureError:
+def load_error(model: Path, problem: Exception, placement: OnnxPlacement) -> MeasureError:
     """Say why a model could not be loaded."""
     reason = one_line(problem)
     absent = missing_external(model)
@@ -162,7 +162,7 @@ def missing_external(model: Path) -> tuple[str, ...]:
     return tuple(name for name in (outline.external if outline else ()) if not (model.parent / name).is_file())
 
 
-def read_back(session: InferenceSession, target: ModelTarget, placement: Placement) -> dict[str, JsonValue]:
+def read_back(session: InferenceSession, target: ModelTarget, placement: OnnxPlacement) -> dict[str, JsonValue]:
     options = session.get_session_options()
     taken = session.get_provider_options().get(placement.provider, {})
     return {
@@ -207,7 +207,7 @@ def _read(text: str, kind: type, where: str) -> int | bool:
     return bool(value) if kind is bool else value
 
 
-def _check_provider(session: InferenceSession, placement: Placement) -> None:
+def _check_provider(session: InferenceSession, placement: OnnxPlacement) -> None:
     """A provider whose libraries did not load is dropped by ONNX Runtime with a log line only."""
     if placement.provider not in session.get_providers():
         raise MeasureError(

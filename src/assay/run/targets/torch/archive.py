@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from assay.errors import MeasureError
-from assay.run.targets.torch.devices import library
+from assay.run.torch_devices import library
 
 # Places of pickled weights in archives of older versions.
 _OLDER = ("data/weights/model.pt", "data/constants/model.pt")

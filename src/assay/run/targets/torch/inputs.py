@@ -11,10 +11,10 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.errors import UsageError
-from assay.run.targets.onnx import values
-from assay.run.targets.onnx.dims import Dims, Given, Shape, Size, batch_keys, resolve_dims
-from assay.run.targets.onnx.dtypes import ELEMENT_TYPES, Array, ElementType
-from assay.run.targets.onnx.values import Values
+from assay.run.tensors import values
+from assay.run.tensors.dims import Dims, Given, Shape, Size, batch_keys, resolve_dims
+from assay.run.tensors.dtypes import ELEMENT_TYPES, Array, ElementType
+from assay.run.tensors.values import Values
 from assay.spec.benchmark import InputSpec, Workload
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
+from assay.run import torch_devices as devices
 from assay.run.contract import Order
 from assay.run.records import DeviceProof
-from assay.run.targets.torch import devices
 from assay.run.targets.torch.inputs import Fed
 from assay.run.targets.torch.programs import Program, kind_of, open_program
 from assay.spec.target import ModelTarget

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from assay.errors import MeasureError, UsageError
 from assay.run.policy import refuse_program
 from assay.run.targets.torch.archive import Kind, kind_of
-from assay.run.targets.torch.devices import Placement, library
 from assay.run.targets.torch.inputs import Bounds, Declared, Fed, by_file, by_signature, element_of
+from assay.run.torch_devices import TorchPlacement, library
 from assay.spec.benchmark import Workload
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Program(Protocol):
         ...
 
 
-def open_program(path: Path, kind: Kind, placement: Placement) -> Program:
+def open_program(path: Path, kind: Kind, placement: TorchPlacement) -> Program:
     """Load a program onto its device.
 
     Raises:
@@ -57,7 +57,7 @@ def open_program(path: Path, kind: Kind, placement: Placement) -> Program:
 class _Exported:
     kind: Kind = "exported program"
 
-    def __init__(self, path: Path, placement: Placement) -> None:
+    def __init__(self, path: Path, placement: TorchPlacement) -> None:
         torch = library()
         program = torch.export.load(path)
         if any(tensor.device != torch.device(placement.name) for tensor in _of(program)) or placement.kind != "cpu":
@@ -124,7 +124,7 @@ class _Exported:
 class _Script:
     kind: Kind = "TorchScript"
 
-    def __init__(self, path: Path, placement: Placement) -> None:
+    def __init__(self, path: Path, placement: TorchPlacement) -> None:
         torch = library()
         self._module = torch.jit.load(str(path), map_location=torch.device(placement.name)).eval()
         arguments = self._module.forward.schema.arguments[1:]

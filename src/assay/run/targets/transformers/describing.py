@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
+from assay.run import torch_devices as devices
 from assay.run.contract import Order
 from assay.run.models.folder import weights_of
-from assay.run.targets.torch import devices
-from assay.run.targets.torch.devices import Placement
+from assay.run.torch_devices import TorchPlacement
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +31,7 @@ def stop_tokens(model: Any, tokenizer: Any) -> frozenset[int]:  # noqa: ANN401  
     return frozenset() if told is None else frozenset([told] if isinstance(told, int) else told)
 
 
-def model_facts(model: Any, folder: Path, order: Order, placement: Placement) -> dict[str, JsonValue]:  # noqa: ANN401
+def model_facts(model: Any, folder: Path, order: Order, placement: TorchPlacement) -> dict[str, JsonValue]:  # noqa: ANN401
     """Versions, device and the model itself."""
     import transformers
 

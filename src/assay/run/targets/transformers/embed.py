@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from assay.errors import UsageError
+from assay.run import torch_devices as devices
 from assay.run.contract import Measured, Order, Stage
 from assay.run.records import DeviceProof, Phase
-from assay.run.targets.torch import devices
 from assay.run.targets.transformers.describing import model_facts, tensors_of
 from assay.run.targets.transformers.loading import Source
 from assay.run.targets.transformers.pooling import read_pooling

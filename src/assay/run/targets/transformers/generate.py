@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import JsonValue
 
 from assay.errors import MeasureError, UsageError
+from assay.run import torch_devices as devices
 from assay.run.contract import Measured, Order, Stage
 from assay.run.records import DeviceProof, Phase
-from assay.run.targets.torch import devices
 from assay.run.targets.transformers import figures, quality
 from assay.run.targets.transformers.describing import model_facts, stop_tokens, tensors_of
 from assay.run.targets.transformers.figures import Generated

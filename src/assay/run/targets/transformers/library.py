@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from assay.errors import MeasureError
-from assay.run.targets.torch.devices import library as torch_library
+from assay.run.torch_devices import library as torch_library
 from assay.spec.target import ModelTarget
 
 _DTYPES = {

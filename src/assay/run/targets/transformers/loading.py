@@ -10,8 +10,8 @@ from typing import Any
 
 from assay.errors import MeasureError, UsageError
 from assay.run.policy import refuse_program
-from assay.run.targets.torch.devices import Placement
 from assay.run.targets.transformers.library import dtype_of, library
+from assay.run.torch_devices import TorchPlacement
 from assay.spec.target import ModelTarget
 
 # What `target.session_options` may hold: arguments of `from_pretrained` that change how the model computes.
@@ -23,7 +23,7 @@ _CODE = re.compile(r"trust_remote_code|custom code|execute the configuration fil
 class Source:
     """A model folder that may be loaded: its configuration is read and its code imported, its weights are not."""
 
-    def __init__(self, folder: Path, target: ModelTarget, placement: Placement) -> None:
+    def __init__(self, folder: Path, target: ModelTarget, placement: TorchPlacement) -> None:
         if not folder.is_dir():
             raise MeasureError(
                 f"{folder} is a file; transformers loads a folder",

@@ -34,7 +34,7 @@ _IDENTITY = bytes.fromhex(
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class OnnxPlacement:
     """A device, the provider that serves it, and what the session is told."""
 
     device: str
@@ -57,7 +57,7 @@ def runtime() -> Any:  # noqa: ANN401  (a module)
     return onnxruntime
 
 
-def place(device: str, options: dict[str, str]) -> Placement:
+def place(device: str, options: dict[str, str]) -> OnnxPlacement:
     """Decide the providers for a device.
 
     Raises:
@@ -86,7 +86,7 @@ def place(device: str, options: dict[str, str]) -> Placement:
         chain.append((PROVIDERS["cuda"], {"device_id": str(index)}))
     if provider != CPU:
         chain.append((CPU, {}))
-    return Placement(device, provider, tuple(chain))
+    return OnnxPlacement(device, provider, tuple(chain))
 
 
 def preload(device: str) -> None:

@@ -1,13 +1,22 @@
-"""Devices of PyTorch: where a job must run, what waits for the work there, and the proof that it ran there."""
+"""Devices of PyTorch: which there are, where a job must run, what waits for its work, and the proof that it ran there.
+
+What is here is found without importing PyTorch, which would take seconds in every command.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
+import importlib.util
+import platform
 import re
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +30,64 @@ from assay.spec.target import ModelTarget
 if TYPE_CHECKING:
     from torch import Tensor
 
+# What each runtime needs beside assay.
+PACKAGES = {"torch": ("torch",), "transformers": ("torch", "transformers")}
+_CUDA = re.compile(r"^cuda\b[^=]*=\s*['\"]([\d.]+)['\"]", re.MULTILINE)
+_DRIVER_LIBRARY = {"win32": "nvcuda.dll"}.get(sys.platform, "libcuda.so.1")
+
+
+def installed(runtime: str) -> str | None:
+    """The version of a runtime, or None when one of its packages is missing."""
+    try:
+        return [version(package) for package in PACKAGES[runtime]][-1]
+    except PackageNotFoundError:
+        return None
+
+
+def available_devices() -> dict[str, str]:
+    """The devices on which PyTorch can work here: canonical device → what proves it; empty without PyTorch.
+
+    The package's own record says what it was built for, and the driver says how many GPUs there are. A run proves
+    its device by itself, so a wrong answer here costs a failed job, never a wrong number.
+    """
+    found = installed("torch")
+    if found is None:
+        return {}
+    devices = {"cpu": f"torch {found}"}
+    built_for = _built_for_cuda()
+    gpus = _gpus() if built_for else 0
+    if gpus:
+        devices["cuda"] = f"torch {found} for CUDA {built_for}, {gpus} GPU{'' if gpus == 1 else 's'}"
+    if sys.platform == "darwin" and platform.machine() == "arm64":
+        devices["mps"] = f"torch {found} on Apple silicon"
+    return devices
+
+
+def _built_for_cuda() -> str | None:
+    """The CUDA version that PyTorch was built for, as its `version.py` says."""
+    with suppress(ImportError, OSError, ValueError):
+        spec = importlib.util.find_spec("torch")
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            told = _CUDA.search((Path(folder) / "version.py").read_text(encoding="utf-8"))
+            if told:
+                return told[1]
+    return None
+
+
+def _gpus() -> int:
+    """GPUs that NVIDIA's driver counts; its library is asked directly and takes no memory on any of them."""
+    try:
+        driver = ctypes.CDLL(_DRIVER_LIBRARY)
+        count = ctypes.c_int(0)
+        if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+            return 0
+    except (OSError, AttributeError):
+        return 0
+    return count.value
+
+
 DEVICES = ("cpu", "cuda", "mps")
-_DRIVER = Path("/proc/driver/nvidia/version")
+_DRIVER_RECORD = Path("/proc/driver/nvidia/version")
 _DRIVER_VERSION = re.compile(r"Kernel Module\D*?(?:x86_64|aarch64)?\s+(\d+\.[\d.]+)")
 _HOW_TO_GET = {
     "cuda": "install a build of PyTorch for CUDA, and an NVIDIA driver",
@@ -31,7 +96,7 @@ _HOW_TO_GET = {
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class TorchPlacement:
     """A device as the file names it, and as PyTorch does."""
 
     asked: str  # `cuda`
@@ -54,7 +119,7 @@ def library() -> Any:  # noqa: ANN401  (a module)
     return torch
 
 
-def place(device: str) -> Placement:
+def place(device: str) -> TorchPlacement:
     """Decide where PyTorch must run.
 
     Raises:
@@ -82,10 +147,10 @@ def place(device: str) -> Placement:
             at="target.device",
             try_=f"write target.device: {kind}, or a number below {there}",
         )
-    return Placement(device, f"cuda:{index}" if kind == "cuda" else kind)
+    return TorchPlacement(device, f"cuda:{index}" if kind == "cuda" else kind)
 
 
-def wait_for(placement: Placement) -> Callable[[], object] | None:
+def wait_for(placement: TorchPlacement) -> Callable[[], object] | None:
     """What blocks until the device has done all its work; None where calls return when they are done."""
     torch = library()
     if placement.kind == "cuda":
@@ -106,7 +171,7 @@ def set_threads(target: ModelTarget) -> None:
         torch.set_num_interop_threads(target.inter_threads)
 
 
-def prove(placement: Placement, weights: Iterable[Tensor], outputs: Iterable[Tensor], when: str) -> DeviceProof:
+def prove(placement: TorchPlacement, weights: Iterable[Tensor], outputs: Iterable[Tensor], when: str) -> DeviceProof:
     """Read back where the weights lie and where the outputs came out; one tensor elsewhere is enough to fail."""
     lie, came = _counted(weights), _counted(outputs)
     # Weights that were never moved decide more than the answer, so they are named first.
@@ -116,7 +181,7 @@ def prove(placement: Placement, weights: Iterable[Tensor], outputs: Iterable[Ten
     return DeviceProof(placement.asked, used, dict(lie + came), evidence)
 
 
-def facts(placement: Placement) -> dict[str, JsonValue]:
+def facts(placement: TorchPlacement) -> dict[str, JsonValue]:
     """The device as PyTorch and the system describe it, and how PyTorch was set."""
     torch = library()
     found: dict[str, JsonValue] = {
@@ -137,13 +202,13 @@ def facts(placement: Placement) -> dict[str, JsonValue]:
     return found
 
 
-def start_memory(placement: Placement) -> None:
+def start_memory(placement: TorchPlacement) -> None:
     """Begin the high-water mark of the device's memory anew."""
     if placement.kind == "cuda":
         library().cuda.reset_peak_memory_stats(placement.name)
 
 
-def peak_memory(placement: Placement) -> tuple[dict[str, float], dict[str, str]]:
+def peak_memory(placement: TorchPlacement) -> tuple[dict[str, float], dict[str, str]]:
     """The most memory that PyTorch held on the device since `start_memory`: as a metric, or why there is none."""
     if placement.kind == "cuda":
         return {"gpu_mem_mb": library().cuda.max_memory_allocated(placement.name) / 1e6}, {}
@@ -156,7 +221,7 @@ def driver_version() -> str | None:
     """Version of NVIDIA's driver; None where nobody tells."""
     with suppress(OSError):
         # One line has words before the number, which differ between the open and the closed module.
-        if found := _DRIVER_VERSION.search(_DRIVER.read_text()):
+        if found := _DRIVER_VERSION.search(_DRIVER_RECORD.read_text()):
             return found[1]
     with suppress(OSError, subprocess.SubprocessError, IndexError):
         command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]

@@ -12,8 +12,8 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.errors import AssayError, UsageError
-from assay.run.targets.onnx.dims import nearest
-from assay.run.targets.onnx.dtypes import Array, ElementType, as_bytes_array, onnx_package
+from assay.run.tensors.dims import nearest
+from assay.run.tensors.dtypes import Array, ElementType, as_bytes_array, onnx_package
 from assay.spec.benchmark import InputSpec
 
 
