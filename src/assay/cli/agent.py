@@ -22,14 +22,15 @@ from assay.cli.agent_options import (
     settings_of,
     token_apart,
 )
-from assay.cli.options import say
+from assay.cli.options import Verbs
+from assay.cli.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from assay.agent.host import HostCheck, HostFacts
 
-app = typer.Typer(help="Make this machine take jobs from a server.", no_args_is_help=True, rich_markup_mode=None)
+app = Verbs(help="Make this machine take jobs from a server.")
 
 Host = Annotated[
     str | None, typer.Option("--host", metavar="URL", help="Address of the server.", envvar="ASSAY_SERVER")

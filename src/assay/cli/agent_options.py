@@ -64,7 +64,7 @@ def settings_of(
     """Put the options together."""
     from assay.agent.identity import state_folder
     from assay.agent.settings import AgentSettings
-    from assay.cli.server_options import labels_of
+    from assay.cli.output import labels_of
     from assay.place.fleet.client import server_url
 
     if not verify:

@@ -7,32 +7,22 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.options import say
-from assay.cli.server_options import (
-    CaOption,
-    JsonOption,
-    ServerOption,
-    TokenFileOption,
-    connect,
-    in_words,
-    labels_of,
-    say_json,
-    say_table,
-)
+from assay.cli.options import JsonOption, ServerOptions, Verbs
+from assay.cli.output import in_words, labels_of, say, say_json, say_table
 
-app = typer.Typer(
-    help="List, add, label, drain and remove the agents of a server.", no_args_is_help=True, rich_markup_mode=None
-)
+app = Verbs(help="List, add, label, drain and remove the agents of a server.")
 
 Agent = Annotated[str, typer.Argument(metavar="AGENT", help="Id or name of the agent.")]
 
 
 @app.command("list")
 def list_(
-    json_: JsonOption = False, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None
+    json_: JsonOption = False,
+    *,
+    server: ServerOptions,
 ) -> None:
     """List agents with their state and what they hold."""
-    found = list(connect(server, token_file, ca).pages("/agents"))
+    found = list(server.connect().pages("/agents"))
     if json_:
         say_json(found)
         return
@@ -56,9 +46,13 @@ def list_(
 
 
 @app.command("show")
-def show(agent: Agent, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None) -> None:
+def show(
+    agent: Agent,
+    *,
+    server: ServerOptions,
+) -> None:
     """Show everything that is known of an agent, as JSON."""
-    say_json(connect(server, token_file, ca).get(f"/agents/{agent}"))
+    say_json(server.connect().get(f"/agents/{agent}"))
 
 
 @app.command("add")
@@ -75,9 +69,8 @@ def add(
     reach: Annotated[
         str, typer.Option("--reach", metavar="URL", help="Where the device finds the server, if not as --server says.")
     ] = "",
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Have the server enrol a device that listens at a URL."""
     import os
@@ -87,7 +80,7 @@ def add(
     secret = os.environ.get(agent_token_env, "") if agent_token_env else ""
     secret = secret or (read_token(agent_token_file) if agent_token_file else "") or ""
     asked = {"url": url, "token": secret, "server": reach or (server or "").rstrip("/")}
-    answer = connect(server, token_file, ca).post("/agents/add", {**asked})
+    answer = server.connect().post("/agents/add", {**asked})
     say(f"{answer['agent']} {answer['action']}")
 
 
@@ -95,39 +88,54 @@ def add(
 def label(
     agent: Agent,
     labels: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="Labels; an empty value removes one.")],
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Give an agent labels, beside those that it brings itself."""
     from assay.report.grid import plain
 
-    changed = connect(server, token_file, ca).patch(f"/agents/{agent}", {"labels": {**labels_of(labels)}})
+    changed = server.connect().patch(f"/agents/{agent}", {"labels": {**labels_of(labels)}})
     say(plain(f"{changed['name']}: {in_words(changed['labels'])}"))
 
 
 @app.command("drain")
-def drain(agent: Agent, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None) -> None:
+def drain(
+    agent: Agent,
+    *,
+    server: ServerOptions,
+) -> None:
     """Let an agent finish what it holds and give it nothing new."""
-    connect(server, token_file, ca).patch(f"/agents/{agent}", {"draining": True})
+    server.connect().patch(f"/agents/{agent}", {"draining": True})
     say(f"{agent} takes no further jobs")
 
 
 @app.command("resume")
-def resume(agent: Agent, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None) -> None:
+def resume(
+    agent: Agent,
+    *,
+    server: ServerOptions,
+) -> None:
     """Let a draining agent take jobs again."""
-    connect(server, token_file, ca).patch(f"/agents/{agent}", {"draining": False})
+    server.connect().patch(f"/agents/{agent}", {"draining": False})
     say(f"{agent} takes jobs again")
 
 
 @app.command("reset")
-def reset(agent: Agent, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None) -> None:
+def reset(
+    agent: Agent,
+    *,
+    server: ServerOptions,
+) -> None:
     """Declare a faulty agent sound again."""
-    say(f"{agent} is {connect(server, token_file, ca).post(f'/agents/{agent}/reset')['state']}")
+    say(f"{agent} is {server.connect().post(f'/agents/{agent}/reset')['state']}")
 
 
 @app.command("rm")
-def rm(agent: Agent, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None) -> None:
+def rm(
+    agent: Agent,
+    *,
+    server: ServerOptions,
+) -> None:
     """Remove an agent; what it holds is offered to others."""
-    connect(server, token_file, ca).delete(f"/agents/{agent}")
+    server.connect().delete(f"/agents/{agent}")
     say(f"removed {agent}")

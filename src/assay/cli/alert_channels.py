@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.alert_source import source
-from assay.cli.options import StoreOption, say
-from assay.cli.server_options import CaOption, JsonOption, ServerOption, TokenFileOption, moment, say_json, say_table
+from assay.cli.options import (
+    JsonOption,
+    SourceOptions,
+)
+from assay.cli.output import moment, say, say_json, say_table
 
 
 class NoticeState(StrEnum):
@@ -27,10 +29,8 @@ def notices(
     state: Annotated[NoticeState | None, typer.Option("--state", help="Only those in this state.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
     json_: JsonOption = False,
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """List messages about alerts, the newest first: to which channel, whether it was taken, and if not, why."""
     with source(store, server, token_file, ca) as alerts_of:
@@ -55,10 +55,8 @@ def notices(
 
 def resend(
     notices: Annotated[list[int], typer.Argument(metavar="NOTICE...", help="Numbers of messages.")],
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """Send messages after all that were given up."""
     with source(store, server, token_file, ca) as alerts_of:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import quote
 
 from assay.cli.options import open_store
-from assay.cli.server_options import connect
 
 if TYPE_CHECKING:
     from assay.alert.records import Trigger
@@ -62,7 +61,7 @@ class Source(Protocol):
 def source(store: Path | None, server: str | None, token_file: Path | None, ca: Path | None) -> Iterator[Source]:
     """The server that is named, or else the store here."""
     if server:
-        yield _There(connect(server, token_file, ca))
+        yield _There(server.connect())
         return
     kept = open_store(store)
     try:

@@ -11,28 +11,20 @@ import typer
 
 from assay.cli import alert_channels
 from assay.cli.alert_source import source
-from assay.cli.options import StoreOption, say
-from assay.cli.server_options import (
-    CaOption,
+from assay.cli.options import (
     JsonOption,
-    ServerOption,
-    TokenFileOption,
-    moment,
-    say_json,
-    say_table,
+    SourceOptions,
+    Verbs,
 )
+from assay.cli.output import moment, say, say_json, say_table
 
 if TYPE_CHECKING:
     from assay.alert.records import Trigger
 
-app = typer.Typer(
+app = Verbs(
     help="List alerts and their rules; acknowledge, snooze, expect and resolve.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
 )
-rules_app = typer.Typer(
-    help="List, set and remove the rules of alerts; lists when nothing else is asked.", rich_markup_mode=None
-)
+rules_app = Verbs(help="List, set and remove the rules of alerts; lists when nothing else is asked.")
 app.add_typer(rules_app, name="rules")
 app.command("notices")(alert_channels.notices)
 app.command("resend")(alert_channels.resend)
@@ -71,10 +63,8 @@ def list_(
     text: Annotated[str, typer.Option("--text", help="Only those that say this.")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many.")] = 50,
     json_: JsonOption = False,
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """List alerts, the newest first: those that stand, unless asked otherwise."""
     asked = {
@@ -96,10 +86,8 @@ def list_(
 def show(
     alert: Alert,
     json_: JsonOption = False,
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """Show an alert: what it is about, what may explain it, and its history."""
     with source(store, server, token_file, ca) as alerts_of:
@@ -114,10 +102,8 @@ def show(
 def ack(
     alerts: Alerts,
     why: WhyOption = "",
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """Say that you work on it: nobody is told again while it stands as it is."""
     _act(alerts, "acknowledge", {"why": why}, store, server, token_file, ca)
@@ -128,10 +114,8 @@ def snooze(
     alerts: Alerts,
     span: Annotated[str, typer.Option("--for", help="For how long, such as 4h, 2d or 30m.")],
     why: WhyOption = "",
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """Hear nothing of it for a while; then it is open again."""
     _act(alerts, "snooze", {"why": why, "for_s": _seconds(span)}, store, server, token_file, ca)
@@ -141,10 +125,8 @@ def snooze(
 def expect(
     alerts: Alerts,
     why: WhyOption = "",
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """Call its changes expected: their series are measured from the new level on."""
     _act(alerts, "expect", {"why": why}, store, server, token_file, ca)
@@ -154,10 +136,8 @@ def expect(
 def resolve(
     alerts: Alerts,
     why: WhyOption = "",
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """End it by hand; it is opened again if the trouble is seen anew."""
     _act(alerts, "resolve", {"why": why}, store, server, token_file, ca)
@@ -167,10 +147,8 @@ def resolve(
 def reopen(
     alerts: Alerts,
     why: WhyOption = "",
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """Take back what was said: it is open as before."""
     _act(alerts, "reopen", {"why": why}, store, server, token_file, ca)
@@ -180,10 +158,8 @@ def reopen(
 def rules(
     context: typer.Context,
     json_: JsonOption = False,
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """List the rules that decide when people are told."""
     if context.invoked_subcommand is not None:
@@ -218,10 +194,8 @@ def set_rule(
     timezone: Annotated[str, typer.Option("--timezone", help="Time zone of these hours.")] = "UTC",
     at_most_every: Annotated[str, typer.Option("--at-most-every", help="Tell no more than once in this time.")] = "",
     notify: Annotated[list[str] | None, typer.Option("--notify", help="A channel to tell; all when left out.")] = None,
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """Set a rule for every benchmark whose name matches, in place of what had its name."""
     given = {
@@ -241,10 +215,8 @@ def set_rule(
 @rules_app.command("rm")
 def remove_rules(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of rules.")],
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """Take rules away; alerts that stand by them alone are resolved."""
     with source(store, server, token_file, ca) as alerts_of:

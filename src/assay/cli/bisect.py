@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.ab import AtMostOption, MetricOption, duration, share
-from assay.cli.options import BenchmarkFile, SetOption, StoreOption, say, terminal_width
+from assay.cli.options import BenchmarkFile, SetOption, StoreOption
+from assay.cli.output import say, terminal_width
 from assay.cli.run import LockOption, NoControlOption
 
 if TYPE_CHECKING:

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import FailOn, Format, FormatOption, StoreOption, open_store, rendered, say
-from assay.cli.run import CancelOption, end
-from assay.cli.server_options import (
-    CaOption,
+from assay.cli.options import (
+    FailOn,
+    Format,
+    FormatOption,
     JsonOption,
-    ServerOption,
-    TokenFileOption,
-    connect,
-    say_json,
-    say_table,
+    ServerOptions,
+    StoreOption,
+    Verbs,
+    open_store,
 )
+from assay.cli.output import rendered, say, say_json, say_table
+from assay.cli.run import CancelOption, end
 
 if TYPE_CHECKING:
     from assay.analyse.records import CampaignRecord
@@ -27,10 +28,8 @@ if TYPE_CHECKING:
     from assay.report.result import CampaignResult
     from assay.store.store import Store
 
-app = typer.Typer(
+app = Verbs(
     help="List, follow, cancel and repeat campaigns of a server or cluster.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
 )
 
 Campaign = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Id of the campaign.")]
@@ -43,12 +42,11 @@ def list_(
     benchmark: Annotated[str, typer.Option("--benchmark", help="Only campaigns of this benchmark.")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 20,
     json_: JsonOption = False,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """List campaigns, newest first."""
-    client = connect(server, token_file, ca)
+    client = server.connect()
     asked = {"state": state, "benchmark": benchmark, "limit": limit}
     found = client.get("/campaigns", {name: value for name, value in asked.items() if value})["items"]
     if json_:
@@ -70,14 +68,13 @@ def list_(
 def show(
     campaign: Campaign,
     form: FormatOption = Format.text,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Show the results of a campaign, as far as there are any."""
     from assay.engines.fleet.campaign import read
 
-    say(rendered(read(connect(server, token_file, ca), campaign).record, form))
+    say(rendered(read(server.connect(), campaign).record, form))
 
 
 @app.command("attach")
@@ -85,9 +82,8 @@ def attach(
     campaign: Campaign,
     form: FormatOption = Format.text,
     fail_on: FailOnOption = FailOn.invalid,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    server: ServerOptions,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     store: StoreOption = None,
     cancel_on_interrupt: CancelOption = False,
@@ -112,7 +108,7 @@ def attach(
         end(_result(kept, record), form, fail_on)
     from assay.engines.fleet.campaign import follow
 
-    end(follow(connect(server, token_file, ca), campaign, view), form, fail_on)
+    end(follow(server.connect(), campaign, view), form, fail_on)
 
 
 def _followed(kept: Store, campaign: str, view: View, manner: FollowOptions) -> CampaignRecord:
@@ -131,14 +127,13 @@ def _followed(kept: Store, campaign: str, view: View, manner: FollowOptions) -> 
 def placement(
     campaign: Campaign,
     json_: JsonOption = False,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Show which agents can take a campaign's jobs, and what the others lack."""
     from assay.report.grid import plain
 
-    found = connect(server, token_file, ca).get(f"/campaigns/{campaign}/placement")
+    found = server.connect().get(f"/campaigns/{campaign}/placement")
     if json_:
         say_json(found)
         return
@@ -152,9 +147,8 @@ def placement(
 @app.command("cancel")
 def cancel(
     campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")],
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    server: ServerOptions,
     store: StoreOption = None,
 ) -> None:
     """Cancel every job of a campaign that has not ended; on a cluster, all that it has there is removed."""
@@ -163,7 +157,7 @@ def cancel(
         if (kept := _on_cluster(one, store)) is not None:
             say(f"{one}: {_cancelled_on_cluster(kept, one, _told(kept, one, server, token_file, ca))}")
             continue
-        client = client or connect(server, token_file, ca)
+        client = client or server.connect()
         say(f"{one}: {client.post(f'/campaigns/{one}/cancel')['state']}")
 
 
@@ -224,29 +218,32 @@ def _result(kept: Store, record: CampaignRecord) -> CampaignResult:
 
 @app.command("retry")
 def retry(
-    campaign: Campaign, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None
+    campaign: Campaign,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Offer the failed, cancelled and set-aside jobs of a campaign again."""
-    say(f"{campaign}: {connect(server, token_file, ca).post(f'/campaigns/{campaign}/retry')['state']}")
+    say(f"{campaign}: {server.connect().post(f'/campaigns/{campaign}/retry')['state']}")
 
 
 @app.command("resubmit")
 def resubmit(
-    campaign: Campaign, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None
+    campaign: Campaign,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Submit the same benchmark once more, as a new campaign."""
-    say(str(connect(server, token_file, ca).post(f"/campaigns/{campaign}/resubmit")["id"]))
+    say(str(server.connect().post(f"/campaigns/{campaign}/resubmit")["id"]))
 
 
 @app.command("rm")
 def rm(
     campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")],
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Remove campaigns with their results from the server."""
-    client = connect(server, token_file, ca)
+    client = server.connect()
     for one in campaigns:
         client.delete(f"/campaigns/{one}")
         say(f"removed {one}")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import SetOption, StoreOption, say
-from assay.cli.server_options import JsonOption, say_json, say_table
+from assay.cli.options import JsonOption, SetOption, StoreOption, Verbs
+from assay.cli.output import say, say_json, say_table
 
 if TYPE_CHECKING:
     from assay.engines.slurm.check import SlurmCheck
 
-app = typer.Typer(help="Name Slurm clusters, and check that they answer.", no_args_is_help=True, rich_markup_mode=None)
+app = Verbs(help="Name Slurm clusters, and check that they answer.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the cluster.")]
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import Format, FormatOption, StoreOption, open_store, say, terminal_width
+from assay.cli.options import Format, FormatOption, StoreOption, open_store
+from assay.cli.output import say, terminal_width
 
 if TYPE_CHECKING:
     from assay.report.compared import Compared

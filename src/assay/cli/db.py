@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from assay.cli.options import say
+from assay.cli.options import Verbs
+from assay.cli.output import say
 from assay.cli.serve import DatabaseOption, FolderOption
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-app = typer.Typer(help="Bring a database up to date, and say where it is.", no_args_is_help=True, rich_markup_mode=None)
+app = Verbs(help="Bring a database up to date, and say where it is.")
 
 
 @app.command("upgrade")

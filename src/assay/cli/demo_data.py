@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import say
+from assay.cli.output import say
 from assay.cli.serve import DatabaseOption, FolderOption
 
 if TYPE_CHECKING:

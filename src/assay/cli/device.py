@@ -7,14 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.cli.options import FailOn, Format, StoreOption, say
+from assay.cli.options import FailOn, Format, JsonOption, StoreOption, Verbs
+from assay.cli.output import say, say_json, say_table
 from assay.cli.run import end
-from assay.cli.server_options import JsonOption, say_json, say_table
 
-app = typer.Typer(
+app = Verbs(
     help="Measure the hardware itself: memory bandwidth, arithmetic by precision, storage.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
 )
 
 

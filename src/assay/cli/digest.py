@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.cli.options import open_store, say
+from assay.cli.options import open_store
+from assay.cli.output import say
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -91,9 +92,8 @@ def _of_store(store: Path | None, begin: float, end: float) -> DigestInput:
 
 def _of_server(server: str, token_file: Path | None, ca: Path | None, begin: float, end: float) -> DigestInput:
     from assay.api.server_digest import read_server
-    from assay.cli.server_options import connect
 
-    return read_server(connect(server, token_file, ca), begin, end)
+    return read_server(server.connect(), begin, end)
 
 
 def written(found: DigestInput, form: str, begin: float, end: float) -> str:

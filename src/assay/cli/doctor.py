@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import say, use_colour
+from assay.cli.output import say, use_colour
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

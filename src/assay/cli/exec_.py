@@ -7,7 +7,7 @@ from typing import Annotated, TypedDict
 
 import typer
 
-from assay.cli.options import say
+from assay.cli.output import say
 from assay.cli.run import LockOption, NoControlOption
 
 

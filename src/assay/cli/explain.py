@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import StoreOption, open_store, say, terminal_width
+from assay.cli.options import (
+    SourceOptions,
+    open_store,
+)
+from assay.cli.output import say, terminal_width
 from assay.cli.series import FormOption, SeriesFormat
-from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, connect
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,17 +22,15 @@ if TYPE_CHECKING:
 def explain(
     finding: Annotated[str, typer.Argument(metavar="FINDING", help="Id of the finding, or its beginning.")],
     form: FormOption = SeriesFormat.text,
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """Explain a finding: what changed, how sure that is, why, and all that differs."""
     if server:
         from assay.documents import adapter
         from assay.series.repository import KnownFinding
 
-        told = connect(server, token_file, ca).get(f"/findings/{finding}")
+        told = server.connect().get(f"/findings/{finding}")
         found = adapter(KnownFinding).validate_python(told)
     else:
         found = _here(store, finding)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assay.cli.compare import AllOption, AnywayOption, LastOption, RepositoryOption, most_of, share
-from assay.cli.options import StoreOption, open_store, say, terminal_width
+from assay.cli.options import StoreOption, open_store
+from assay.cli.output import say, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import SetOption, say
+from assay.cli.options import SetOption
+from assay.cli.output import say
 
 if TYPE_CHECKING:
     from assay.spec.source import Source

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.options import say, terminal_width, use_colour
-from assay.cli.server_options import JsonOption, say_json
+from assay.cli.options import JsonOption
+from assay.cli.output import say, say_json, terminal_width, use_colour
 
 
 def info(

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import say
-from assay.cli.server_options import JsonOption, say_json, say_table
+from assay.cli.options import JsonOption, Verbs
+from assay.cli.output import say, say_json, say_table
 
 if TYPE_CHECKING:
     from assay.infra.record import Status
 
-app = typer.Typer(
-    help="Bring the whole system up, look at it, take it down.", no_args_is_help=True, rich_markup_mode=None
-)
+app = Verbs(help="Bring the whole system up, look at it, take it down.")
 
 
 class Provider(StrEnum):

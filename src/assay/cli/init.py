@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.options import say
+from assay.cli.output import say
 
 
 def init(

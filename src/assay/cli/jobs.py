@@ -6,21 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.cli.options import say, terminal_width, use_colour
-from assay.cli.server_options import (
-    CaOption,
-    JsonOption,
-    ServerOption,
-    TokenFileOption,
-    connect,
-    moment,
-    say_json,
-    say_table,
-)
+from assay.cli.options import JsonOption, ServerOptions, Verbs
+from assay.cli.output import moment, say, say_json, say_table, terminal_width, use_colour
 
-app = typer.Typer(
-    help="List, show, cancel and retry single jobs of a server.", no_args_is_help=True, rich_markup_mode=None
-)
+app = Verbs(help="List, show, cancel and retry single jobs of a server.")
 
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
 Jobs = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")]
@@ -35,13 +24,12 @@ def list_(
     text: Annotated[str, typer.Option("--text", help="Only jobs whose id, benchmark or point contains this.")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
     json_: JsonOption = False,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """List jobs, newest first."""
     asked = {"state": state, "campaign": campaign, "benchmark": benchmark, "agent": agent, "text": text, "limit": limit}
-    client = connect(server, token_file, ca)
+    client = server.connect()
     found = client.get("/jobs", {name: value for name, value in asked.items() if value})["items"]
     if json_:
         say_json(found)
@@ -56,16 +44,15 @@ def list_(
 def show(
     job: JobName,
     json_: JsonOption = False,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Show a job: its result, its attempts and everything that happened to it."""
     from assay.analyse.records import MultiRunJobResult
     from assay.documents import from_json
     from assay.report.detail import render_job
 
-    client = connect(server, token_file, ca)
+    client = server.connect()
     found = client.get(f"/jobs/{job}")
     if json_:
         say_json(found)
@@ -79,9 +66,13 @@ def show(
 
 
 @app.command("logs")
-def logs(job: JobName, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None) -> None:
+def logs(
+    job: JobName,
+    *,
+    server: ServerOptions,
+) -> None:
     """Print the lines that a job's attempts wrote."""
-    client = connect(server, token_file, ca)
+    client = server.connect()
     after = 0
     while True:
         found = client.get(f"/jobs/{job}/logs", {"after": after})
@@ -93,15 +84,23 @@ def logs(job: JobName, server: ServerOption = None, token_file: TokenFileOption 
 
 
 @app.command("cancel")
-def cancel(jobs: Jobs, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None) -> None:
+def cancel(
+    jobs: Jobs,
+    *,
+    server: ServerOptions,
+) -> None:
     """Cancel jobs, whether they wait or run."""
-    _batch("cancel", jobs, connect(server, token_file, ca))
+    _batch("cancel", jobs, server.connect())
 
 
 @app.command("retry")
-def retry(jobs: Jobs, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None) -> None:
+def retry(
+    jobs: Jobs,
+    *,
+    server: ServerOptions,
+) -> None:
     """Offer failed, cancelled or set-aside jobs again."""
-    _batch("retry", jobs, connect(server, token_file, ca))
+    _batch("retry", jobs, server.connect())
 
 
 def _batch(action: str, jobs: list[str], client: Any) -> None:  # noqa: ANN401  (a FleetClient; importing it is slow)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import SetOption, say
-from assay.cli.server_options import JsonOption, say_json, say_table
+from assay.cli.options import JsonOption, SetOption, Verbs
+from assay.cli.output import say, say_json, say_table
 
 if TYPE_CHECKING:
     from assay.engines.kubernetes.check import KubernetesCheck
     from assay.spec.kubernetes import Kubernetes
 
-app = typer.Typer(help="Check that a Kubernetes cluster can be used.", no_args_is_help=True, rich_markup_mode=None)
+app = Verbs(help="Check that a Kubernetes cluster can be used.")
 
 
 @app.callback()

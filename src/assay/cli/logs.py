@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import StoreOption, open_store, say
-from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, connect
+from assay.cli.options import (
+    SourceOptions,
+    open_store,
+)
+from assay.cli.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,14 +36,12 @@ def logs(
     ] = "latest",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
     service: Annotated[str, typer.Option("--service", help="Of this service, or of `monitor`.")] = "",
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """Print what a job wrote, on a cluster, on a server's agent or here; `--service` for one of its services."""
     if server:
-        _from_server(connect(server, token_file, ca), job, follow=follow, service=service)
+        _from_server(server.connect(), job, follow=follow, service=service)
         return
     kept = open_store(store)
     try:

@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import FailOn, Format, FormatOption, StoreOption, exit_code, open_store, rendered, say
+from assay.cli.options import (
+    CaOption,
+    FailOn,
+    Format,
+    FormatOption,
+    ServerOption,
+    StoreOption,
+    TokenFileOption,
+    open_store,
+)
+from assay.cli.output import exit_code, rendered, say
 from assay.cli.run import write_reports
-from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, connect
 
 if TYPE_CHECKING:
     from assay.report.result import CampaignResult
@@ -35,7 +44,7 @@ def merge(
     if server and not local:
         from assay.engines.fleet.campaign import read
 
-        result = read(connect(server, token_file, ca), campaign)
+        result = read(server.connect(), campaign)
     else:
         result = _from_store(campaign, store)
     found = merge_parts(result)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from assay.cli.options import Format, FormatOption, say
+from assay.cli.options import Format, FormatOption
+from assay.cli.output import say
 
 
 def models(form: FormatOption = Format.text) -> None:

@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.options import StoreOption, open_store, say, terminal_width
+from assay.cli.options import StoreOption, Verbs, open_store
+from assay.cli.output import say, terminal_width
 
-app = typer.Typer(
-    help="Show what Prometheus saw of a campaign; write files for Grafana.", no_args_is_help=True, rich_markup_mode=None
-)
+app = Verbs(help="Show what Prometheus saw of a campaign; write files for Grafana.")
 
 
 @app.command("show")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import SetOption, StoreOption, say, terminal_width
+from assay.cli.options import SetOption, StoreOption
+from assay.cli.output import say, terminal_width
 from assay.cli.run import LockOption, NoControlOption
 
 if TYPE_CHECKING:

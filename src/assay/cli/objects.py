@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import StoreOption, open_store, say
-from assay.cli.server_options import JsonOption, say_json
+from assay.cli.options import JsonOption, StoreOption, Verbs, open_store
+from assay.cli.output import say, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from assay.store.objects.backing import Backing
     from assay.store.store import Store
 
-app = typer.Typer(
-    help="Keep samples and files in an S3-compatible object store.", no_args_is_help=True, rich_markup_mode=None
-)
+app = Verbs(help="Keep samples and files in an S3-compatible object store.")
 
 _SHOWN = 10
 

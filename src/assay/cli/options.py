@@ -1,17 +1,24 @@
-"""Options that several verbs share."""
+"""Options that several verbs share, records that group them, and the groups of verbs that take such records."""
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 if TYPE_CHECKING:
-    from assay.analyse.records import CampaignRecord
+    from assay.place.fleet.client import FleetClient
     from assay.store.store import Store
+
+Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 
 class Format(StrEnum):
@@ -45,65 +52,124 @@ ObjectsOption = Annotated[
         show_default=False,
     ),
 ]
+ServerOption = Annotated[
+    str | None, typer.Option("--server", help="URL of the server.", envvar="ASSAY_SERVER", show_default=False)
+]
+TokenFileOption = Annotated[
+    Path | None,
+    typer.Option("--token-file", help="File that holds the token; else ASSAY_TOKEN.", envvar="ASSAY_TOKEN_FILE"),
+]
+CaOption = Annotated[
+    Path | None, typer.Option("--ca", help="Certificate of the authority that signed the server's.", envvar="ASSAY_CA")
+]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print the results.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a key of the file, such as measure.runs=3.")
 ]
 
 
-def say(text: str) -> None:
-    """Print to standard output."""
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """A server, and how to be let in."""
+
+    url: ServerOption = None
+    token_file: TokenFileOption = None
+    ca: CaOption = None
+
+    def connect(self, *, greet: bool = True) -> FleetClient:
+        """A client for the server, which was asked who it is unless `greet` is off.
+
+        Raises:
+            UsageError: if none is named, or the token file cannot be read.
+            NotAssayError: if what answers there is no assay server.
+        """
+        from assay.errors import UsageError
+        from assay.place.fleet.client import FleetClient, read_token
+
+        if not self.url:
+            raise UsageError("no server is named", code="no-server", try_="give --server URL, or set ASSAY_SERVER")
+        client = FleetClient(self.url, read_token(self.token_file), ca=self.ca)
+        if greet:
+            client.greet()
+        return client
 
 
-def terminal_width() -> int:
-    """Columns to use: the terminal's, or 110 where there is none."""
-    import shutil
-
-    return shutil.get_terminal_size((110, 24)).columns
-
-
-def use_colour() -> bool:
-    """Whether standard output is a terminal that wants colour."""
-    import os
-
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
-
-
-def open_store(store: Path | None) -> Store:
-    """Open the store of this user, or the one given."""
+@contextmanager
+def open_store(folder: Path | None) -> Iterator[Store]:
+    """The store in a folder, or else the one of this user."""
     from assay.store.location import store_folder
     from assay.store.store import Store
 
-    kept = Store(store_folder(store))
-    if kept.is_read_only:
-        sys.stderr.write(f"note    {kept.folder} is read-only: results can be looked at, and none can be kept\n")
-    return kept
+    store = Store(store_folder(folder))
+    if store.is_read_only:
+        sys.stderr.write(f"note    {store.folder} is read-only: results can be looked at, and none can be kept\n")
+    try:
+        yield store
+    finally:
+        store.close()
 
 
-def rendered(record: CampaignRecord, form: Format) -> str:
-    """A campaign in the asked format."""
-    if form is Format.json:
-        from assay.report.document import result_json
+class Verbs(typer.Typer):
+    """A group of verbs. A parameter that is an option record stands for one option per field of the record."""
 
-        return result_json(record)
-    if form is Format.csv:
-        from assay.report.table import render_csv
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401  (those of Typer)
+        super().__init__(**{"no_args_is_help": True, "rich_markup_mode": None, **settings})
 
-        return render_csv(record)
-    if form is Format.md:
-        from assay.report.markdown import render_markdown
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Verb], Verb]:  # noqa: ANN401
+        return self._registering(super().command(name, **settings))
 
-        return render_markdown(record)
-    from assay.report.terminal import render_table
+    def callback(self, **settings: Any) -> Callable[[Verb], Verb]:  # noqa: ANN401
+        return self._registering(super().callback(**settings))
 
-    return render_table(record, width=terminal_width(), colour=use_colour())
+    @staticmethod
+    def _registering(register: Callable[[Callable[..., Any]], object]) -> Callable[[Verb], Verb]:
+        def decorate(verb: Verb) -> Verb:
+            register(_with_options_alone(verb))
+            return verb  # so that it can be called with records
+
+        return decorate
 
 
-def exit_code(record: CampaignRecord, fail_on: FailOn) -> int:
-    """What a script is told: 3 when something could not be measured, 1 when a check or gate failed, else 0."""
-    if any(job.state != "done" for job in record.jobs):
-        return 3
-    bad = {FailOn.never: set(), FailOn.invalid: {"invalid"}, FailOn.suspect: {"invalid", "suspect"}}[fail_on]
-    gates = fail_on is not FailOn.never and any(gate.passed is False for job in record.jobs for gate in job.gates)
-    return 1 if gates or any(job.verdict in bad for job in record.jobs) else 0
+def _with_options_alone(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """A verb as Typer understands it: without option records."""
+    signature = inspect.signature(verb, eval_str=True)
+    records = {one.name: one.annotation for one in signature.parameters.values() if is_dataclass(one.annotation)}
+    if not records:
+        return verb
+
+    @wraps(verb)
+    def call(**given: Any) -> Any:  # noqa: ANN401  (what the verb is given)
+        return verb(**{name: _record(record, given) for name, record in records.items()}, **given)
+
+    parameters = [
+        option
+        for one in signature.parameters.values()
+        for option in (_options(records[one.name]) if one.name in records else [one])
+    ]
+    keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    call.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
+    return call
+
+
+def _options(record: Any) -> Iterator[inspect.Parameter]:  # noqa: ANN401  (a dataclass)
+    """The fields of a record, and of the records in it, as parameters."""
+    types = get_type_hints(record, include_extras=True)
+    for one in fields(record):
+        if is_dataclass(types[one.name]):
+            yield from _options(types[one.name])
+        else:
+            yield inspect.Parameter(
+                one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=types[one.name]
+            )
+
+
+def _record(record: Any, given: dict[str, Any]) -> Any:  # noqa: ANN401  (a dataclass)
+    """Make a record of what was given, and take that out of it."""
+    types = get_type_hints(record)
+    return record(
+        **{
+            one.name: _record(types[one.name], given) if is_dataclass(types[one.name]) else given.pop(one.name)
+            for one in fields(record)
+        }
+    )

@@ -6,7 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from assay.cli.options import BenchmarkFile, Format, FormatOption, SetOption, StoreOption, open_store, say
+from assay.cli.options import BenchmarkFile, Format, FormatOption, SetOption, StoreOption, open_store
+from assay.cli.output import say
 
 if TYPE_CHECKING:
     from assay.plan.estimate import Estimate

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import BenchmarkFile, SetOption, say
+from assay.cli.options import BenchmarkFile, SetOption
+from assay.cli.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

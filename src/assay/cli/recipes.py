@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.options import say
+from assay.cli.options import Verbs
+from assay.cli.output import say
 
-app = typer.Typer(help="Ready-made services: small files to copy and change.", no_args_is_help=True)
+app = Verbs(help="Ready-made services: small files to copy and change.")
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A name from `assay recipes list`.")]
 

@@ -8,8 +8,12 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.options import Format, StoreOption, open_store, rendered, say
-from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, connect
+from assay.cli.options import (
+    Format,
+    SourceOptions,
+    open_store,
+)
+from assay.cli.output import rendered, say
 from assay.errors import UsageError
 
 
@@ -33,10 +37,8 @@ def report(
     until: Annotated[
         str | None, typer.Option("--until", metavar="DATE", help="End of the digest; now when left out.")
     ] = None,
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """Write a campaign's report, or with --since a digest of what moved: one self-contained HTML file by default."""
     if since is None:
@@ -78,7 +80,7 @@ def _of_server(
     """The id and the report of a campaign of a server."""
     from assay.engines.fleet.campaign import find, read
 
-    client = connect(server, token_file, ca)
+    client = server.connect()
     result = read(client, find(client, campaign))
     text = result.to_html() if form is ReportFormat.html else rendered(result.record, Format(form.value))
     return result.record.campaign, text

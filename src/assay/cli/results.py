@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.options import Format, FormatOption, StoreOption, open_store, rendered, say, terminal_width, use_colour
+from assay.cli.options import Format, FormatOption, StoreOption, Verbs, open_store
+from assay.cli.output import rendered, say, terminal_width, use_colour
 
-app = typer.Typer(help="List, show, export and remove results.", no_args_is_help=True, rich_markup_mode=None)
+app = Verbs(help="List, show, export and remove results.")
 
 Reference = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Id, its beginning, `latest` or `latest~1`.")]
 

@@ -10,17 +10,17 @@ import typer
 
 from assay.cli.options import (
     BenchmarkFile,
+    CaOption,
     FailOn,
     Format,
     FormatOption,
     ObjectsOption,
+    ServerOption,
     SetOption,
     StoreOption,
-    exit_code,
-    rendered,
-    say,
+    TokenFileOption,
 )
-from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, connect
+from assay.cli.output import exit_code, rendered, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,7 +115,7 @@ def run(
     """
     loaded, view = _opened(file, settings or (), text=form is Format.text, quiet=quiet)
     clustered = loaded.benchmark.place.on_cluster
-    client = connect(server, token_file, ca) if server and not local else None
+    client = server.connect() if server and not local else None
     if client is not None and not clustered:
         wishes = _wishes(priority, deadline, agent, spread, unplaceable)
         done = _on_server(loaded, client, wishes, view, detach=detach)

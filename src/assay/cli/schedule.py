@@ -9,26 +9,22 @@ from urllib.parse import quote
 
 import typer
 
-from assay.cli.options import BenchmarkFile, SetOption, say
-from assay.cli.server_options import (
-    CaOption,
+from assay.cli.options import (
+    BenchmarkFile,
     JsonOption,
-    ServerOption,
-    TokenFileOption,
-    connect,
-    say_json,
-    say_table,
+    ServerOptions,
+    SetOption,
+    Verbs,
 )
+from assay.cli.output import say, say_json, say_table
 from assay.clock import wall_time
 
 if TYPE_CHECKING:
     from assay.spec.load import Loaded
     from assay.spec.watching import Schedule
 
-app = typer.Typer(
+app = Verbs(
     help="Have a server run benchmarks by itself, at the times that their files name.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
 )
 
 Name = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Name of the benchmark, or id of the schedule.")]
@@ -42,9 +38,8 @@ def add(
     settings: SetOption = None,
     agent: Annotated[str, typer.Option("--agent", help="Only this agent, by name or id.")] = "",
     json_: JsonOption = False,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Hand a benchmark with a schedule to a server; one of the same name is changed."""
     from assay.documents import to_plain
@@ -54,7 +49,7 @@ def add(
 
     loaded = read_with(file, settings or ())
     _scheduled(loaded)
-    client = connect(server, token_file, ca)
+    client = server.connect()
     view = view_for(text=not json_, quiet=json_)
     try:
         submission = submission_of(loaded, client, PlacementOptions(agent=agent), view)
@@ -73,12 +68,11 @@ def list_(
     state: Annotated[str, typer.Option("--state", help="Only those that are `active` or `paused`.")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
     json_: JsonOption = False,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """List schedules by name, with the next time and what became of the last one."""
-    found = connect(server, token_file, ca).get("/schedules", {"state": state, "limit": limit})["items"]
+    found = server.connect().get("/schedules", {"state": state, "limit": limit})["items"]
     if json_:
         say_json(found)
         return
@@ -99,12 +93,11 @@ def show(
     schedule: Name,
     firings: Annotated[int, typer.Option("--firings", "-n", min=0, max=500, help="How many of its firings.")] = 10,
     json_: JsonOption = False,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Show a schedule: its next five times, and what became of the newest ones, with reasons."""
-    client = connect(server, token_file, ca)
+    client = server.connect()
     found = client.get(_path(schedule))
     history = client.get(f"{_path(schedule)}/firings", {"limit": firings})["items"] if firings else []
     if json_:
@@ -120,29 +113,37 @@ def show(
 
 @app.command("pause")
 def pause(
-    schedules: Names, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None
+    schedules: Names,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Let schedules rest: nothing fires until they are resumed."""
-    client = connect(server, token_file, ca)
+    client = server.connect()
     for one in schedules:
         say(f"{one}: {client.post(f'{_path(one)}/pause')['state']}")
 
 
 @app.command("resume")
 def resume(
-    schedules: Names, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None
+    schedules: Names,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Let paused schedules go on; what was due meanwhile is not made up for."""
-    client = connect(server, token_file, ca)
+    client = server.connect()
     for one in schedules:
         view = client.post(f"{_path(one)}/resume")
         say(f"{one}: {view['state']}, next {wall_time(view['next'][0]['local']) if view['next'] else 'never'}")
 
 
 @app.command("rm")
-def rm(schedules: Names, server: ServerOption = None, token_file: TokenFileOption = None, ca: CaOption = None) -> None:
+def rm(
+    schedules: Names,
+    *,
+    server: ServerOptions,
+) -> None:
     """Remove schedules with their history; the campaigns that they submitted stay."""
-    client = connect(server, token_file, ca)
+    client = server.connect()
     for one in schedules:
         client.delete(_path(one))
         say(f"removed {one}")
@@ -152,12 +153,11 @@ def rm(schedules: Names, server: ServerOption = None, token_file: TokenFileOptio
 def run_now(
     schedule: Name,
     json_: JsonOption = False,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Fire now, beside the due times; prints the campaign. Exit code 1 when it was left out, 3 when it failed."""
-    firing = connect(server, token_file, ca).post(f"{_path(schedule)}/run")
+    firing = server.connect().post(f"{_path(schedule)}/run")
     if json_:
         say_json(firing)
     elif firing["campaign"]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.options import say
+from assay.cli.output import say
 
 
 class Document(StrEnum):

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import StoreOption, open_store, say, terminal_width
-from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, connect
+from assay.cli.options import (
+    SourceOptions,
+    open_store,
+)
+from assay.cli.output import say, terminal_width
 
 if TYPE_CHECKING:
     from assay.analyse.records import MultiRunJobResult
@@ -38,17 +41,15 @@ def score(
     ] = None,
     form: Annotated[ScoreFormat, typer.Option("--format", "-f", help="How to print the scores.")] = ScoreFormat.table,
     list_: Annotated[bool, typer.Option("--list", help="Show the scores that there are; compute none.")] = False,
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """Judge the kept answers of a result, and add the scores to it; nothing is measured again."""
     from assay.api.rescore import scores_json
 
     wanted = tuple(scorer or ())
     if server:
-        results, scores = _on_server(connect(server, token_file, ca), result, wanted, compute=not list_)
+        results, scores = _on_server(server.connect(), result, wanted, compute=not list_)
     else:
         kept = open_store(store)
         try:

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import StoreOption, open_store, say, terminal_width
-from assay.cli.server_options import CaOption, ServerOption, TokenFileOption, connect, say_json
+from assay.cli.options import (
+    SourceOptions,
+    StoreOption,
+    Verbs,
+    open_store,
+)
+from assay.cli.output import say, say_json, terminal_width
 
 if TYPE_CHECKING:
     from assay.place.fleet.client import FleetClient
@@ -17,9 +22,7 @@ if TYPE_CHECKING:
     from assay.store.series_file import SeriesFile
     from assay.store.series_records import Point, SeriesFilter, SeriesRecord
 
-app = typer.Typer(
-    help="Follow metrics over time: their points, and what changed.", no_args_is_help=True, rich_markup_mode=None
-)
+app = Verbs(help="Follow metrics over time: their points, and what changed.")
 
 _SENT_AT_ONCE = 2000
 # A server checks the series of thousands of points before it answers.
@@ -53,16 +56,14 @@ def list_(
     text: Annotated[str, typer.Option("--text", help="Part of a name, a point or a label.")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 100,
     form: FormOption = SeriesFormat.text,
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """List series by benchmark and metric."""
     from assay.store.series_records import SeriesFilter
 
     which = SeriesFilter(benchmark, metric, text)
-    client = connect(server, token_file, ca) if server else None
+    client = server.connect() if server else None
     items = _listed_here(store, which, limit) if client is None else _listed_there(client, which, limit)
     if form is SeriesFormat.json:
         say_json(_plain(items))
@@ -77,15 +78,11 @@ def list_(
 def show(
     series: Series,
     form: FormOption = SeriesFormat.text,
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """Show a series: its newest points, how it looks, and what changed in it."""
-    record, points, findings = (
-        _shown_there(connect(server, token_file, ca), series) if server else _shown_here(store, series)
-    )
+    record, points, findings = _shown_there(server.connect(), series) if server else _shown_here(store, series)
     if form is SeriesFormat.json:
         say_json({"series": _plain(record), "points": _plain(points), "findings": _plain(findings)})
         return
@@ -98,16 +95,14 @@ def show(
 def import_(
     file: File,
     form: FormOption = SeriesFormat.text,
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """Take points from a file, as often as you like: those that are there already stay as they are."""
     from assay.store.series_file import read_series_file
 
     read = read_series_file(file)
-    answer = _taken_there(connect(server, token_file, ca), read) if server else _taken_here(store, read)
+    answer = _taken_there(server.connect(), read) if server else _taken_here(store, read)
     if form is SeriesFormat.json:
         say_json({**answer, "problems": _problems(read)})
     else:
@@ -159,10 +154,8 @@ def findings(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
     form: FormOption = SeriesFormat.text,
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """List what was found in all series, the newest first."""
     only = state.value if state else ""
@@ -171,7 +164,7 @@ def findings(
         from assay.series.repository import KnownFinding
 
         asked = {name: value for name, value in (("benchmark", benchmark), ("state", only)) if value}
-        told = connect(server, token_file, ca).get("/findings", {**asked, "limit": limit})["items"]
+        told = server.connect().get("/findings", {**asked, "limit": limit})["items"]
         found = adapter(tuple[KnownFinding, ...]).validate_python(told)
     else:
         from assay.series.repository import SeriesStore
@@ -192,14 +185,12 @@ def findings(
 @app.command("expect")
 def expect(
     finding: Annotated[str, typer.Argument(metavar="FINDING", help="Id of the finding, or its beginning.")],
-    store: StoreOption = None,
-    server: ServerOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    *,
+    source: SourceOptions,
 ) -> None:
     """Take a change as meant: its series is judged anew from there."""
     if server:
-        name = str(connect(server, token_file, ca).post(f"/findings/{finding}/expect")["id"])
+        name = str(server.connect().post(f"/findings/{finding}/expect")["id"])
     else:
         from assay.alert.ingest import expect as expect_finding
 

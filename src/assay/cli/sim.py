@@ -10,11 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from assay.sim.script import ListenOptions, Script, Server, Setting, settings_of
+from assay.cli.options import Verbs
 
-app = typer.Typer(
+app = Verbs(
     help="A server with known truth: what a load generator reports can be compared with what was done.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
 )
 
 

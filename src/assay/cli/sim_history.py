@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from assay.cli.options import say
+from assay.cli.output import say
 from assay.errors import UsageError
 
 if TYPE_CHECKING:

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import say
+from assay.cli.options import Verbs
+from assay.cli.output import say
 from assay.cli.serve import DatabaseOption, FolderOption
 
 if TYPE_CHECKING:
     from assay.store.tokens import Tokens
 
-app = typer.Typer(
-    help="Make, list and revoke tokens of a server, in its database.", no_args_is_help=True, rich_markup_mode=None
-)
+app = Verbs(help="Make, list and revoke tokens of a server, in its database.")
 
 
 class Role(StrEnum):
@@ -47,7 +46,7 @@ def create(
 @app.command("list")
 def list_(database_url: DatabaseOption = None, folder: FolderOption = None) -> None:
     """List tokens, without their secrets."""
-    from assay.cli.server_options import moment, say_table
+    from assay.cli.output import moment, say_table
 
     with _tokens(database_url, folder) as tokens:
         found = tokens.list()

@@ -1,0 +1,106 @@
+"""How verbs print: lines, tables, JSON, a campaign in every format; and the exit code that a campaign deserves."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from assay.cli.options import FailOn, Format
+
+if TYPE_CHECKING:
+    from assay.analyse.records import CampaignRecord
+
+
+def say(text: str) -> None:
+    """Print to standard output."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def say_json(answer: object) -> None:
+    """Print an answer as JSON."""
+    say(json.dumps(answer, indent=2, ensure_ascii=False))
+
+
+def say_table(names: Sequence[str], rows: Iterable[Sequence[str]], empty: str, flexible: str = "") -> None:
+    """Print rows under their names, or a sentence when there are none."""
+    from assay.report.grid import Column, lay_out
+
+    found = list(rows)
+    if not found:
+        say(empty)
+        return
+    columns = [Column(name, flexible=name == flexible) for name in names]
+    say("\n".join(lay_out(columns, found, terminal_width())))
+
+
+def terminal_width() -> int:
+    """Columns to use: the terminal's, or 110 where there is none."""
+    import shutil
+
+    return shutil.get_terminal_size((110, 24)).columns
+
+
+def use_colour() -> bool:
+    """Whether standard output is a terminal that wants colour."""
+    import os
+
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+
+def moment(at: float | None) -> str:
+    """A moment as people write it, in UTC; nothing for none."""
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S") if at else ""
+
+
+def labels_of(pairs: Sequence[str]) -> dict[str, str]:
+    """Read `name=value` pairs.
+
+    Raises:
+        UsageError: for one without `=`.
+    """
+    from assay.errors import UsageError
+
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not name:
+            raise UsageError(f"{pair!r} is no label", code="label", try_="write name=value")
+        found[name] = value
+    return found
+
+
+def in_words(labels: Mapping[str, Any]) -> str:
+    """Labels on one line."""
+    return " ".join(f"{name}={value}" for name, value in labels.items())
+
+
+def rendered(record: CampaignRecord, form: Format) -> str:
+    """A campaign in the asked format."""
+    if form is Format.json:
+        from assay.report.document import result_json
+
+        return result_json(record)
+    if form is Format.csv:
+        from assay.report.table import render_csv
+
+        return render_csv(record)
+    if form is Format.md:
+        from assay.report.markdown import render_markdown
+
+        return render_markdown(record)
+    from assay.report.terminal import render_table
+
+    return render_table(record, width=terminal_width(), colour=use_colour())
+
+
+def exit_code(record: CampaignRecord, fail_on: FailOn) -> int:
+    """What a script is told: 3 when something could not be measured, 1 when a check or gate failed, else 0."""
+    if any(job.state != "done" for job in record.jobs):
+        return 3
+    bad = {FailOn.never: set(), FailOn.invalid: {"invalid"}, FailOn.suspect: {"invalid", "suspect"}}[fail_on]
+    gates = fail_on is not FailOn.never and any(gate.passed is False for job in record.jobs for gate in job.gates)
+    return 1 if gates or any(job.verdict in bad for job in record.jobs) else 0
