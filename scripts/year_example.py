@@ -18,14 +18,16 @@ from tempfile import TemporaryDirectory
 from assay import __version__
 from assay.alert.digest import Movement, build, digest_markdown
 from assay.alert.digest.html import digest_html, picture_of
-from assay.alert.digest.material import DigestInput, StoreSource, ended, movement, read
+from assay.alert.digest.material import DigestInput, ended, movement, read
 from assay.alert.evaluate import act
 from assay.alert.ingest import expect
+from assay.api.store_source import StoreSource
 from assay.demo.replay import Standing, Watch, play
 from assay.report.html.series import Spot, series_svg
 from assay.series.repository import SeriesStore
 from assay.sim.history import DetectedChange, History, ScoreLine, marks, score, series_name, truth, year
 from assay.sim.history.settings import year_text
+from assay.store.alerts import AlertFilter
 from assay.store.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,7 +68,7 @@ def _deal_with(store: Store, first: datetime, now: datetime) -> None:
         near = abs((one.first_bad.at - first.timestamp()) / 86_400 + 1 - night) < 4
         if one.series.metric == metric and near and one.state == "open":
             expect(store, one.id, Standing(now))
-    for alert in StoreSource(store).alerts(now.timestamp() - _WEEK_S):
+    for alert in StoreSource(store).alerts(AlertFilter(since=now.timestamp() - _WEEK_S)):
         if alert.benchmark == _ACKNOWLEDGED and alert.state == "open" and alert.findings:
             act(store, alert.id, "acknowledge", by="alice", why="the tokenizer is called twice", clock=Standing(now))
 

@@ -168,10 +168,11 @@ def test_a_series_goes_on_across_machines_of_a_kind_models_and_drivers(store):
 
 def test_the_digest_of_such_a_store(store):
     from assay.alert.digest import build, digest_markdown
-    from assay.alert.digest.material import read_store
+    from assay.alert.digest.material import read
+    from assay.api.store_source import StoreSource
 
     until = FIRST.timestamp() + 110 * 86_400
-    found = read_store(store, until - 20 * 86_400, until)
+    found = read(StoreSource(store), until - 20 * 86_400, until)
     made = build(found.material, until - 20 * 86_400, until)
     assert made.series == made.fresh == 4
     assert {one.cause for one in made.movements} == {"data or model"}
@@ -187,7 +188,7 @@ def test_the_digest_of_such_a_store(store):
     assert not made.silent
 
     earlier = FIRST.timestamp() + 60 * 86_400  # a digest that ends in the past knows nothing of what came later
-    found = read_store(store, earlier - 7 * 86_400, earlier)
+    found = read(StoreSource(store), earlier - 7 * 86_400, earlier)
     made = build(found.material, earlier - 7 * 86_400, earlier)
     assert [(one.times, "out-of-memory" in one.why) for one in made.failed] == [(1, True)]
     assert made.last_at < earlier
@@ -195,10 +196,11 @@ def test_the_digest_of_such_a_store(store):
 
 def test_a_job_that_ended_silent_is_told(store):
     from assay.alert.digest import build
-    from assay.alert.digest.material import read_store
+    from assay.alert.digest.material import read
+    from assay.api.store_source import StoreSource
 
     late = FIRST.timestamp() + 120 * 86_400
-    found = read_store(store, late - 7 * 86_400, late)
+    found = read(StoreSource(store), late - 7 * 86_400, late)
     made = build(found.material, late - 7 * 86_400, late)
     assert [one.metrics for one in made.silent] == [("latency_ms", "throughput_per_s")] * 2
     assert not made.groups

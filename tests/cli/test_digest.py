@@ -10,8 +10,8 @@ import pytest
 from tests.test_simulating import SMALL
 from typer.testing import CliRunner
 
-from assay.cli.digest import window
 from assay.cli.main import app
+from assay.cli.report import window
 from assay.errors import AssayError, UsageError
 
 NOW = datetime(2026, 1, 8, 12, tzinfo=UTC)

@@ -9,8 +9,9 @@ import pytest
 from tests.test_simulating import FIRST, SMALL
 from typer.testing import CliRunner
 
-from assay.alert.digest.material import read_store
-from assay.api.server_digest import read_server
+from assay.alert.digest.material import read
+from assay.api.server_source import ServerSource
+from assay.api.store_source import StoreSource
 from assay.cli.main import app
 from assay.demo.replay import Watch, play
 from assay.place.fleet.client import FleetClient
@@ -37,10 +38,10 @@ def folder(tmp_path):
 def test_a_server_tells_the_same_as_its_store(folder, serve):
     since, until = FIRST.timestamp(), FIRST.timestamp() + 57 * DAY
     store = Store(folder)
-    local = read_store(store, since, until)
+    local = read(StoreSource(store), since, until)
     store.close()
     server = serve(folder=folder)
-    remote = read_server(FleetClient(server.url, None), since, until)
+    remote = read(ServerSource(FleetClient(server.url, None)), since, until)
 
     def plain(material):
         """Without what must differ: where it was read, and the ways to results."""

@@ -145,7 +145,6 @@ def test_files_are_read_without_a_store_the_newest_first(build, tmp_path) -> Non
     assert read_document(tmp_path / "job.json").jobs[0].job == build.done_job().job
     everything = reader.side([f"{tmp_path}/"])
     assert len(everything.records) == 3
-    reader.close()
 
 
 def test_what_is_wrong_with_a_file_is_told(build, tmp_path) -> None:

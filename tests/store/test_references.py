@@ -10,7 +10,7 @@ from tests.store.setups import FakeClock
 from assay.errors import UsageError
 from assay.plan.plan import make_plan
 from assay.spec.load import load
-from assay.store.references import Named, NoSuchResultError, References, is_file, rev_list, rev_parse
+from assay.store.references import Named, NoSuchResultError, References, StoreIndex, is_file, rev_list, rev_parse
 from assay.store.store import Store
 
 COMMITS = {"one": "1a2b3c4d" + "0" * 32, "two": "1a2b9999" + "0" * 32, "three": "fedc" + "0" * 36}
@@ -56,7 +56,9 @@ def measured(store, clock, tmp_path):
 
 @pytest.fixture
 def references(store):
-    return References(lambda: store, git=lambda _folder, revision: {"HEAD~1": COMMITS["one"]}.get(revision, ""))
+    return References(
+        lambda: StoreIndex(store), git=lambda _folder, revision: {"HEAD~1": COMMITS["one"]}.get(revision, "")
+    )
 
 
 def ids(found) -> list[str]:
@@ -74,7 +76,9 @@ def test_campaigns_and_jobs_by_id_beginning_and_age(references, measured) -> Non
 
 def test_a_branch_is_the_newest_campaign_at_one_of_its_commits(store, measured) -> None:
     branches = {"main": frozenset({COMMITS["one"], COMMITS["two"]})}
-    references = References(lambda: store, commits=lambda _folder, branch: branches.get(branch, frozenset()))
+    references = References(
+        lambda: StoreIndex(store), commits=lambda _folder, branch: branches.get(branch, frozenset())
+    )
     first = measured(commit=COMMITS["one"])
     second = measured(commit=COMMITS["two"])
     third = measured(commit=COMMITS["one"])
@@ -196,12 +200,12 @@ def test_revisions_are_those_of_the_benchmarks_own_repository(store, measured, t
         commits.append(git(folder, "rev-parse", "HEAD"))
     old, new = (measured(commit=commit, base=folder) for commit in commits)
     monkeypatch.chdir(tmp_path)
-    here = References(lambda: store)
+    here = References(lambda: StoreIndex(store))
     assert ids(here.find("commit:HEAD")) == [new]
     assert ids(here.find("commit:HEAD~1")) == [old]
-    assert ids(References(lambda: store, repository=folder).find("commit:HEAD~1")) == [old]
+    assert ids(References(lambda: StoreIndex(store), repository=folder).find("commit:HEAD~1")) == [old]
     with pytest.raises(NoSuchResultError):
-        References(lambda: store, repository=tmp_path).find("commit:HEAD~1")
+        References(lambda: StoreIndex(store), repository=tmp_path).find("commit:HEAD~1")
     assert rev_parse(folder, "--help") == ""
 
 

@@ -13,8 +13,9 @@ from tests.histories import FIRST, NIGHT_S, nights, result
 from assay.errors import UsageError
 from assay.report.series import findings_table, render_finding
 from assay.series.check import LONGEST
-from assay.series.collect import SeriesFilter, SeriesStore
+from assay.series.repository import SeriesStore
 from assay.store.series_file import FilePoint
+from assay.store.series_records import SeriesFilter
 
 
 @pytest.fixture

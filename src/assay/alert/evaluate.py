@@ -35,7 +35,7 @@ from assay.store.store import Store
 from assay.store.watched import Watched
 
 if TYPE_CHECKING:
-    from assay.series.collect import KnownFinding, SeriesStore
+    from assay.series.repository import KnownFinding, SeriesStore
 
 # For these it may be over: those that stand, and those that somebody expects to stay as they are.
 _NOT_OVER = (*sorted(ACTIVE), "expected")
@@ -329,6 +329,6 @@ def _rebase(store: Store, alert: AlertRecord, clock: Clock) -> tuple[str, ...]:
 
 
 def _store_of(store: Store, clock: Clock) -> SeriesStore:
-    from assay.series.collect import SeriesStore
+    from assay.series.repository import SeriesStore
 
     return SeriesStore(store, clock)

@@ -27,7 +27,7 @@ from assay.run.records import SampleSet
 from assay.store.watched import EndedJob, LostAgent
 
 if TYPE_CHECKING:
-    from assay.series.collect import KnownFinding
+    from assay.series.repository import KnownFinding
 
 Samples = Callable[[int], Sequence[SampleSet]]
 """Number of a run → its samples."""

@@ -16,11 +16,7 @@ Agent = Annotated[str, typer.Argument(metavar="AGENT", help="Id or name of the a
 
 
 @app.command("list")
-def list_(
-    json_: JsonOption = False,
-    *,
-    server: ServerOptions,
-) -> None:
+def list_(json_: JsonOption = False, *, server: ServerOptions) -> None:
     """List agents with their state and what they hold."""
     found = list(server.connect().pages("/agents"))
     if json_:
@@ -46,18 +42,14 @@ def list_(
 
 
 @app.command("show")
-def show(
-    agent: Agent,
-    *,
-    server: ServerOptions,
-) -> None:
+def show(agent: Agent, *, server: ServerOptions) -> None:
     """Show everything that is known of an agent, as JSON."""
     say_json(server.connect().get(f"/agents/{agent}"))
 
 
 @app.command("add")
 def add(
-    url: Annotated[
+    device: Annotated[
         str, typer.Argument(metavar="URL", help="Where `assay agent serve` listens, such as http://device:8081.")
     ],
     agent_token_env: Annotated[
@@ -79,7 +71,7 @@ def add(
 
     secret = os.environ.get(agent_token_env, "") if agent_token_env else ""
     secret = secret or (read_token(agent_token_file) if agent_token_file else "") or ""
-    asked = {"url": url, "token": secret, "server": reach or (server or "").rstrip("/")}
+    asked = {"url": device, "token": secret, "server": reach or (server.url or "").rstrip("/")}
     answer = server.connect().post("/agents/add", {**asked})
     say(f"{answer['agent']} {answer['action']}")
 
@@ -99,43 +91,27 @@ def label(
 
 
 @app.command("drain")
-def drain(
-    agent: Agent,
-    *,
-    server: ServerOptions,
-) -> None:
+def drain(agent: Agent, *, server: ServerOptions) -> None:
     """Let an agent finish what it holds and give it nothing new."""
     server.connect().patch(f"/agents/{agent}", {"draining": True})
     say(f"{agent} takes no further jobs")
 
 
 @app.command("resume")
-def resume(
-    agent: Agent,
-    *,
-    server: ServerOptions,
-) -> None:
+def resume(agent: Agent, *, server: ServerOptions) -> None:
     """Let a draining agent take jobs again."""
     server.connect().patch(f"/agents/{agent}", {"draining": False})
     say(f"{agent} takes jobs again")
 
 
 @app.command("reset")
-def reset(
-    agent: Agent,
-    *,
-    server: ServerOptions,
-) -> None:
+def reset(agent: Agent, *, server: ServerOptions) -> None:
     """Declare a faulty agent sound again."""
     say(f"{agent} is {server.connect().post(f'/agents/{agent}/reset')['state']}")
 
 
 @app.command("rm")
-def rm(
-    agent: Agent,
-    *,
-    server: ServerOptions,
-) -> None:
+def rm(agent: Agent, *, server: ServerOptions) -> None:
     """Remove an agent; what it holds is offered to others."""
     server.connect().delete(f"/agents/{agent}")
     say(f"removed {agent}")

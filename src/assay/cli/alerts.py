@@ -1,34 +1,25 @@
-"""`assay alerts`: what people are told about, and what they say to it; of a store here or of a server."""
+"""`assay alerts`: what people are notified about, what they say to it, and whether the messages were sent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli import alert_channels
-from assay.cli.alert_source import source
-from assay.cli.options import (
-    JsonOption,
-    SourceOptions,
-    Verbs,
-)
+from assay.cli.options import JsonOption, SourceOptions, Verbs
 from assay.cli.output import moment, say, say_json, say_table
 
 if TYPE_CHECKING:
-    from assay.alert.records import Trigger
+    from assay.alert.records import AlertRecord, Trigger
 
-app = Verbs(
-    help="List alerts and their rules; acknowledge, snooze, expect and resolve.",
+app = Verbs(help="List alerts and their rules; acknowledge, snooze, expect and resolve.")
+rules_app = Verbs(
+    help="List, set and remove the rules of alerts; lists when nothing else is asked.", no_args_is_help=False
 )
-rules_app = Verbs(help="List, set and remove the rules of alerts; lists when nothing else is asked.")
 app.add_typer(rules_app, name="rules")
-app.command("notices")(alert_channels.notices)
-app.command("resend")(alert_channels.resend)
-app.command("test-channel")(alert_channels.send_test)
 
 Alert = Annotated[str, typer.Argument(metavar="ALERT", help="Id of the alert, or its beginning.")]
 Alerts = Annotated[list[str], typer.Argument(metavar="ALERT...", help="Ids of alerts, or their beginnings.")]
@@ -54,6 +45,15 @@ class Severity(StrEnum):
     critical = "critical"
 
 
+class NoticeState(StrEnum):
+    """State of a message."""
+
+    waiting = "waiting"
+    sending = "sending"
+    sent = "sent"
+    given_up = "given-up"
+
+
 @app.command("list")
 def list_(
     state: Annotated[AlertState, typer.Option("--state", help="Only those in this state.")] = AlertState.active,
@@ -64,49 +64,40 @@ def list_(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many.")] = 50,
     json_: JsonOption = False,
     *,
-    source: SourceOptions,
+    options: SourceOptions,
 ) -> None:
     """List alerts, the newest first: those that stand, unless asked otherwise."""
-    asked = {
-        "state": "" if every else state.value,
-        "severity": severity.value if severity else "",
-        "benchmark": benchmark,
-        "text": text,
-    }
-    with source(store, server, token_file, ca) as alerts_of:
-        found = alerts_of.alerts(asked, limit)
+    from assay.documents import to_plain
+    from assay.store.alerts import AlertFilter
+
+    states = () if every else (state.value,)
+    which = AlertFilter(states, severity.value if severity else "", benchmark, text)
+    with options.open() as source:
+        alerts = tuple(source.alerts(which, limit))
     if json_:
-        say_json(found)
+        say_json([to_plain(one) for one in alerts])
         return
-    rows = [(one["id"], one["state"], one["severity"], moment(one["changed_at"]), one["title"]) for one in found]
+    rows = [(one.id, one.state, one.severity, moment(one.changed_at), one.title) for one in alerts]
     say_table(("alert", "state", "severity", "changed", "title"), rows, "no alerts", flexible="title")
 
 
 @app.command("show")
-def show(
-    alert: Alert,
-    json_: JsonOption = False,
-    *,
-    source: SourceOptions,
-) -> None:
+def show(alert: Alert, json_: JsonOption = False, *, options: SourceOptions) -> None:
     """Show an alert: what it is about, what may explain it, and its history."""
-    with source(store, server, token_file, ca) as alerts_of:
-        found = alerts_of.get(alert)
+    from assay.documents import to_plain
+
+    with options.open() as source:
+        record = source.alert(alert)
     if json_:
-        say_json(found)
-        return
-    say("\n".join(_lines(found)))
+        say_json(to_plain(record))
+    else:
+        say("\n".join(_lines(record)))
 
 
 @app.command("ack")
-def ack(
-    alerts: Alerts,
-    why: WhyOption = "",
-    *,
-    source: SourceOptions,
-) -> None:
+def ack(alerts: Alerts, why: WhyOption = "", *, options: SourceOptions) -> None:
     """Say that you work on it: nobody is told again while it stands as it is."""
-    _act(alerts, "acknowledge", {"why": why}, store, server, token_file, ca)
+    _act(alerts, "acknowledge", why, options)
 
 
 @app.command("snooze")
@@ -115,64 +106,43 @@ def snooze(
     span: Annotated[str, typer.Option("--for", help="For how long, such as 4h, 2d or 30m.")],
     why: WhyOption = "",
     *,
-    source: SourceOptions,
+    options: SourceOptions,
 ) -> None:
     """Hear nothing of it for a while; then it is open again."""
-    _act(alerts, "snooze", {"why": why, "for_s": _seconds(span)}, store, server, token_file, ca)
+    _act(alerts, "snooze", why, options, for_s=_seconds(span))
 
 
 @app.command("expect")
-def expect(
-    alerts: Alerts,
-    why: WhyOption = "",
-    *,
-    source: SourceOptions,
-) -> None:
+def expect(alerts: Alerts, why: WhyOption = "", *, options: SourceOptions) -> None:
     """Call its changes expected: their series are measured from the new level on."""
-    _act(alerts, "expect", {"why": why}, store, server, token_file, ca)
+    _act(alerts, "expect", why, options)
 
 
 @app.command("resolve")
-def resolve(
-    alerts: Alerts,
-    why: WhyOption = "",
-    *,
-    source: SourceOptions,
-) -> None:
+def resolve(alerts: Alerts, why: WhyOption = "", *, options: SourceOptions) -> None:
     """End it by hand; it is opened again if the trouble is seen anew."""
-    _act(alerts, "resolve", {"why": why}, store, server, token_file, ca)
+    _act(alerts, "resolve", why, options)
 
 
 @app.command("reopen")
-def reopen(
-    alerts: Alerts,
-    why: WhyOption = "",
-    *,
-    source: SourceOptions,
-) -> None:
+def reopen(alerts: Alerts, why: WhyOption = "", *, options: SourceOptions) -> None:
     """Take back what was said: it is open as before."""
-    _act(alerts, "reopen", {"why": why}, store, server, token_file, ca)
+    _act(alerts, "reopen", why, options)
 
 
 @rules_app.callback(invoke_without_command=True)
-def rules(
-    context: typer.Context,
-    json_: JsonOption = False,
-    *,
-    source: SourceOptions,
-) -> None:
+def rules(json_: JsonOption = False, *, options: SourceOptions) -> None:
     """List the rules that decide when people are told."""
-    if context.invoked_subcommand is not None:
+    from assay.documents import to_plain
+
+    if options.context.invoked_subcommand is not None:
         return
-    with source(store, server, token_file, ca) as alerts_of:
-        found = alerts_of.rules()
+    with options.open() as source:
+        rules = source.rules()
     if json_:
-        say_json(found)
+        say_json([to_plain(one) for one in rules])
         return
-    rows = [
-        (one["name"], one["origin"], one["benchmark"], str(one["rule"].get("severity", "warning")), one["says"])
-        for one in found
-    ]
+    rows = [(one.name, one.origin, one.benchmark, str(one.rule.get("severity", "warning")), one.says) for one in rules]
     empty = "no rules; benchmark files have them under alerts, or: assay alerts rules set"
     say_table(("rule", "origin", "benchmark", "severity", "when"), rows, empty, flexible="rule")
 
@@ -195,7 +165,7 @@ def set_rule(
     at_most_every: Annotated[str, typer.Option("--at-most-every", help="Tell no more than once in this time.")] = "",
     notify: Annotated[list[str] | None, typer.Option("--notify", help="A channel to tell; all when left out.")] = None,
     *,
-    source: SourceOptions,
+    options: SourceOptions,
 ) -> None:
     """Set a rule for every benchmark whose name matches, in place of what had its name."""
     given = {
@@ -207,38 +177,101 @@ def set_rule(
         "notify": notify,
     }
     rule = {key: value for key, value in given.items() if value}
-    with source(store, server, token_file, ca) as alerts_of:
-        kept = alerts_of.set_rule(name, benchmark, rule)
-    say(f"{kept['name']}: {kept['says']}")
+    with options.open() as source:
+        changed = source.set_rule(name, benchmark, rule)
+    say(f"{changed.name}: {changed.says}")
 
 
 @rules_app.command("rm")
 def remove_rules(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of rules.")],
     *,
-    source: SourceOptions,
+    options: SourceOptions,
 ) -> None:
     """Take rules away; alerts that stand by them alone are resolved."""
-    with source(store, server, token_file, ca) as alerts_of:
+    with options.open() as source:
         for name in names:
-            alerts_of.remove_rule(name)
+            source.remove_rule(name)
             say(f"removed {name}")
 
 
-def _act(
-    alerts: list[str],
-    happening: Trigger,
-    word: Mapping[str, Any],
-    store: Path | None,
-    server: str | None,
-    token_file: Path | None,
-    ca: Path | None,
+@app.command("notices")
+def notices(
+    alert: Annotated[str, typer.Argument(metavar="[ALERT]", help="Only those about this alert.")] = "",
+    state: Annotated[NoticeState | None, typer.Option("--state", help="Only those in this state.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
+    json_: JsonOption = False,
+    *,
+    options: SourceOptions,
 ) -> None:
-    with source(store, server, token_file, ca) as alerts_of:
-        for one in alerts:
-            changed = alerts_of.act(one, happening, word)
-            until = f" until {moment(changed['snoozed_until'])}" if changed["snoozed_until"] else ""
-            say(f"{changed['id']} {changed['state']}{until}: {changed['title']}")
+    """List messages about alerts, the newest first: to which channel, whether it was taken, and if not, why."""
+    from assay.documents import to_plain
+
+    with options.open() as source:
+        messages = source.notices(alert, state.value if state else None, limit)
+    if json_:
+        say_json([to_plain(one) for one in messages])
+        return
+    rows = [
+        (
+            str(one.id),
+            one.channel,
+            one.state,
+            str(one.tries),
+            moment(one.sent_at or one.next_at or one.created_at),
+            one.error or one.subject,
+        )
+        for one in messages
+    ]
+    head = ("notice", "channel", "state", "tries", "sent or due", "about, or what is wrong")
+    say_table(head, rows, "no messages", flexible=head[-1])
+
+
+@app.command("resend")
+def resend(
+    notices: Annotated[list[int], typer.Argument(metavar="NOTICE...", help="Numbers of messages.")],
+    *,
+    options: SourceOptions,
+) -> None:
+    """Send messages after all that were given up."""
+    with options.open() as source:
+        for number in notices:
+            sent = source.send_again(number)
+            say(f"{sent.id} {sent.state} for {sent.channel}: {sent.subject}")
+
+
+@app.command("test-channel")
+def send_test(
+    name: Annotated[str, typer.Argument(metavar="CHANNEL", help="Name of the channel.")],
+    channels: Annotated[
+        Path, typer.Option("--channels", help="The channels file.", envvar="ASSAY_SERVER_CHANNELS", show_default=False)
+    ],
+    public_url: Annotated[
+        str,
+        typer.Option(
+            "--public-url",
+            help="Address of the server, for the link.",
+            envvar="ASSAY_SERVER_PUBLIC_URL",
+            show_default=False,
+        ),
+    ] = "",
+) -> None:
+    """Send a message to a channel that says it is a test; exit code 3 if it is not taken."""
+    from assay.alert.notify.channels import read_channels, try_channel
+
+    wrong = try_channel(read_channels(channels, only=name), name, public_url)
+    say(f"{name} took the test message" + (f", but: {wrong}" if wrong else ""))
+
+
+def _act(alerts: list[str], trigger: Trigger, why: str, options: SourceOptions, *, for_s: float | None = None) -> None:
+    with options.open() as source:
+        for alert in alerts:
+            changed = source.act(alert, trigger, why, for_s)
+            say(f"{changed.id} {changed.state}{_until(changed)}: {changed.title}")
+
+
+def _until(alert: AlertRecord) -> str:
+    return f" until {moment(alert.snoozed_until)}" if alert.snoozed_until else ""
 
 
 def _seconds(text: str) -> float:
@@ -254,26 +287,20 @@ def _seconds(text: str) -> float:
     return found
 
 
-def _lines(alert: Mapping[str, Any]) -> Iterator[str]:
+def _lines(alert: AlertRecord) -> Iterator[str]:
     """An alert as people read it."""
-    yield alert["title"]
-    until = f" until {moment(alert['snoozed_until'])}" if alert["snoozed_until"] else ""
-    yield f"{alert['id']}  {alert['state']}{until}  {alert['severity']}  opened {moment(alert['opened_at'])}"
-    yield ""
-    yield from alert["sentences"]
-    if alert["differs"]:
-        yield ""
-        yield "differs between the last good and the first bad result"
-        yield from (f"  {one['name']}: {_value(one['before'])} → {_value(one['after'])}" for one in alert["differs"])
-    yield ""
-    for line in alert["history"]:
-        who = f" by {line['by']}" if line["by"] else ""
-        why = f": {line['why']}" if line["why"] else ""
-        yield f"{moment(line['at'])}  {line['state']}{who} ({line['happening']}){why}"
-
-
-def _value(value: Any) -> str:  # noqa: ANN401  (JSON)
-    """Something that differs, for people."""
     from assay.analyse.series.triage import shown
 
-    return shown(value)
+    yield alert.title
+    yield f"{alert.id}  {alert.state}{_until(alert)}  {alert.severity}  opened {moment(alert.opened_at)}"
+    yield ""
+    yield from alert.sentences
+    if alert.differs:
+        yield ""
+        yield "differs between the last good and the first bad result"
+        yield from (f"  {one.name}: {shown(one.before)} → {shown(one.after)}" for one in alert.differs)
+    yield ""
+    for line in alert.history:
+        who = f" by {line.by}" if line.by else ""
+        why = f": {line.why}" if line.why else ""
+        yield f"{moment(line.at)}  {line.state}{who} ({line.happening}){why}"

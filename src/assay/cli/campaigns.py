@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,16 +24,12 @@ from assay.cli.output import rendered, say, say_json, say_table
 from assay.cli.run import CancelOption, end
 
 if TYPE_CHECKING:
-    from assay.analyse.records import CampaignRecord
-    from assay.engines.base import FollowOptions
     from assay.place.fleet.client import FleetClient
     from assay.report.live import View
     from assay.report.result import CampaignResult
     from assay.store.store import Store
 
-app = Verbs(
-    help="List, follow, cancel and repeat campaigns of a server or cluster.",
-)
+app = Verbs(help="List, follow, cancel and repeat campaigns of a server or cluster.")
 
 Campaign = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Id of the campaign.")]
 FailOnOption = Annotated[FailOn, typer.Option("--fail-on", help="Which verdict gives exit code 1.")]
@@ -65,12 +64,7 @@ def list_(
 
 
 @app.command("show")
-def show(
-    campaign: Campaign,
-    form: FormatOption = Format.text,
-    *,
-    server: ServerOptions,
-) -> None:
+def show(campaign: Campaign, form: FormatOption = Format.text, *, server: ServerOptions) -> None:
     """Show the results of a campaign, as far as there are any."""
     from assay.engines.fleet.campaign import read
 
@@ -96,40 +90,32 @@ def attach(
     from assay.report.live import view_for
 
     view = view_for(text=form is Format.text, quiet=quiet)
-    if (kept := _on_cluster(campaign, store)) is not None:
-        from assay.engines.base import FollowOptions
+    with _on_cluster(campaign, store) as here:
+        result = None if here is None else _attached(here, server, view, cancel_on_interrupt=cancel_on_interrupt)
+    if result is None:
+        from assay.engines.fleet.campaign import follow
 
-        try:
-            told = _told(kept, campaign, server, token_file, ca)
-            manner = FollowOptions(cancel_on_interrupt=cancel_on_interrupt, server=told)
-            record = _followed(kept, kept.find(campaign), view, manner)
-        finally:
-            kept.close()
-        end(_result(kept, record), form, fail_on)
-    from assay.engines.fleet.campaign import follow
-
-    end(follow(server.connect(), campaign, view), form, fail_on)
+        result = follow(server.connect(), campaign, view)
+    end(result, form, fail_on)
 
 
-def _followed(kept: Store, campaign: str, view: View, manner: FollowOptions) -> CampaignRecord:
-    """Go on with a campaign on whichever cluster it was submitted to."""
+def _attached(
+    here: _ClusterCampaign, server: ServerOptions, view: View, *, cancel_on_interrupt: bool
+) -> CampaignResult:
     from assay.clock import SYSTEM_CLOCK
-    from assay.engines.kubernetes.folder import is_on_kubernetes
+    from assay.engines.base import FollowOptions
+    from assay.report.result import kept_result
 
-    if is_on_kubernetes(kept.folder, campaign):
+    if here.on_kubernetes:
         from assay.engines.kubernetes.attach import attach as follow
     else:
         from assay.engines.slurm.attach import attach as follow
-    return follow(kept, campaign, view, SYSTEM_CLOCK, manner)
+    how = FollowOptions(cancel_on_interrupt=cancel_on_interrupt, server=here.reporting_server(server))
+    return kept_result(here.store.folder, follow(here.store, here.id, view, SYSTEM_CLOCK, how))
 
 
 @app.command("placement")
-def placement(
-    campaign: Campaign,
-    json_: JsonOption = False,
-    *,
-    server: ServerOptions,
-) -> None:
+def placement(campaign: Campaign, json_: JsonOption = False, *, server: ServerOptions) -> None:
     """Show which agents can take a campaign's jobs, and what the others lack."""
     from assay.report.grid import plain
 
@@ -152,96 +138,76 @@ def cancel(
     store: StoreOption = None,
 ) -> None:
     """Cancel every job of a campaign that has not ended; on a cluster, all that it has there is removed."""
-    client = None
-    for one in campaigns:
-        if (kept := _on_cluster(one, store)) is not None:
-            say(f"{one}: {_cancelled_on_cluster(kept, one, _told(kept, one, server, token_file, ca))}")
-            continue
-        client = client or server.connect()
-        say(f"{one}: {client.post(f'/campaigns/{one}/cancel')['state']}")
+    for name in campaigns:
+        with _on_cluster(name, store) as here:
+            state = None if here is None else _cancelled(here, server)
+        if state is None:
+            state = server.connect().post(f"/campaigns/{name}/cancel")["state"]
+        say(f"{name}: {state}")
 
 
-def _cancelled_on_cluster(kept: Store, campaign: str, told: FleetClient | None) -> str:
+def _cancelled(here: _ClusterCampaign, server: ServerOptions) -> str:
     from assay.clock import SYSTEM_CLOCK
-    from assay.engines.kubernetes.folder import is_on_kubernetes
     from assay.report.live import PlainView
 
-    known = kept.find(campaign)
-    if is_on_kubernetes(kept.folder, known):
+    if here.on_kubernetes:
         from assay.engines.kubernetes.attach import cancel as end_all
     else:
         from assay.engines.slurm.attach import cancel as end_all
-    try:
-        return end_all(kept, known, PlainView(), SYSTEM_CLOCK, told).state
-    finally:
-        kept.close()
+    return end_all(here.store, here.id, PlainView(), SYSTEM_CLOCK, here.reporting_server(server)).state
 
 
-def _told(
-    kept: Store, campaign: str, server: str | None, token_file: Path | None, ca: Path | None
-) -> FleetClient | None:
-    """The server that is told about a campaign on a cluster: the one that is named, or the one that was told before."""
-    from assay.engines.kubernetes.folder import folder_of as pods_folder_of
-    from assay.engines.kubernetes.folder import is_on_kubernetes
-    from assay.engines.reporting import remembered_server
-    from assay.engines.slurm.folder import folder_of
+@dataclass(frozen=True, slots=True)
+class _ClusterCampaign:
+    """A campaign of a store here that was submitted to a cluster."""
 
-    known = kept.find(campaign)
-    there = pods_folder_of if is_on_kubernetes(kept.folder, known) else folder_of
-    named = server or remembered_server(there(kept.folder, known).path)
-    # A server from an earlier run is informed if it answers; only one that was named now must be right.
-    return connect(named, token_file, ca, greet=bool(server)) if named else None
+    store: Store
+    id: str
+    on_kubernetes: bool
+
+    def reporting_server(self, named: ServerOptions) -> FleetClient | None:
+        """The server that the progress is reported to: the one that is named, or the one of an earlier run."""
+        from assay.engines.kubernetes.folder import folder_of as pods_folder_of
+        from assay.engines.reporting import remembered_server
+        from assay.engines.slurm.folder import folder_of as slurm_folder_of
+
+        folder_of = pods_folder_of if self.on_kubernetes else slurm_folder_of
+        url = named.url or remembered_server(folder_of(self.store.folder, self.id).path)
+        # A server from an earlier run is informed if it answers; only one that was named now must be right.
+        return replace(named, url=url).connect(greet=bool(named.url)) if url else None
 
 
-def _on_cluster(campaign: str, store: Path | None) -> Store | None:
-    """The store here, where a campaign of it was submitted to a cluster; None where a server must know it."""
+@contextmanager
+def _on_cluster(campaign: str, store: Path | None) -> Iterator[_ClusterCampaign | None]:
+    """A campaign of the store here that was submitted to a cluster; None where a server must know it."""
     from assay.engines.kubernetes.folder import is_on_kubernetes
     from assay.engines.slurm.folder import is_on_cluster
     from assay.errors import UsageError
 
-    kept = open_store(store)
-    try:
-        known = kept.find(campaign)
-        if is_on_cluster(kept.folder, known) or is_on_kubernetes(kept.folder, known):
-            return kept
-    except UsageError:  # no such campaign here
-        pass
-    kept.close()
-    return None
-
-
-def _result(kept: Store, record: CampaignRecord) -> CampaignResult:
-    from assay.report.result import kept_result
-
-    return kept_result(kept.folder, record)
+    with open_store(store) as opened:
+        try:
+            name = opened.find(campaign)
+        except UsageError:  # no such campaign here
+            name = ""
+        pods = bool(name) and is_on_kubernetes(opened.folder, name)
+        known = pods or (bool(name) and is_on_cluster(opened.folder, name))
+        yield _ClusterCampaign(opened, name, pods) if known else None
 
 
 @app.command("retry")
-def retry(
-    campaign: Campaign,
-    *,
-    server: ServerOptions,
-) -> None:
+def retry(campaign: Campaign, *, server: ServerOptions) -> None:
     """Offer the failed, cancelled and set-aside jobs of a campaign again."""
     say(f"{campaign}: {server.connect().post(f'/campaigns/{campaign}/retry')['state']}")
 
 
 @app.command("resubmit")
-def resubmit(
-    campaign: Campaign,
-    *,
-    server: ServerOptions,
-) -> None:
+def resubmit(campaign: Campaign, *, server: ServerOptions) -> None:
     """Submit the same benchmark once more, as a new campaign."""
     say(str(server.connect().post(f"/campaigns/{campaign}/resubmit")["id"]))
 
 
 @app.command("rm")
-def rm(
-    campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")],
-    *,
-    server: ServerOptions,
-) -> None:
+def rm(campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")], *, server: ServerOptions) -> None:
     """Remove campaigns with their results from the server."""
     client = server.connect()
     for one in campaigns:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import Format, FormatOption, StoreOption, open_store
+from assay.cli.options import Format, FormatOption, SourceOptions
 from assay.cli.output import say, terminal_width
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def compare(
     fail_on_worse: Annotated[
         bool, typer.Option("--fail-on-worse", help="Exit code 1 if anything is worse, 3 if nothing can be compared.")
     ] = False,
-    store: StoreOption = None,
+    *,
+    options: SourceOptions,
 ) -> None:
     """Compare results: better, worse, or cannot tell and why; what must not be compared is said first."""
     from assay.errors import UsageError
@@ -64,11 +65,8 @@ def compare(
     from assay.report.sides import Reader
 
     smallest = share(by, "--by")
-    reader = Reader(lambda: open_store(store), repository)
-    try:
+    with Reader(options.open, repository) as reader:
         left, right = _sides(reader, a, b, benchmark, most_of(last, pool_all=pool_all))
-    finally:
-        reader.close()
     found = compared(left, right, smallest=smallest, anyway=anyway, all_metrics=all_metrics)
     if not found.jobs:
         lone = "; ".join(

@@ -11,9 +11,7 @@ from assay.cli.options import FailOn, Format, JsonOption, StoreOption, Verbs
 from assay.cli.output import say, say_json, say_table
 from assay.cli.run import end
 
-app = Verbs(
-    help="Measure the hardware itself: memory bandwidth, arithmetic by precision, storage.",
-)
+app = Verbs(help="Measure the hardware itself: memory bandwidth, arithmetic by precision, storage.")
 
 
 @app.command("bench")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assay.cli.compare import AllOption, AnywayOption, LastOption, RepositoryOption, most_of, share
-from assay.cli.options import StoreOption, open_store
+from assay.cli.options import SourceOptions
 from assay.cli.output import say, terminal_width
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def gate(
     ] = None,
     junit: Annotated[Path | None, typer.Option("--junit", help="Also write JUnit XML here.")] = None,
     repository: RepositoryOption = None,
-    store: StoreOption = None,
+    *,
+    options: SourceOptions,
 ) -> None:
     """Judge a result against earlier ones: exit code 0 green, 1 red, 3 where there was nothing to judge.
 
@@ -72,8 +73,7 @@ def gate(
     from assay.report.sides import Reader, by_run_of
 
     limits = _limits(worse_than, limit or (), metric or ())
-    reader = Reader(lambda: open_store(store), repository)
-    try:
+    with Reader(options.open, repository) as reader:
         judged = _judged(reader, result)
         against = _baseline(reader, baseline, judged, most_of(last, pool_all=pool_all))
         gated = Gated(
@@ -84,8 +84,6 @@ def gate(
             strict=strict,
             allow_missing=allow_missing,
         )
-    finally:
-        reader.close()
     _write(gated, markdown, junit)
     say(_rendered(gated, form))
     _warn(gated)

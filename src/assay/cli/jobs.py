@@ -41,12 +41,7 @@ def list_(
 
 
 @app.command("show")
-def show(
-    job: JobName,
-    json_: JsonOption = False,
-    *,
-    server: ServerOptions,
-) -> None:
+def show(job: JobName, json_: JsonOption = False, *, server: ServerOptions) -> None:
     """Show a job: its result, its attempts and everything that happened to it."""
     from assay.analyse.records import MultiRunJobResult
     from assay.documents import from_json
@@ -66,11 +61,7 @@ def show(
 
 
 @app.command("logs")
-def logs(
-    job: JobName,
-    *,
-    server: ServerOptions,
-) -> None:
+def logs(job: JobName, *, server: ServerOptions) -> None:
     """Print the lines that a job's attempts wrote."""
     client = server.connect()
     after = 0
@@ -84,21 +75,13 @@ def logs(
 
 
 @app.command("cancel")
-def cancel(
-    jobs: Jobs,
-    *,
-    server: ServerOptions,
-) -> None:
+def cancel(jobs: Jobs, *, server: ServerOptions) -> None:
     """Cancel jobs, whether they wait or run."""
     _batch("cancel", jobs, server.connect())
 
 
 @app.command("retry")
-def retry(
-    jobs: Jobs,
-    *,
-    server: ServerOptions,
-) -> None:
+def retry(jobs: Jobs, *, server: ServerOptions) -> None:
     """Offer failed, cancelled or set-aside jobs again."""
     _batch("retry", jobs, server.connect())
 

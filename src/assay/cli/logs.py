@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import (
-    SourceOptions,
-    open_store,
-)
+from assay.cli.options import SourceOptions, open_store
 from assay.cli.output import say
 
 if TYPE_CHECKING:
@@ -37,19 +34,17 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
     service: Annotated[str, typer.Option("--service", help="Of this service, or of `monitor`.")] = "",
     *,
-    source: SourceOptions,
+    options: SourceOptions,
 ) -> None:
     """Print what a job wrote, on a cluster, on a server's agent or here; `--service` for one of its services."""
-    if server:
-        _from_server(server.connect(), job, follow=follow, service=service)
+    if options.is_server:
+        _from_server(options.server.connect(), job, follow=follow, service=service)
         return
-    kept = open_store(store)
-    try:
-        _from_store(kept, _job(kept, job), follow=follow, service=service)
-    except KeyboardInterrupt:
-        raise typer.Exit(0) from None
-    finally:
-        kept.close()
+    with open_store(options.store) as kept:
+        try:
+            _from_store(kept, _job(kept, job), follow=follow, service=service)
+        except KeyboardInterrupt:
+            raise typer.Exit(0) from None
 
 
 def _job(kept: Store, name: str) -> Job:

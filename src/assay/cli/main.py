@@ -28,7 +28,6 @@ from assay.cli import (
     device,
     doctor,
     exec_,
-    explain,
     gate,
     import_,
     info,
@@ -57,6 +56,7 @@ from assay.cli import (
     tokens,
     validate,
 )
+from assay.cli.options import Verbs
 from assay.errors import AssayError
 from assay.version import __version__
 
@@ -66,13 +66,11 @@ _SAME_PRESS_S = 1.0
 # Set by the script of `assay completion`.
 _COMPLETE = "_ASSAY_COMPLETE"
 
-app = typer.Typer(
+app = Verbs(
     name="assay",
     help="Benchmarks for machine learning whose results carry their own doubt.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help starts twice as fast
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -92,7 +90,7 @@ app.add_typer(results.app, name="results")
 app.command("compare")(compare.compare)
 app.command("gate")(gate.gate)
 app.add_typer(series.app, name="series")
-app.command("explain")(explain.explain)
+app.command("explain")(series.explain)
 app.command("ab")(ab.ab)
 app.command("bisect")(bisect.bisect)
 app.command("noise")(noise.noise)

@@ -26,11 +26,8 @@ def show(
     from assay.report.sheet import sheet_lines
     from assay.report.wording import job_labels
 
-    kept = open_store(store)
-    try:
-        record = read_campaign(kept, kept.find(campaign))
-    finally:
-        kept.close()
+    with open_store(store) as opened:
+        record = read_campaign(opened, opened.find(campaign))
     jobs = [one for one in record.jobs if job is None or one.index == job]
     if not jobs:
         from assay.errors import UsageError

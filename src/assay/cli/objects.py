@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ from assay.cli.options import JsonOption, StoreOption, Verbs, open_store
 from assay.cli.output import say, say_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from assay.store.objects.backing import Backing
     from assay.store.store import Store
@@ -62,21 +63,20 @@ def status(store: StoreOption = None, json_: JsonOption = False) -> None:
     from assay.errors import AssayError
     from assay.store.objects.named import only_there
 
-    kept, backing = _opened(store)
-    found: dict[str, Any] = {
-        "url": backing.url,
-        "cache_bytes": backing.settings.cache_bytes,
-        "answers": True,
-        "problem": "",
-        "waiting": backing.outbox.count("send"),
-        "to_delete": backing.outbox.count("delete"),
-        "only_there": only_there(kept.engine, kept.shelves),
-    }
-    try:
-        backing.asked(lambda objects: next(objects.list("samples"), None))
-    except AssayError as problem:
-        found |= {"answers": False, "problem": problem.problem.message}
-    kept.close()
+    with _opened(store) as (kept, backing):
+        found: dict[str, Any] = {
+            "url": backing.url,
+            "cache_bytes": backing.settings.cache_bytes,
+            "answers": True,
+            "problem": "",
+            "waiting": backing.outbox.count("send"),
+            "to_delete": backing.outbox.count("delete"),
+            "only_there": only_there(kept.engine, kept.shelves),
+        }
+        try:
+            backing.asked(lambda objects: next(objects.list("samples"), None))
+        except AssayError as problem:
+            found |= {"answers": False, "problem": problem.problem.message}
     if json_:
         say_json(found)
     else:
@@ -95,14 +95,13 @@ def send(store: StoreOption = None) -> None:
     from assay.errors import StoreError
     from assay.units import show_bytes
 
-    kept, backing = _opened(store)
-    backing.wake()
-    done = kept.work_off()
-    if done is None:
-        return
-    if not done.problems:
-        kept.trim()
-    kept.close()
+    with _opened(store) as (kept, backing):
+        backing.wake()
+        done = kept.work_off()
+        if done is None:
+            return
+        if not done.problems:
+            kept.trim()
     say(f"{_files(done.files)} sent, {show_bytes(done.size_bytes)}, {done.deleted} deleted, {done.waiting} waiting")
     if done.problems:
         first = done.problems[0]
@@ -126,9 +125,8 @@ def verify(
 
     from assay.store.objects.named import verify as held_against
 
-    kept, backing = _opened(store)
-    found = held_against(kept.engine, backing, kept.shelves, content=content)
-    kept.close()
+    with _opened(store) as (kept, backing):
+        found = held_against(kept.engine, backing, kept.shelves, content=content)
     if json_:
         say_json(asdict(found))
     else:
@@ -149,9 +147,8 @@ def fetch(store: StoreOption = None) -> None:
     """Bring every file that records name into the folder; exit code 1 if some are nowhere or damaged."""
     from assay.store.objects.named import fetch_all
 
-    kept, _ = _opened(store)
-    found = fetch_all(kept.engine, kept.shelves, lambda _: None)
-    kept.close()
+    with _opened(store) as (kept, _):
+        found = fetch_all(kept.engine, kept.shelves, lambda _: None)
     say(f"{_files(found.count)} fetched")
     _list("missing", found.missing)
     _list("damaged in the object store", found.damaged)
@@ -168,9 +165,8 @@ def forget(store: StoreOption = None) -> None:
     from assay.store.objects import backing as behind
     from assay.store.objects.named import only_there
 
-    kept, backing = _opened(store)
-    left, folder = only_there(kept.engine, kept.shelves), kept.folder
-    kept.close()
+    with _opened(store) as (kept, backing):
+        left, folder = only_there(kept.engine, kept.shelves), kept.folder
     if left:
         raise UsageError(
             f"{_files(left)} would be lost to the store: only {backing.url} has them",
@@ -182,20 +178,20 @@ def forget(store: StoreOption = None) -> None:
     say(f"{folder} stands alone; what is in {backing.url} stays there")
 
 
-def _opened(store: Path | None) -> tuple[Store, Backing]:
+@contextmanager
+def _opened(folder: Path | None) -> Iterator[tuple[Store, Backing]]:
     """The store, which must have an object store behind it."""
     from assay.errors import UsageError
 
-    kept = open_store(store)
-    if kept.backing is None:
-        kept.close()
-        raise UsageError(
-            "this store has no object store behind it",
-            code="no-objects",
-            at=str(kept.folder),
-            try_="assay objects use s3://bucket/prefix",
-        )
-    return kept, kept.backing
+    with open_store(folder) as store:
+        if store.backing is None:
+            raise UsageError(
+                "this store has no object store behind it",
+                code="no-objects",
+                at=str(store.folder),
+                try_="assay objects use s3://bucket/prefix",
+            )
+        yield store, store.backing
 
 
 def _size(text: str) -> int | None:

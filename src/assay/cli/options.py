@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 
 if TYPE_CHECKING:
+    from assay.api.source import Source
     from assay.place.fleet.client import FleetClient
     from assay.store.store import Store
 
@@ -95,6 +96,38 @@ class ServerOptions:
         return client
 
 
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """A server where one is named, or else a store on this machine."""
+
+    context: typer.Context
+    store: StoreOption = None
+    server: ServerOptions = ServerOptions()
+
+    @property
+    def is_server(self) -> bool:
+        """Whether a server is meant; a store that the command line names goes before a server of the environment."""
+        by = {name: _given_by(self.context, name) for name in ("store", "url")}
+        return bool(self.server.url) and not (by["store"] == "COMMANDLINE" and by["url"] == "ENVIRONMENT")
+
+    @contextmanager
+    def open(self) -> Iterator[Source]:
+        if self.is_server:
+            from assay.api.server_source import ServerSource
+
+            yield ServerSource(self.server.connect())
+            return
+        from assay.api.store_source import StoreSource
+
+        with open_store(self.store) as store:
+            yield StoreSource(store)
+
+
+def _given_by(context: typer.Context, parameter: str) -> str:
+    source = context.get_parameter_source(parameter)
+    return "" if source is None else source.name
+
+
 @contextmanager
 def open_store(folder: Path | None) -> Iterator[Store]:
     """The store in a folder, or else the one of this user."""
@@ -114,6 +147,7 @@ class Verbs(typer.Typer):
     """A group of verbs. A parameter that is an option record stands for one option per field of the record."""
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401  (those of Typer)
+        # Plain help starts twice as fast.
         super().__init__(**{"no_args_is_help": True, "rich_markup_mode": None, **settings})
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Verb], Verb]:  # noqa: ANN401

@@ -30,18 +30,17 @@ def plan(
     sys.stderr.writelines(f"note    {note}\n" for note in loaded.source.notes)
     made = plan_of(loaded)
     refuse_inputs(loaded, made)
-    kept = open_store(store)
     # What a job lacks on this machine says nothing about the nodes of a cluster.
     profile = None if loaded.benchmark.place.engine in ("slurm", "kubernetes") else local_profile()
-    rows = [
-        (
-            job,
-            () if profile is None else missing(job, profile),
-            estimate(job.definition, kept.known_seconds(job.digest), trace_s=_trace_s(job)),
-        )
-        for job in made.jobs
-    ]
-    kept.close()
+    with open_store(store) as opened:
+        rows = [
+            (
+                job,
+                () if profile is None else missing(job, profile),
+                estimate(job.definition, opened.known_seconds(job.digest), trace_s=_trace_s(job)),
+            )
+            for job in made.jobs
+        ]
     say(_json(made, rows) if form is Format.json else _text(made, rows))
 
 

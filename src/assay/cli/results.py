@@ -1,4 +1,4 @@
-"""`assay results`: what was measured on this machine."""
+"""`assay results`: what was measured, in the store here or on a server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.options import Format, FormatOption, StoreOption, Verbs, open_store
+from assay.cli.options import Format, FormatOption, SourceOptions, StoreOption, Verbs, open_store
 from assay.cli.output import rendered, say, terminal_width, use_colour
 
 app = Verbs(help="List, show, export and remove results.")
@@ -21,17 +21,17 @@ Reference = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Id, its begi
 def list_(
     form: FormatOption = Format.text,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many.")] = 20,
-    store: StoreOption = None,
+    *,
+    options: SourceOptions,
 ) -> None:
     """List campaigns, newest first."""
-    kept = open_store(store)
-    found = kept.campaigns(limit)
-    kept.close()
+    with options.open() as source:
+        campaigns = list(source.campaigns(limit))
     if form is Format.json:
-        say(json.dumps([asdict(one) for one in found], indent=2))
+        say(json.dumps([asdict(one) for one in campaigns], indent=2))
         return
-    if not found:
-        say(f"no results yet in {kept.folder}\nnext    assay init; assay run bench.yaml")
+    if not campaigns:
+        say(f"no results yet in {source.name}\nnext    assay init; assay run bench.yaml")
         return
     from assay.report.grid import Column, lay_out
 
@@ -42,7 +42,9 @@ def list_(
         Column("jobs", right=True),
         Column("benchmark", flexible=True),
     )
-    rows = [(one.id, one.created_at[:19], one.state, f"{one.jobs_ended}/{one.jobs}", one.benchmark) for one in found]
+    rows = [
+        (one.id, one.created_at[:19], one.state, f"{one.jobs_ended}/{one.jobs}", one.benchmark) for one in campaigns
+    ]
     say("\n".join(lay_out(columns, rows, terminal_width())))
 
 
@@ -51,22 +53,20 @@ def show(
     campaign: Reference = "latest",
     form: FormatOption = Format.text,
     job: Annotated[int | None, typer.Option("--job", "-j", help="One job, by its number, in full.")] = None,
-    store: StoreOption = None,
+    *,
+    options: SourceOptions,
 ) -> None:
     """Show the results of a campaign, or one of its jobs in full."""
-    from assay.api.rescore import kept_scores
     from assay.errors import UsageError
     from assay.report.detail import render_job
-    from assay.report.reading import read_campaign
     from assay.report.scores import render_scores, score_lines
 
-    kept = open_store(store)
-    record = read_campaign(kept, kept.find(campaign))
-    scores = kept_scores(kept, record.jobs)
-    kept.close()
+    with options.open() as source:
+        record = source.record(source.find(campaign))
+        scores = source.scores(record.jobs) if form is Format.text else {}
     if job is None:
         say(rendered(record, form))
-        if form is Format.text and scores:
+        if scores:
             say(f"\n{render_scores([one for one in record.jobs if one.job in scores], scores, terminal_width())}")
         return
     chosen = next((one for one in record.jobs if one.index == job), None)
@@ -86,27 +86,26 @@ def show(
 def export(
     campaign: Reference,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write into.")] = Path(),
-    store: StoreOption = None,
+    *,
+    options: SourceOptions,
 ) -> None:
     """Write the results of a campaign as JSON and CSV, with every sample as Parquet and every file that runs left."""
-    from assay.report.reading import read_campaign
     from assay.store.artefacts import plain_name
     from assay.store.samples import write_whole
 
-    kept = open_store(store)
-    record = read_campaign(kept, kept.find(campaign))
-    folder = out / record.campaign
-    write_whole(folder / "result.json", rendered(record, Format.json).encode())
-    write_whole(folder / "result.csv", rendered(record, Format.csv).encode())
-    for one in record.jobs:
-        for run in one.runs:
-            if run.samples:
-                path = folder / "samples" / f"job-{one.index}-run-{run.run_id}.parquet"
-                write_whole(path, kept.samples.at_hand(run.samples).read_bytes())
-            for name, digest in run.files.items():
-                path = folder / "files" / f"job-{one.index}-run-{run.run_id}-{plain_name(name)}"
-                write_whole(path, kept.artefacts.at_hand(digest).read_bytes())
-    kept.close()
+    with options.open() as source:
+        record = source.record(source.find(campaign))
+        folder = out / record.campaign
+        write_whole(folder / "result.json", rendered(record, Format.json).encode())
+        write_whole(folder / "result.csv", rendered(record, Format.csv).encode())
+        for job in record.jobs:
+            for run in job.runs:
+                name = f"job-{job.index}-run-{run.run_id}"
+                if run.samples:
+                    content = source.samples_file(job.job, run.run_id, run.samples)
+                    write_whole(folder / "samples" / f"{name}.parquet", content)
+                for file, digest in run.files.items():
+                    write_whole(folder / "files" / f"{name}-{plain_name(file)}", source.artefact(digest))
     say(str(folder))
 
 
@@ -117,12 +116,11 @@ def rm(campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")], s
     from assay.engines.kubernetes.folder import remove_folder as remove_pods_folder
     from assay.engines.slurm.folder import refuse_followed, remove_folder
 
-    kept = open_store(store)
-    for reference in [kept.find(one) for one in campaigns]:
-        refuse_followed(kept.folder, reference, folder_of(kept.folder, reference).path)
-        kept.remove(reference)
-        say(f"removed {reference}")
-        remove_pods_folder(kept.folder, reference)
-        if said := remove_folder(kept.folder, reference):
-            say(said)
-    kept.close()
+    with open_store(store) as opened:
+        for reference in [opened.find(one) for one in campaigns]:
+            refuse_followed(opened.folder, reference, folder_of(opened.folder, reference).path)
+            opened.remove(reference)
+            say(f"removed {reference}")
+            remove_pods_folder(opened.folder, reference)
+            if said := remove_folder(opened.folder, reference):
+                say(said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -10,15 +11,13 @@ import typer
 
 from assay.cli.options import (
     BenchmarkFile,
-    CaOption,
     FailOn,
     Format,
     FormatOption,
     ObjectsOption,
-    ServerOption,
+    ServerOptions,
     SetOption,
     StoreOption,
-    TokenFileOption,
 )
 from assay.cli.output import exit_code, rendered, say
 
@@ -76,6 +75,38 @@ class Unplaceable(StrEnum):
     fail = "fail"
 
 
+@dataclass(frozen=True, slots=True)
+class PlacementFlags:
+    """How the agents of a server share the jobs."""
+
+    priority: Annotated[int | None, typer.Option("--priority", min=-100, max=100, help="Higher is served first.")] = (
+        None
+    )
+    deadline: Annotated[str, typer.Option("--deadline", help="Give up after this long, such as 2h.")] = ""
+    agent: Annotated[str, typer.Option("--agent", help="Only this agent, by name or id.")] = ""
+    spread: Annotated[Spread | None, typer.Option("--spread", help="Over many agents, or on one.")] = None
+    unplaceable: Annotated[
+        Unplaceable | None, typer.Option("--unplaceable", help="If no agent can take a job: wait, or fail at once.")
+    ] = None
+
+    def options(self) -> PlacementOptions:
+        from assay.engines.fleet.campaign import PlacementOptions
+        from assay.errors import UsageError
+        from assay.units import seconds
+
+        try:
+            deadline_s = seconds(self.deadline) if self.deadline else None
+        except ValueError as problem:
+            raise UsageError(f"--deadline: {problem}", code="deadline") from None
+        return PlacementOptions(
+            self.priority,
+            deadline_s,
+            self.agent,
+            self.spread.value if self.spread else None,
+            self.unplaceable.value if self.unplaceable else None,
+        )
+
+
 def run(
     file: BenchmarkFile,
     form: FormatOption = Format.text,
@@ -88,22 +119,13 @@ def run(
     store: StoreOption = None,
     objects: ObjectsOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
-    server: ServerOption = None,
+    *,
+    server: ServerOptions,
     local: Annotated[bool, typer.Option("--local", help="Measure here, even if ASSAY_SERVER is set.")] = False,
     detach: Annotated[
         bool, typer.Option("--detach", help="Submit to the server or cluster, print the campaign, leave.")
     ] = False,
-    priority: Annotated[
-        int | None, typer.Option("--priority", min=-100, max=100, help="Higher is served first.")
-    ] = None,
-    deadline: Annotated[str, typer.Option("--deadline", help="Give up after this long, such as 2h.")] = "",
-    agent: Annotated[str, typer.Option("--agent", help="Only this agent, by name or id.")] = "",
-    spread: Annotated[Spread | None, typer.Option("--spread", help="Over many agents, or on one.")] = None,
-    unplaceable: Annotated[
-        Unplaceable | None, typer.Option("--unplaceable", help="If no agent can take a job: wait, or fail at once.")
-    ] = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
+    placement: PlacementFlags,
     lock: LockOption = None,
     no_control: NoControlOption = False,
     cancel_on_interrupt: CancelOption = False,
@@ -115,9 +137,9 @@ def run(
     """
     loaded, view = _opened(file, settings or (), text=form is Format.text, quiet=quiet)
     clustered = loaded.benchmark.place.on_cluster
-    client = server.connect() if server and not local else None
+    client = server.connect() if server.url and not local else None
     if client is not None and not clustered:
-        wishes = _wishes(priority, deadline, agent, spread, unplaceable)
+        wishes = placement.options()
         done = _on_server(loaded, client, wishes, view, detach=detach)
         if done is not None:
             end(done, form, fail_on, out)
@@ -126,7 +148,7 @@ def run(
 
     mode = lock.value if lock else None
     if clustered:
-        _refuse_wishes(_wishes(priority, deadline, agent, spread, unplaceable), loaded.benchmark.place.engine)
+        _refuse_wishes(placement.options(), loaded.benchmark.place.engine)
     manner = _manner(client, detach=detach, cancel=cancel_on_interrupt) if clustered else None
     result = run_benchmark(
         loaded, store=store, fresh=fresh, view=view, lock=mode, control=not no_control, manner=manner, objects=objects
@@ -185,22 +207,6 @@ def _refuse_wishes(wishes: PlacementOptions, engine: str) -> None:
             code="wish",
             try_=f"leave it out; place.{engine} has keys of its own for this",
         )
-
-
-def _wishes(
-    priority: int | None, deadline: str, agent: str, spread: Spread | None, unplaceable: Unplaceable | None
-) -> PlacementOptions:
-    from assay.engines.fleet.campaign import PlacementOptions
-    from assay.errors import UsageError
-    from assay.units import seconds
-
-    try:
-        deadline_s = seconds(deadline) if deadline else None
-    except ValueError as problem:
-        raise UsageError(f"--deadline: {problem}", code="deadline") from None
-    return PlacementOptions(
-        priority, deadline_s, agent, spread.value if spread else None, unplaceable.value if unplaceable else None
-    )
 
 
 def end(result: CampaignResult, form: Format, fail_on: FailOn, out: Path | None = None) -> NoReturn:

@@ -9,13 +9,7 @@ from urllib.parse import quote
 
 import typer
 
-from assay.cli.options import (
-    BenchmarkFile,
-    JsonOption,
-    ServerOptions,
-    SetOption,
-    Verbs,
-)
+from assay.cli.options import BenchmarkFile, JsonOption, ServerOptions, SetOption, Verbs
 from assay.cli.output import say, say_json, say_table
 from assay.clock import wall_time
 
@@ -23,9 +17,7 @@ if TYPE_CHECKING:
     from assay.spec.load import Loaded
     from assay.spec.watching import Schedule
 
-app = Verbs(
-    help="Have a server run benchmarks by itself, at the times that their files name.",
-)
+app = Verbs(help="Have a server run benchmarks by itself, at the times that their files name.")
 
 Name = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Name of the benchmark, or id of the schedule.")]
 Names = Annotated[list[str], typer.Argument(metavar="SCHEDULE...", help="Names of benchmarks, or ids of schedules.")]
@@ -112,11 +104,7 @@ def show(
 
 
 @app.command("pause")
-def pause(
-    schedules: Names,
-    *,
-    server: ServerOptions,
-) -> None:
+def pause(schedules: Names, *, server: ServerOptions) -> None:
     """Let schedules rest: nothing fires until they are resumed."""
     client = server.connect()
     for one in schedules:
@@ -124,11 +112,7 @@ def pause(
 
 
 @app.command("resume")
-def resume(
-    schedules: Names,
-    *,
-    server: ServerOptions,
-) -> None:
+def resume(schedules: Names, *, server: ServerOptions) -> None:
     """Let paused schedules go on; what was due meanwhile is not made up for."""
     client = server.connect()
     for one in schedules:
@@ -137,11 +121,7 @@ def resume(
 
 
 @app.command("rm")
-def rm(
-    schedules: Names,
-    *,
-    server: ServerOptions,
-) -> None:
+def rm(schedules: Names, *, server: ServerOptions) -> None:
     """Remove schedules with their history; the campaigns that they submitted stay."""
     client = server.connect()
     for one in schedules:
@@ -150,12 +130,7 @@ def rm(
 
 
 @app.command("run-now")
-def run_now(
-    schedule: Name,
-    json_: JsonOption = False,
-    *,
-    server: ServerOptions,
-) -> None:
+def run_now(schedule: Name, json_: JsonOption = False, *, server: ServerOptions) -> None:
     """Fire now, beside the due times; prints the campaign. Exit code 1 when it was left out, 3 when it failed."""
     firing = server.connect().post(f"{_path(schedule)}/run")
     if json_:

@@ -12,9 +12,7 @@ import typer
 from assay.sim.script import ListenOptions, Script, Server, Setting, settings_of
 from assay.cli.options import Verbs
 
-app = Verbs(
-    help="A server with known truth: what a load generator reports can be compared with what was done.",
-)
+app = Verbs(help="A server with known truth: what a load generator reports can be compared with what was done.")
 
 
 def _command(server: Server, meaning: str) -> Callable[..., None]:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from assay.analyse.compare.numbers import ByRun, statistic_of_run
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.documents import from_json
 from assay.errors import UsageError
 from assay.files import read_bounded
-from assay.report.reading import read_campaign
 from assay.run.records import SampleSet
-from assay.store.references import MARKS, Most, Named, NoSuchResultError, References, is_file
-from assay.store.store import Store
+from assay.store.references import MARKS, Most, Named, NoSuchResultError, References, ResultIndex, is_file
 
 # A document of this size holds thousands of jobs.
 _LARGEST = 512 * 2**20
@@ -39,24 +39,36 @@ class Side:
         return self.records[0].benchmark if self.records else ""
 
 
+class ResultSource(ResultIndex, Protocol):
+    """Where results are read that references name."""
+
+    def record(self, campaign: str) -> CampaignRecord: ...
+
+    def samples(self, job: str, run: int) -> tuple[SampleSet, ...]: ...
+
+
 class Reader:
-    """Reads what references name; opens the store at the first that needs it."""
+    """Reads what references name; opens the source at the first that needs it: files need none."""
 
-    def __init__(self, open_store: Callable[[], Store], repository: Path | None = None) -> None:
-        self._open = open_store
-        self._store: Store | None = None
-        self._references = References(self.store, repository=repository)
+    def __init__(
+        self, open_source: Callable[[], AbstractContextManager[ResultSource]], repository: Path | None = None
+    ) -> None:
+        self._open = open_source
+        self._stack = ExitStack()
+        self._source: ResultSource | None = None
+        self._references = References(self.source, repository=repository)
 
-    def store(self) -> Store:
-        """The store, opened once."""
-        if self._store is None:
-            self._store = self._open()
-        return self._store
+    def __enter__(self) -> Reader:
+        return self
 
-    def close(self) -> None:
-        """Let the store go, if it was opened."""
-        if self._store is not None:
-            self._store.close()
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def source(self) -> ResultSource:
+        """The source, opened once."""
+        if self._source is None:
+            self._source = self._stack.enter_context(self._open())
+        return self._source
 
     def side(
         self, references: Sequence[str], *, benchmark: str = "", most: Most = None, but: Collection[str] = ()
@@ -88,10 +100,10 @@ class Reader:
 
     def samples(self, job: str, run: int) -> tuple[SampleSet, ...]:
         """The samples of a run; none where only a document of it is at hand."""
-        return () if self._store is None else self._store.samples_of(job, run)
+        return () if self._source is None else self._source.samples(job, run)
 
     def _read(self, named: Named) -> CampaignRecord:
-        record = read_document(named.path) if named.path else read_campaign(self.store(), named.campaign)
+        record = read_document(named.path) if named.path else self.source().record(named.campaign)
         if named.job is None:
             return record
         chosen = tuple(job for job in record.jobs if job.index == named.job)

@@ -13,14 +13,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from sqlalchemy import Select, select
-from sqlalchemy.orm import Session
 
 from assay.errors import UsageError
 from assay.store.database import reading
@@ -94,12 +92,90 @@ def is_file(reference: str) -> bool:
     return _path(reference) is not None
 
 
+class ResultIndex(Protocol):
+    """What references are resolved with. Campaigns are those that have a measured job, the newest first."""
+
+    @property
+    def name(self) -> str:
+        """Where the results are, for messages."""
+        ...
+
+    def find(self, reference: str) -> str:
+        """The campaign of an id, of a unique beginning of one, of `latest` or `latest~2`."""
+        ...
+
+    def labels(self, benchmark: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+        """Campaigns of a benchmark, or of all, each with its labels."""
+        ...
+
+    def revisions(self, benchmark: str, prefix: str = "") -> Iterator[Revision]:
+        """What the campaigns of a benchmark were measured at, where the commit begins like this."""
+        ...
+
+    def base(self, benchmark: str) -> str:
+        """The folder on this machine that the newest campaign has its benchmark file in; empty where it has none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """The commit at which a campaign was measured."""
+
+    campaign: str
+    commit: str
+    """Empty where there was none."""
+    is_changed: bool
+    """Whether there were changes on top of it."""
+
+    @classmethod
+    def of(cls, campaign: str, environment: object) -> Revision:
+        git = environment.get("git") if isinstance(environment, Mapping) else None
+        facts = git if isinstance(git, Mapping) else {}
+        return cls(campaign, str(facts.get("commit") or ""), bool(facts.get("changed")))
+
+
+class StoreIndex:
+    """The campaigns of a store, for references."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @property
+    def name(self) -> str:
+        return str(self._store.folder)
+
+    def find(self, reference: str) -> str:
+        return self._store.find(reference)
+
+    def labels(self, benchmark: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+        yield from self._rows(_measured(benchmark).add_columns(CampaignRow.labels))
+
+    def revisions(self, benchmark: str, prefix: str = "") -> Iterator[Revision]:
+        query = _measured(benchmark).join(JobRow, JobRow.campaign_id == CampaignRow.id).add_columns(JobRow.result)
+        if prefix:
+            query = query.where(JobRow.result.contains(f'"commit":"{prefix}', autoescape=True))
+        # Documents are large, and the newest few are mostly enough.
+        for campaign, document in self._rows(query.execution_options(yield_per=_PORTION)):
+            revision = Revision.of(campaign, json.loads(document or "{}").get("environment"))
+            if revision.commit.startswith(prefix):
+                yield revision
+
+    def base(self, benchmark: str) -> str:
+        query = _measured(benchmark).join(JobRow, JobRow.campaign_id == CampaignRow.id).add_columns(JobRow.document)
+        newest = next(self._rows(query.limit(1)), None)
+        return str(json.loads(newest[1]).get("base", "")) if newest else ""
+
+    def _rows(self, query: Select[Any]) -> Iterator[Any]:
+        with reading(self._store.engine) as session:
+            yield from session.execute(query)
+
+
 class References:
     """Finds what references name, in the store or on disk."""
 
     def __init__(
         self,
-        store: Callable[[], Store],
+        index: Callable[[], ResultIndex],
         *,
         repository: Path | None = None,
         git: RevParse = rev_parse,
@@ -111,7 +187,7 @@ class References:
             repository: Folder whose repository revisions are looked up in; the benchmark's own when left out, else
                 this one.
         """
-        self._store = store
+        self._index = index
         self._repository = repository
         self._git = git
         self._branch_commits = commits
@@ -140,7 +216,7 @@ class References:
             return tuple(Named(one) for one in _first(find(reference, benchmark, but), most or 1))
         name, job = _split_job(reference)
         try:
-            return (Named(self._store().find(name), job=job),)
+            return (Named(self._index().find(name), job=job),)
         except UsageError as problem:
             if problem.problem.code != "unknown-campaign":
                 raise
@@ -154,20 +230,18 @@ class References:
             raise UsageError(
                 f"{reference!r} names no label", code="label", try_="write label:nightly or label:branch=main"
             )
-        query = _measured(benchmark).add_columns(CampaignRow.labels)
         seen: dict[str, None] = {}
         found: list[str] = []
-        with self._reading() as session:
-            for campaign, labels in session.execute(query):
-                seen |= dict.fromkeys(f"{key}={text}" for key, text in labels.items())
-                if campaign not in but and name in labels and (not equals or str(labels[name]) == value):
-                    found.append(campaign)
+        for campaign, labels in self._index().labels(benchmark):
+            seen |= dict.fromkeys(f"{key}={text}" for key, text in labels.items())
+            if campaign not in but and name in labels and (not equals or str(labels[name]) == value):
+                found.append(campaign)
         if not found:
             there = f"; there are {', '.join(list(seen)[:_SHOWN])}" if seen else "; none has a label"
             raise NoSuchResultError(
                 f"no campaign{_of(benchmark)} with measured jobs has the label {reference.removeprefix(_LABEL)}{there}",
                 code="unknown-label",
-                at=str(self._store().folder),
+                at=self._index().name,
                 try_="give results a label with `labels:` in the file, or --set labels.branch=main",
             )
         return found
@@ -211,37 +285,28 @@ class References:
                 code="unknown-branch",
                 try_="fetch it, or name the folder of its repository with --repository",
             )
-        query = _measured(benchmark).join(JobRow, JobRow.campaign_id == CampaignRow.id).add_columns(JobRow.result)
         found: dict[str, None] = {}
-        with self._reading() as session:
-            # Documents are large, and the newest few are mostly enough.
-            for campaign, document in session.execute(query.execution_options(yield_per=_PORTION)):
-                if len(found) == most:
-                    break
-                git = _git_of(document)
-                if campaign not in but and git.get("commit") in commits and not git.get("changed"):
-                    found[campaign] = None
+        for revision in self._index().revisions(benchmark):
+            if len(found) == most:
+                break
+            if revision.campaign not in but and revision.commit in commits and not revision.is_changed:
+                found[revision.campaign] = None
         if not found:
             raise NoSuchResultError(
                 f"no campaign{_of(benchmark)} was measured at one of the {len(commits):,} commits of {branch} that "
                 "are in the repository, without changes on top",
                 code="unknown-branch",
-                at=str(self._store().folder),
+                at=self._index().name,
                 try_="check it out and measure it with `assay run`, or fetch more of its history",
             )
         return tuple(found)
 
     def _commits(self, prefix: str, benchmark: str, but: Collection[str]) -> dict[str, list[tuple[str, bool]]]:
         """Commit that begins so → campaigns measured there, the newest first, and whether something was changed."""
-        query = _measured(benchmark).join(JobRow, JobRow.campaign_id == CampaignRow.id).add_columns(JobRow.result)
-        query = query.where(JobRow.result.contains(f'"commit":"{prefix}', autoescape=True))
         found: dict[str, dict[str, bool]] = {}
-        with self._reading() as session:
-            for campaign, document in session.execute(query):
-                git = _git_of(document)
-                commit = str(git.get("commit", ""))
-                if campaign not in but and commit.startswith(prefix):
-                    found.setdefault(commit, {}).setdefault(campaign, bool(git.get("changed")))
+        for revision in self._index().revisions(benchmark, prefix):
+            if revision.campaign not in but:
+                found.setdefault(revision.commit, {}).setdefault(revision.campaign, revision.is_changed)
         return {commit: list(campaigns.items()) for commit, campaigns in found.items()}
 
     def _resolve(self, revision: str, benchmark: str) -> str:
@@ -254,10 +319,7 @@ class References:
 
     def _folders(self, benchmark: str) -> list[Path]:
         """Where the newest campaign has its benchmark file, if that is still there."""
-        query = _measured(benchmark).join(JobRow, JobRow.campaign_id == CampaignRow.id).add_columns(JobRow.document)
-        with self._reading() as session:
-            row = session.execute(query.limit(1)).first()
-        base = json.loads(row[1]).get("base", "") if row else ""
+        base = self._index().base(benchmark)
         return [Path(base)] if base and Path(base).is_dir() else []
 
     def _unknown_commit(self, revision: str, commit: str, benchmark: str) -> NoSuchResultError:
@@ -271,12 +333,9 @@ class References:
         return NoSuchResultError(
             f"no campaign{_of(benchmark)} was measured at commit {revision}{named}",
             code="unknown-commit",
-            at=str(self._store().folder),
+            at=self._index().name,
             try_="check it out and measure it with `assay run`",
         )
-
-    def _reading(self) -> AbstractContextManager[Session]:
-        return reading(self._store().engine)
 
 
 def _measured(benchmark: str) -> Select[Any]:
@@ -286,12 +345,6 @@ def _measured(benchmark: str) -> Select[Any]:
     if benchmark:
         query = query.where(CampaignRow.benchmark == benchmark)
     return query.order_by(CampaignRow.created_at.desc(), CampaignRow.id.desc())
-
-
-def _git_of(document: str | None) -> dict[str, Any]:
-    environment = json.loads(document or "{}").get("environment")
-    git = environment.get("git") if isinstance(environment, dict) else None
-    return git if isinstance(git, dict) else {}
 
 
 def _first(found: Sequence[T], most: int | Literal["all"]) -> Sequence[T]:

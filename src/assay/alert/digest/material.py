@@ -1,4 +1,4 @@
-"""What a digest is made from, read from a store or a server: the same questions, asked in two places."""
+"""What a digest is made from, read from a store or a server."""
 
 from __future__ import annotations
 
@@ -19,26 +19,22 @@ from assay.alert.digest.records import (
     SeriesHealth,
     SeriesLabel,
 )
-from assay.alert.records import AlertRecord, record_of
-from assay.analyse.records import MultiRunJobResult
+from assay.alert.records import AlertRecord
+from assay.analyse.records import CampaignRecord
 from assay.analyse.series.triage import shown
 from assay.report.html.series import Spot
-from assay.report.reading import read_campaign
 from assay.report.wording import job_label, unmeasured_sentence
-from assay.series.collect import KnownFinding, Point, SeriesFilter, SeriesRecord, SeriesStore
-from assay.store.alerts import AlertFilter, Alerts
-from assay.store.listing import Listing
-from assay.store.store import Store
+from assay.series.repository import KnownFinding
+from assay.store.alerts import AlertFilter
+from assay.store.records import CampaignSummary
+from assay.store.series_records import Point, SeriesRecord
 
-_PAGE = 500
 # Results of a series that a picture shows, and those that tell how often it usually gets one.
 _DRAWN = 400
 _RECENT = 30
 # A campaign may have begun so long before the time in which one of its jobs failed.
 _LONGEST_CAMPAIGN_S = 2 * 86_400.0
 _NOT_MEASURED = ("failed", "poisoned")
-# Alerts that may concern changes of any age.
-_STANDING = ("open", "acknowledged", "snoozed")
 
 
 class DigestSource(Protocol):
@@ -59,13 +55,13 @@ class DigestSource(Protocol):
         """The points of a series, oldest first."""
         ...
 
-    def alerts(self, since: float) -> Iterator[AlertRecord]:
-        """Alerts that stand, and those that changed since a moment."""
+    def alerts(self, which: AlertFilter) -> Iterator[AlertRecord]: ...
+
+    def campaigns(self) -> Iterator[CampaignSummary]:
+        """Campaigns, the newest first."""
         ...
 
-    def failed(self, since: float) -> Iterator[tuple[str, MultiRunJobResult]]:
-        """Jobs without numbers of campaigns that began since a moment, each with its benchmark."""
-        ...
+    def record(self, campaign: str) -> CampaignRecord: ...
 
     def link(self, job: str, at: float) -> ResultLink:
         """The way to a result."""
@@ -87,11 +83,6 @@ class DigestInput:
     """Series → all its changes."""
 
 
-def read_store(store: Store, since: float, until: float) -> DigestInput:
-    """Read the material of a digest from a store of this machine."""
-    return read(StoreSource(store), since, until)
-
-
 def read(source: DigestSource, since: float, until: float) -> DigestInput:
     """Read the material of a digest."""
     records = {one.id: one for one in source.series()}
@@ -111,7 +102,7 @@ def read(source: DigestSource, since: float, until: float) -> DigestInput:
         series=tuple(_watched(source, one, since, until) for one in records.values()),
         movements=tuple(by_id.get(one.id) or movement(one, source) for one in found),
         failed=tuple(_failures(source, since)),
-        alerts=tuple(_told(one, source) for one in source.alerts(since)),
+        alerts=tuple(_alert_summary(one, source) for one in _alerts(source, since)),
     )
     return DigestInput(material, spots, past)
 
@@ -213,12 +204,25 @@ def _number(value: object) -> float | None:
 
 
 def _failures(source: DigestSource, since: float) -> Iterator[FailedJob]:
-    for benchmark, job in source.failed(since - _LONGEST_CAMPAIGN_S):
-        if job.completed_at is None:
+    for campaign in source.campaigns():
+        if began(campaign.created_at) < since - _LONGEST_CAMPAIGN_S:
+            return
+        if not any(campaign.counts.get(state) for state in _NOT_MEASURED):
             continue
-        at = began(job.completed_at)
-        label = job_label(job.point, job.definition)
-        yield FailedJob(benchmark, label, unmeasured_sentence(job), at, at, link=source.link(job.job, at))
+        record = source.record(campaign.id)
+        for job in record.jobs:
+            if job.state in _NOT_MEASURED:
+                # One that does not say when it ended has the moment at which its campaign began.
+                at = began(job.completed_at or record.created_at)
+                label = job_label(job.point, job.definition)
+                sentence = unmeasured_sentence(job)
+                yield FailedJob(record.benchmark, label, sentence, at, at, link=source.link(job.job, at))
+
+
+def _alerts(source: DigestSource, since: float) -> Iterable[AlertRecord]:
+    """Alerts that stand, and those that changed since a moment."""
+    standing = source.alerts(AlertFilter(states=("active",)))
+    return {one.id: one for one in (*standing, *source.alerts(AlertFilter(since=since)))}.values()
 
 
 def began(written: str) -> float:
@@ -227,7 +231,7 @@ def began(written: str) -> float:
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
-def _told(one: AlertRecord, source: DigestSource) -> AlertSummary:
+def _alert_summary(one: AlertRecord, source: DigestSource) -> AlertSummary:
     why = one.history[-1].why if one.history else ""
     return AlertSummary(
         one.id,
@@ -244,86 +248,3 @@ def _told(one: AlertRecord, source: DigestSource) -> AlertSummary:
         why,
         source.address(one),
     )
-
-
-class StoreSource:
-    """A store of this machine."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._series = SeriesStore(store)
-        self._alerts = Alerts(store.engine)
-
-    @property
-    def name(self) -> str:
-        return str(self._store.folder)
-
-    def series(self) -> Iterator[SeriesRecord]:
-        cursor = None
-        while True:
-            page = self._series.page(SeriesFilter(), cursor, _PAGE)
-            yield from page.items
-            if (cursor := page.next) is None:
-                return
-
-    def findings(self, *, since: float | None = None, series: str = "") -> Iterator[KnownFinding]:
-        """Findings of all series or one, those found since a moment."""
-        cursor = None
-        while True:
-            page = self._series.findings_page(series=series, since=since, cursor=cursor, limit=_PAGE)
-            yield from page.items
-            if (cursor := page.next) is None:
-                return
-
-    def points(self, series: str, newest: int | None = None) -> Sequence[Point]:
-        """The points of a series, oldest first."""
-        return self._series.points(series, newest)
-
-    def alerts(self, since: float) -> Iterator[AlertRecord]:
-        """Alerts that stand, and those that changed since a moment."""
-        seen: set[str] = set()
-        for which in (AlertFilter(states=_STANDING), AlertFilter(since=since)):
-            cursor = None
-            while True:
-                page = self._alerts.page(which, cursor=cursor, limit=_PAGE)
-                yield from (record_of(one) for one in page.items if one.id not in seen)
-                seen |= {one.id for one in page.items}
-                if (cursor := page.next) is None:
-                    break
-
-    def failed(self, since: float) -> Iterator[tuple[str, MultiRunJobResult]]:
-        """Jobs without numbers of campaigns that began since a moment."""
-        listing, cursor = Listing(self._store.engine), None
-        while True:
-            page = listing.campaigns(cursor=cursor, limit=_PAGE)
-            for campaign in page.items:
-                if began(campaign.created_at) < since:
-                    return
-                if has_unmeasured(campaign.counts):
-                    record = read_campaign(self._store, campaign.id)
-                    yield from unmeasured(record.benchmark, record.created_at, record.jobs)
-            if (cursor := page.next) is None:
-                return
-
-    def link(self, job: str, at: float) -> ResultLink:
-        """The command that shows a result."""
-        campaign, _, index = job.rpartition("-job-")
-        return ResultLink(job, at, command=f"assay results show {campaign} --job {index}")
-
-    def address(self, alert: AlertRecord) -> str:  # noqa: ARG002  (a store has no addresses)
-        """Nothing: a store has no addresses."""
-        return ""
-
-
-def has_unmeasured(counts: Mapping[str, int]) -> bool:
-    """Whether a campaign has jobs without numbers, from how many are in which state."""
-    return any(counts.get(state) for state in _NOT_MEASURED)
-
-
-def unmeasured(
-    benchmark: str, begun: str, jobs: Iterable[MultiRunJobResult]
-) -> Iterator[tuple[str, MultiRunJobResult]]:
-    """The jobs without numbers; one that does not say when it ended has the moment at which its campaign began."""
-    for job in jobs:
-        if job.state in _NOT_MEASURED:
-            yield benchmark, job if job.completed_at else replace(job, completed_at=begun)

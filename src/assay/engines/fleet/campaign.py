@@ -130,7 +130,7 @@ def read(client: FleetClient, campaign: str) -> CampaignResult:
     return CampaignResult(
         record,
         client.url,
-        lambda job, run: _samples(client, job, run),
+        lambda job, run: read_samples(client, job, run),
         lambda job, run, name: read_file(client, job, run, name),
     )
 
@@ -183,7 +183,7 @@ def _described(part: LocalPart) -> JobFile:
     return JobFile(part.name, part.sha256, part.size_bytes)
 
 
-def _samples(client: FleetClient, job: str, run: int) -> tuple[SampleSet, ...]:
+def read_samples(client: FleetClient, job: str, run: int) -> tuple[SampleSet, ...]:
     from assay.store.samples import decode
 
     content = client.content(f"/jobs/{job}/runs/{run}/samples", missing_ok=True)
