@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.sim.script import ListenOptions, Script, Server, Setting, settings_of
 from assay.cli.options import Verbs
+from assay.sim.script import ListenOptions, Script, Server, Setting, settings_of
 
 app = Verbs(help="A server with known truth: what a load generator reports can be compared with what was done.")
 
