@@ -12,9 +12,9 @@ from tests_torch.conftest import FakeStage
 from assay.errors import AssayError
 from assay.hardware.bench import timing
 from assay.hardware.bench.gpu import gemm, memory, suite
-from assay.hardware.bench.gpu.device import Accelerator, Turns
+from assay.hardware.bench.gpu.device import Accelerator, OperandRotation
 from assay.hardware.bench.outcome import TRANSFERS
-from assay.hardware.bench.records import GB, TERA, Wish
+from assay.hardware.bench.records import GB, TERA, BenchOptions
 from assay.hardware.bench.sweep import sweep
 from assay.plan.job import Job
 from assay.run.contract import Order
@@ -96,7 +96,7 @@ def test_a_wrong_product_is_caught(precision, monkeypatch):
 
     monkeypatch.setattr(gemm, "operands", spoilt)
     device = host(KnownTimer(1e-3))
-    _, by_name = measured(Wish((precision,), shapes=(64,), each_s=0.01), device)
+    _, by_name = measured(BenchOptions((precision,), shapes=(64,), each_s=0.01), device)
     assert by_name[precision].reported is None
     assert "the result is wrong" in by_name[precision].absent
     assert by_name[precision].facts()["curve"][0]["n"] == 64
@@ -128,7 +128,7 @@ def test_small_shapes_have_as_many_sets_as_leave_the_cache():
 
 def test_all_tests_run_on_the_host(brief):
     device = host()
-    found, by_name = measured(Wish((), sizes=(32 * 1024, MIB, 2 * MIB), shapes=(64, 128), each_s=0.005), device)
+    found, by_name = measured(BenchOptions((), sizes=(32 * 1024, MIB, 2 * MIB), shapes=(64, 128), each_s=0.005), device)
     for name in ("copy", "read", "write", "triad", "to_device", "from_device"):
         one = by_name[name]
         assert one.reported is not None, one.absent
@@ -146,14 +146,14 @@ def test_all_tests_run_on_the_host(brief):
 
 
 def test_tests_of_the_processor_alone_say_so():
-    _, by_name = measured(Wish(("scaling", "storage"), each_s=0.01), host(KnownTimer(1e-3)))
+    _, by_name = measured(BenchOptions(("scaling", "storage"), each_s=0.01), host(KnownTimer(1e-3)))
     assert "target.device: cpu" in by_name["scaling"].absent
     assert "target.device: cpu" in by_name["storage"].absent
 
 
 def test_memory_that_runs_out_leaves_that_size_out_and_gives_the_rest_back():
     device = host(KnownTimer(1e-3))
-    _, by_name = measured(Wish(("copy",), sizes=(MIB, 2**50, 2 * MIB), each_s=0.01), device)
+    _, by_name = measured(BenchOptions(("copy",), sizes=(MIB, 2**50, 2 * MIB), each_s=0.01), device)
     one = by_name["copy"]
     assert [point.size for point in one.points] == [MIB, 2 * MIB]
     assert one.left_out[str(2**50)].startswith("out of memory")
@@ -190,7 +190,7 @@ def test_a_lost_device_keeps_what_was_measured_and_names_the_rest():
         if name == "fp32":
             device.left = 2
 
-    wish = Wish(("copy", "fp32", "bf16"), sizes=(MIB, 2 * MIB), shapes=(64,), each_s=0.01, compare=True)
+    wish = BenchOptions(("copy", "fp32", "bf16"), sizes=(MIB, 2 * MIB), shapes=(64,), each_s=0.01, compare=True)
     found = suite.measure(wish, tell, device)
     by_name = {one.name: one for one in found.tests}
     assert by_name["copy"].reported is not None
@@ -205,7 +205,7 @@ def test_a_device_without_an_operation_makes_that_precision_absent(monkeypatch):
         raise NotImplementedError("Could not run 'aten::_scaled_mm' with arguments from this backend")
 
     monkeypatch.setattr(torch, "_scaled_mm", no)
-    _, by_name = measured(Wish(("fp8", "fp32"), shapes=(64,), each_s=0.01), host(KnownTimer(1e-3)))
+    _, by_name = measured(BenchOptions(("fp8", "fp32"), shapes=(64,), each_s=0.01), host(KnownTimer(1e-3)))
     assert "aten::_scaled_mm" in by_name["fp8"].absent
     assert by_name["fp32"].reported is not None
 
@@ -224,14 +224,14 @@ def test_arrays_are_let_go_after_each_size():
 
 def test_calls_take_turns():
     seen = []
-    turns = Turns([lambda: seen.append(1), lambda: seen.append(2)])
+    turns = OperandRotation([lambda: seen.append(1), lambda: seen.append(2)])
     for _ in range(3):
         turns()
     assert seen == [1, 2, 1]
 
 
 def test_a_bare_loop_is_timed_beside(brief):
-    wish = Wish(("copy", "bf16", "transfer"), sizes=(MIB, 2 * MIB), shapes=(64,), each_s=0.005, compare=True)
+    wish = BenchOptions(("copy", "bf16", "transfer"), sizes=(MIB, 2 * MIB), shapes=(64,), each_s=0.005, compare=True)
     found, _ = measured(wish, host())
     assert {"copy", "bf16", "to_device", "from_device"} <= found.bare.keys()
     for one in found.bare.values():
@@ -271,7 +271,7 @@ def test_a_device_that_is_not_there_is_refused(order, device, code):
 
 def test_the_proof_names_where_results_were_found():
     device = host(KnownTimer(1e-3))
-    found, _ = measured(Wish(("copy", "fp32"), sizes=(MIB, 2 * MIB), shapes=(64,), each_s=0.01), device)
+    found, _ = measured(BenchOptions(("copy", "fp32"), sizes=(MIB, 2 * MIB), shapes=(64,), each_s=0.01), device)
     proof = _proof("cpu", found, _Loaded(TorchPlacement("cpu", "cpu"), device))
     assert (proof.used, proof.honoured) == ("cpu", True)
     assert proof.nodes == {"cpu": 3}
@@ -281,7 +281,7 @@ def test_the_proof_names_where_results_were_found():
 
 
 def test_transfers_have_four_results():
-    _, by_name = measured(Wish(("transfer",), sizes=(MIB, 2 * MIB), each_s=0.01), host(KnownTimer(1e-3)))
+    _, by_name = measured(BenchOptions(("transfer",), sizes=(MIB, 2 * MIB), each_s=0.01), host(KnownTimer(1e-3)))
     assert set(by_name) == set(TRANSFERS)
     # Bytes once, and the smaller of two equal speeds' sizes is as good as the larger.
     assert by_name["to_device"].points[0].value == pytest.approx(MIB / 1e-3 / GB)

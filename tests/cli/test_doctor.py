@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from assay.analyse.checks.table import CONDITIONS
 from assay.cli.main import app
-from assay.hardware.fitness import control, lock, state
+from assay.hardware.fitness import control, lock
+from assay.hardware.fitness import session as state
 
 CLOCK = {"sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc"}
 MEMORY = {"proc/meminfo": "MemTotal: 16000000 kB\nMemAvailable: 12000000 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n"}

@@ -11,12 +11,12 @@ from rich.cells import cell_len
 from tests.hardware import recorded
 
 from assay.cli.info_text import render
-from assay.hardware.abilities import abilities
 from assay.hardware.accelerators import gpu_facts
+from assay.hardware.environment import read_hardware
 from assay.hardware.gpu.detect import Detection
 from assay.hardware.gpu.record import Gpu
-from assay.hardware.info import read_hardware
-from assay.hardware.reading import Source
+from assay.hardware.probes import abilities
+from assay.hardware.source import FactSource
 
 
 def assay(*arguments, **options):
@@ -29,7 +29,7 @@ def facts_of(root, system="linux", architecture="x86_64", run=None):
     def absent(words):
         raise FileNotFoundError(words[0])
 
-    source = Source(root, system, architecture, run=run or absent, environ={})
+    source = FactSource(root, system, architecture, run=run or absent, environ={})
     found = read_hardware(source)
     return {"machine": {"name": "box", "id": "0123"}, **found, "probes": abilities(source, None)}
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from tests.hardware import recorded
 
-from assay.hardware.abilities import abilities
 from assay.hardware.accelerators import counted_gpus, gpu_facts
 from assay.hardware.gpu.detect import Detection
 from assay.hardware.gpu.record import Gpu
-from assay.hardware.reading import Source
+from assay.hardware.probes import abilities
+from assay.hardware.source import FactSource
 
 
 def absent_program(words):
@@ -20,7 +20,7 @@ def absent_program(words):
 
 
 def look(root, detection=None, run=absent_program, system="linux"):
-    return abilities(Source(root, system, run=run), detection)
+    return abilities(FactSource(root, system, run=run), detection)
 
 
 def test_a_server_has_energy_sensors_and_throttle_counters(tmp_path):
@@ -53,14 +53,14 @@ def test_a_virtual_machine_has_none_of_these(tmp_path):
 
 def test_energy_that_may_not_be_read_says_so(tmp_path, monkeypatch):
     root = recorded.dual_xeon(tmp_path)
-    read = Source.bytes
+    read = FactSource.bytes
 
     def refuse(self, path, *rest):
         if path.endswith("energy_uj"):
             raise PermissionError(13, "Permission denied")
         return read(self, path, *rest)
 
-    monkeypatch.setattr(Source, "bytes", refuse)
+    monkeypatch.setattr(FactSource, "bytes", refuse)
     assert look(root)["energy_rapl"]["why"] == "/sys/class/powercap/intel-rapl:0/energy_uj may not be read by this user"
 
 

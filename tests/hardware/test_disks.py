@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.hardware import recorded
 
 from assay.hardware.disks import file_systems, mounts
-from assay.hardware.reading import Source
+from assay.hardware.source import FactSource
 
 TABLE = (
     "25 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
@@ -20,7 +20,7 @@ TABLE = (
 
 
 def look(tmp_path, place, usage=lambda _: (100, 40)):
-    source = Source(recorded.plant(tmp_path, {"proc/self/mountinfo": TABLE}), "linux")
+    source = FactSource(recorded.plant(tmp_path, {"proc/self/mountinfo": TABLE}), "linux")
     return file_systems(source, {"results": Path(place)}, usage)["results"], source.absent
 
 
@@ -59,7 +59,7 @@ def test_a_folder_whose_room_is_not_told_keeps_the_rest(tmp_path):
 
 
 def test_without_a_table_the_room_is_still_told(tmp_path):
-    source = Source(tmp_path, "linux")
+    source = FactSource(tmp_path, "linux")
     found = file_systems(source, {"results": tmp_path / "not" / "yet" / "made"})["results"]
     assert found["free_bytes"] > 0
     assert "file_systems.results.type" in source.absent
@@ -67,6 +67,6 @@ def test_without_a_table_the_room_is_still_told(tmp_path):
 
 def test_of_two_mounts_at_one_point_the_later_counts(tmp_path):
     table = "1 0 8:1 / /data rw - ext4 /dev/sda1 rw\n2 0 0:9 / /data rw - nfs server:/x rw\n"
-    source = Source(recorded.plant(tmp_path, {"proc/self/mountinfo": table}), "linux")
+    source = FactSource(recorded.plant(tmp_path, {"proc/self/mountinfo": table}), "linux")
     assert [one.kind for one in mounts(source)] == ["ext4", "nfs"]
     assert file_systems(source, {"d": Path("/data")}, lambda _: (1, 1))["d"]["type"] == "nfs"

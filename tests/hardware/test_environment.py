@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from assay.hardware.environment import Look, machine_state
+from assay.hardware.environment import UsageSample, machine_state
 from assay.plan.plan import make_plan
 from assay.run import capabilities as profile
 from assay.spec.load import load
@@ -26,7 +26,7 @@ def busy():
 
 
 def test_a_look_that_lasts_already_waits_for_nothing_and_sees_who_is_busy(busy, monkeypatch):
-    look = Look()
+    look = UsageSample()
     time.sleep(1.0)
     waited = []
     monkeypatch.setattr(time, "sleep", waited.append)

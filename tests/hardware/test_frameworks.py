@@ -12,9 +12,8 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 
 from assay.hardware.frameworks import frameworks
-from assay.hardware.frameworks.known import FRAMEWORKS, installed
-from assay.hardware.frameworks.proofs import TRIALS, Offer, Unproven, answers
-from assay.hardware.frameworks.trial import Outcome, in_a_process, prove
+from assay.hardware.frameworks.proofs import TRIALS, DeviceTrials, UnprovenError, answers
+from assay.hardware.frameworks.trial import FRAMEWORKS, TrialOutcome, in_a_process, installed, prove
 
 
 def test_every_framework_that_is_looked_for_can_be_tried():
@@ -52,8 +51,8 @@ CPU = {"device": "cpu", "works": True, "proof": "a matrix product", "seconds": 0
 
 def test_a_device_that_crashes_is_named_and_the_others_are_tried_again():
     attempt, asked = outcomes(
-        Outcome(({"version": "2.6"}, NAMES, CPU), "its process was ended by SIGSEGV"),
-        Outcome(({"version": "2.6"}, NAMES, {"device": "cuda:1", "works": True, "proof": "p", "seconds": 1.0})),
+        TrialOutcome(({"version": "2.6"}, NAMES, CPU), "its process was ended by SIGSEGV"),
+        TrialOutcome(({"version": "2.6"}, NAMES, {"device": "cuda:1", "works": True, "proof": "p", "seconds": 1.0})),
     )
     found = prove("torch", attempt)
     assert asked == [None, ["cuda:1"]]
@@ -66,7 +65,7 @@ def test_a_device_that_crashes_is_named_and_the_others_are_tried_again():
 
 
 def test_a_second_process_that_tells_nothing_leaves_no_device_without_an_answer():
-    attempt, _ = outcomes(Outcome((NAMES, CPU), "SIGSEGV"), Outcome((), "it took longer than 1 s"))
+    attempt, _ = outcomes(TrialOutcome((NAMES, CPU), "SIGSEGV"), TrialOutcome((), "it took longer than 1 s"))
     found = prove("torch", attempt)
     assert {name: one["works"] for name, one in found["devices"].items()} == {
         "cpu": True,
@@ -77,14 +76,14 @@ def test_a_second_process_that_tells_nothing_leaves_no_device_without_an_answer(
 
 
 def test_a_framework_that_cannot_be_imported_names_its_error():
-    attempt, _ = outcomes(Outcome(({"works": False, "why": "ImportError: libcudart.so.12: not found"},)))
+    attempt, _ = outcomes(TrialOutcome(({"works": False, "why": "ImportError: libcudart.so.12: not found"},)))
     found = prove("torch", attempt)
     assert (found["works"], found["why"]) == (False, "ImportError: libcudart.so.12: not found")
     assert "devices" not in found
 
 
 def test_what_only_imports_does_not_claim_to_work():
-    attempt, _ = outcomes(Outcome(({"version": "0.9", "works": None, "proof": "imports"}, {"devices": []})))
+    attempt, _ = outcomes(TrialOutcome(({"version": "0.9", "works": None, "proof": "imports"}, {"devices": []})))
     found = prove("vllm", attempt)
     assert (found["works"], found["proof"]) == (None, "imports")
 
@@ -94,9 +93,9 @@ def test_answers_of_devices_are_told_one_by_one():
         raise RuntimeError("first line\n  the last line  \n")
 
     def elsewhere():
-        raise Unproven("runs on macOS alone")
+        raise UnprovenError("runs on macOS alone")
 
-    offer = Offer("1.0", {"good": lambda: "a product", "bad": broken, "far": elsewhere})
+    offer = DeviceTrials("1.0", {"good": lambda: "a product", "bad": broken, "far": elsewhere})
     version, devices, *told = answers(offer)
     assert (version, devices) == ({"version": "1.0"}, {"devices": ["good", "bad", "far"]})
     assert [one["works"] for one in told] == [True, False, None]

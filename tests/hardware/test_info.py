@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from assay.hardware import info as module
+from assay.hardware import environment as module
 from assay.hardware import machine
-from assay.hardware.environment import environment
-from assay.hardware.info import hardware, info
-from assay.hardware.limits import Bound, Limits
+from assay.hardware.environment import environment, hardware, info
+from assay.hardware.limits import Bound, ProcessLimits
 from assay.run import capabilities as profile
 
 
@@ -49,7 +48,7 @@ def test_info_holds_everything(tmp_path):
 @pytest.fixture
 def limited(monkeypatch):
     """A machine of 64 cores and much memory, of which a container leaves two cores and 4 GiB."""
-    found = Limits("v2", 64, None, Bound(2.0, "cpu.max"), Bound(4 * 2**30, "memory.max"))
+    found = ProcessLimits("v2", 64, None, Bound(2.0, "cpu.max"), Bound(4 * 2**30, "memory.max"))
     monkeypatch.setattr(machine, "limits", lambda _: found)
     monkeypatch.setattr(machine.psutil, "cpu_count", lambda logical: 64)
     for cached in (machine.machine, machine.own_limits):

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.hardware import recorded
 
 from assay.hardware.limits import container, limits, parse_quota
-from assay.hardware.reading import Source
+from assay.hardware.source import FactSource
 
 
-def source(root, **environ) -> Source:
-    return Source(root, "linux", "x86_64", environ=environ)
+def source(root, **environ) -> FactSource:
+    return FactSource(root, "linux", "x86_64", environ=environ)
 
 
 def test_a_container_with_two_of_64_cores_says_two(tmp_path):

@@ -10,18 +10,18 @@ import pytest
 from tests.hardware import recorded
 
 from assay.hardware.cpu import clocks_now
-from assay.hardware.info import hardware, read_hardware
+from assay.hardware.environment import hardware, read_hardware
 from assay.hardware.memory import memory_now
-from assay.hardware.reading import Source
+from assay.hardware.source import FactSource
 
 GIB = 2**30
 
 
-def source(root: Path, architecture="x86_64", **words) -> Source:
+def source(root: Path, architecture="x86_64", **words) -> FactSource:
     def nothing_installed(command):
         raise FileNotFoundError(command[0])
 
-    return Source(root, "linux", architecture, **{"run": nothing_installed, "environ": {}, **words})
+    return FactSource(root, "linux", architecture, **{"run": nothing_installed, "environ": {}, **words})
 
 
 def cache(level, kind, size, shared_by, instances):
@@ -133,7 +133,7 @@ def test_a_mac(tmp_path):
         assert words[0] == "sysctl"
         return recorded.APPLE
 
-    mac = Source(tmp_path, "darwin", "arm64", run=sysctl, environ={})
+    mac = FactSource(tmp_path, "darwin", "arm64", run=sysctl, environ={})
     found = read_hardware(mac)
     assert found["os"] == {"name": "macOS", "architecture": "arm64", "version": "14.5", "kernel": "23.5.0"}
     assert found["board"] == {"vendor": "Apple", "product": "Mac14,2"}
@@ -151,7 +151,7 @@ def test_a_mac_that_lacks_a_name_is_asked_for_the_others_one_by_one(tmp_path):
             raise subprocess.CalledProcessError(1, words)
         return "machdep.cpu.brand_string: Apple M1" if words[1] == "machdep.cpu" else ""
 
-    assert read_hardware(Source(tmp_path, "darwin", "arm64", run=sysctl))["cpu"]["model"] == "Apple M1"
+    assert read_hardware(FactSource(tmp_path, "darwin", "arm64", run=sysctl))["cpu"]["model"] == "Apple M1"
 
 
 def test_a_machine_without_anything_names_every_missing_part(tmp_path):

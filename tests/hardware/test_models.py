@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from assay.errors import UsageError
 from assay.hardware.models import find_models
-from assay.hardware.models.described import onnx
+from assay.hardware.models.formats import UnreadableModelError, onnx, safetensors
 from assay.hardware.models.gguf import gguf
-from assay.hardware.models.tensors import NotReadable, safetensors
 
 Q4_K, F32 = 12, 0
 
@@ -84,7 +83,7 @@ def test_a_gguf_file_cut_anywhere_is_refused_and_nothing_worse(tmp_path):
     template = whole.index(b"x" * 2000)
     for length in (*range(template + 3), *range(template + 1997, len(whole))):  # its inside is all alike
         file.write_bytes(whole[:length])
-        with pytest.raises(NotReadable):
+        with pytest.raises(UnreadableModelError):
             gguf(file)
 
 
@@ -97,7 +96,7 @@ def test_a_gguf_file_with_junk_in_it_never_crashes(tmp_path, at, junk):
     file.write_bytes(whole)
     try:
         found = gguf(file)
-    except NotReadable:
+    except UnreadableModelError:
         return
     json.dumps(found)
 
@@ -114,7 +113,7 @@ def test_any_bytes_are_safetensors_or_refused(tmp_path, content):
     file.write_bytes(content)
     try:
         found = safetensors(file)
-    except NotReadable:
+    except UnreadableModelError:
         return
     assert all(tensor.elements >= 0 for tensor in found)
 
@@ -224,7 +223,7 @@ def test_without_the_onnx_package_the_format_and_size_remain(tiny_model):
     def missing(_):
         raise ImportError
 
-    with pytest.raises(NotReadable, match="not installed"):
+    with pytest.raises(UnreadableModelError, match="not installed"):
         onnx(tiny_model, missing)
 
 

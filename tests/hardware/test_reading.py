@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.hardware import recorded
 
-from assay.hardware.instructions import cores_by_part, instructions
+from assay.hardware.cpu import cores_by_part, instructions
 from assay.hardware.memory import module
-from assay.hardware.reading import Source, cpu_set, size_of
+from assay.hardware.source import FactSource, cpu_set, size_of
 
 
 def as_list(cpus: set[int]) -> str:
@@ -82,7 +82,7 @@ def test_a_module_of_a_type_that_is_not_known_keeps_its_number():
 
 
 def test_why_a_file_cannot_be_read_is_kept_once(tmp_path):
-    source = Source(tmp_path)
+    source = FactSource(tmp_path)
     assert source.text("/sys/none", "fact") == ""
     source.lack("fact", "a later reason")
     assert source.absent == {"fact": "/sys/none is not there"}
@@ -93,7 +93,7 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("os.open", refuse)
-    source = Source(tmp_path)
+    source = FactSource(tmp_path)
     assert source.number("/sys/secret", "fact") is None
     assert source.absent == {"fact": "/sys/secret may not be read by this user"}
 
@@ -111,20 +111,20 @@ def test_why_a_command_tells_nothing_is_kept(tmp_path, problem, words):
     def run(_):
         raise problem
 
-    source = Source(tmp_path, run=run)
+    source = FactSource(tmp_path, run=run)
     assert source.command("x", fact="fact") == ""
     assert words in source.absent["fact"]
 
 
 def test_long_files_of_the_kernel_come_whole(tmp_path):
     text = "line\n" * 100_000
-    assert Source(recorded.plant(tmp_path, {"proc/long": text})).text("/proc/long") == text.strip()
+    assert FactSource(recorded.plant(tmp_path, {"proc/long": text})).text("/proc/long") == text.strip()
 
 
 @pytest.mark.live
 def test_files_that_refuse_large_reads_are_read():
     """Some files of /proc answer a read of many megabytes with an error."""
-    source = Source()
+    source = FactSource()
     if not source.exists("/proc/sys/kernel/osrelease"):
         pytest.skip("no such file on this system")
     assert source.text("/proc/sys/kernel/osrelease", "kernel")
@@ -133,13 +133,13 @@ def test_files_that_refuse_large_reads_are_read():
 
 def test_instructions_are_those_that_every_core_has(tmp_path):
     blocks = [{"flags": "avx avx2 fma"}, {"flags": "avx fma"}, {}]
-    assert instructions(Source(tmp_path), blocks) == ["avx", "fma"]
+    assert instructions(FactSource(tmp_path), blocks) == ["avx", "fma"]
 
 
 def test_risc_v_tells_its_vectors_by_letters(tmp_path):
     blocks = [{"isa": "rv64imafdcv_zicbom_zvfh"}, {"isa": "rv64imafdcv_zicbom_zvfh"}]
-    assert instructions(Source(tmp_path), blocks) == ["rvv", "zvfh"]
-    assert instructions(Source(tmp_path), [{"isa": "rv64imafdc_zicsr"}]) == []
+    assert instructions(FactSource(tmp_path), blocks) == ["rvv", "zvfh"]
+    assert instructions(FactSource(tmp_path), [{"isa": "rv64imafdc_zicsr"}]) == []
 
 
 def test_a_core_that_nobody_lists_keeps_its_number():

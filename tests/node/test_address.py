@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from assay.hardware import address
-from assay.hardware.address import node_address, node_name
+from assay.run.services import address
+from assay.run.services.address import node_address, node_name
 
 
 def names(monkeypatch, **known: str) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.engines.local import run_here
-from assay.hardware.fitness.around import Around
 from assay.hardware.fitness.lock import mode_from
+from assay.hardware.fitness.session import DeviceSession
 from assay.report.live import SilentView, View
 from assay.report.result import CampaignResult, kept_result
 from assay.spec.benchmark import Benchmark
@@ -68,7 +68,7 @@ def run(
         if clustered:
             manner = _telling(server, manner)
             return _on_cluster(loaded, kept, told, clock, fresh=fresh, lock=lock, control=control, manner=manner)
-        around = Around(mode, cache_folder(), told.waiting, control=control)
+        around = DeviceSession(mode, cache_folder(), told.waiting, control=control)
         record = run_here(loaded, kept, told, clock, around, fresh=fresh)
     finally:
         kept.close()

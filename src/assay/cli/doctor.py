@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from assay.analyse.records import Check
-    from assay.hardware.fitness.probing import Probe
+    from assay.hardware.probes import ProbeSupport
 
 _MARKS = {True: "✓", False: "✕", None: "–"}
 _COLOURS = {True: "green", False: "red", None: "yellow"}
@@ -31,13 +31,14 @@ class _Diagnosis:
     """Check that failed → commands and sentences."""
     busy: tuple[str, ...]
     """Who else is busy."""
-    probes: tuple[Probe, ...]
+    probes: tuple[ProbeSupport, ...]
     state: dict[str, JsonValue]
 
 
 def doctor(
     device: Annotated[
-        str | None, typer.Option("--device", help="Look at one device, such as cpu or cuda:0; all of them by default.")
+        str | None,
+        typer.Option("--device", help="Look at one device, such as cpu or cuda:0; all of them by default."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings and every reading as JSON.")] = False,
     control: Annotated[
@@ -63,10 +64,10 @@ def _canonical(device: str | None) -> str | None:
 
 def _diagnose(device: str | None, control: bool) -> _Diagnosis:
     from assay.analyse.checks.table import conditions_of, fit_of
-    from assay.hardware.fitness.probing import probes
     from assay.hardware.fitness.remedies import remedies
-    from assay.hardware.fitness.state import nvml
+    from assay.hardware.fitness.session import nvml
     from assay.hardware.gpu.detect import local_gpus
+    from assay.hardware.probes import probes
 
     state, busy = _look(device, control)
     checks = conditions_of(state)
@@ -78,14 +79,14 @@ def _look(device: str | None, control: bool) -> tuple[dict[str, JsonValue], tupl
     """The state of the machine, and who else is busy; the control workload never disturbs who measures already."""
     import os
 
-    from assay.hardware.environment import Look
+    from assay.hardware.environment import UsageSample
     from assay.hardware.fitness.lock import device_lock, holders, mode_from
-    from assay.hardware.fitness.state import fitness
+    from assay.hardware.fitness.session import fitness
     from assay.report.wording import one_line
     from assay.store.location import cache_folder
 
     mode = mode_from(None)
-    look = Look()
+    look = UsageSample()
     with device_lock(("cpu",), "assay doctor", "try" if mode == "wait" else mode, lambda _: None) as held:
         lock = held.record()
         others = [one.record() for one in holders() if one.pid != os.getpid()] if mode != "off" else []

@@ -25,7 +25,7 @@ def info(
 ) -> None:
     """Show what this machine is: system, processor, memory, disks, limits, GPUs, frameworks that work, probes."""
     from assay.cli.info_text import render
-    from assay.hardware.info import info as everything
+    from assay.hardware.environment import info as everything
     from assay.store.location import cache_folder, store_folder
 
     cache = cache_folder()

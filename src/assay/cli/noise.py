@@ -72,7 +72,7 @@ def built_in(runs: int) -> Mapping[str, Any]:
     return {
         "benchmark": _BUILT_IN,
         "target": {
-            "command": [sys.executable, "-m", "assay.hardware.fitness.rounds"],
+            "command": [sys.executable, "-m", "assay.hardware.fitness.control_program"],
             "metrics": [{"name": f"{part}_ms", "unit": "ms", "better": "lower"} for part in ("integer", "memory")],
         },
         "measure": {"runs": runs},

@@ -15,8 +15,8 @@ from assay.engines.notes import note_findings, note_unused
 from assay.errors import AssayError, MeasureError
 from assay.exec.document import refusal
 from assay.exec.machine import require_needs, surroundings
-from assay.hardware.environment import Look
-from assay.hardware.fitness.around import Around, Surrounding
+from assay.hardware.environment import UsageSample
+from assay.hardware.fitness.session import DeviceSession, JobEnvironment
 from assay.monitoring.local import Monitor, Nobody, monitored
 from assay.place.needs import Profile, missing
 from assay.plan.job import Job
@@ -36,7 +36,9 @@ from assay.store.location import cache_folder
 from assay.store.store import Store
 
 
-def run_here(loaded: Loaded, store: Store, view: View, clock: Clock, around: Around, *, fresh: bool) -> CampaignRecord:
+def run_here(
+    loaded: Loaded, store: Store, view: View, clock: Clock, around: DeviceSession, *, fresh: bool
+) -> CampaignRecord:
     """Measure a benchmark on this machine; an interrupted campaign of the same plan goes on unless `fresh`."""
     return _Campaign(loaded, store, view, clock, around).run(fresh=fresh)
 
@@ -44,13 +46,13 @@ def run_here(loaded: Loaded, store: Store, view: View, clock: Clock, around: Aro
 class _Campaign:
     """One campaign on this machine, from submission to its last job."""
 
-    def __init__(self, loaded: Loaded, store: Store, view: View, clock: Clock, around: Around) -> None:
+    def __init__(self, loaded: Loaded, store: Store, view: View, clock: Clock, around: DeviceSession) -> None:
         self.loaded = loaded
         self.store = store
         self.view = view
         self.clock = clock
         self.around = around
-        self.look = Look()
+        self.look = UsageSample()
         self.monitor: Monitor = Nobody()
 
     def run(self, *, fresh: bool) -> CampaignRecord:
@@ -103,9 +105,9 @@ class _Campaign:
         refused = missing(job, profile)
         with self.around.refused(job, self.look) if refused else self.around.job(job, label, self.look) as surrounding:
             self._measure(job, profile, surrounding)
-        self.look = Look()  # for the next job
+        self.look = UsageSample()  # for the next job
 
-    def _measure(self, job: Job, profile: Profile, surrounding: Surrounding) -> None:
+    def _measure(self, job: Job, profile: Profile, surrounding: JobEnvironment) -> None:
         start_s = self.clock.monotonic_s()
         self.store.move_job(job.id, "start")
         refused = self._place(job, profile)

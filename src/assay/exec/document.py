@@ -17,9 +17,9 @@ from assay.documents import from_json, to_json
 from assay.errors import AssayError, MeasureError, StoreError, UsageError
 from assay.exec.machine import require_needs, surroundings
 from assay.files import read_bounded
-from assay.hardware.environment import Look
-from assay.hardware.fitness.around import Around, Surrounding
+from assay.hardware.environment import UsageSample
 from assay.hardware.fitness.lock import mode_from
+from assay.hardware.fitness.session import DeviceSession, JobEnvironment
 from assay.place.needs import Profile, missing
 from assay.plan.job import Job
 from assay.report.live import View
@@ -62,7 +62,7 @@ def execute_document(
         meeting: where the machines that share the job's load meet before each run.
     """
     job = _read(path)
-    around = Around(mode_from(lock), cache_folder(), view.waiting, control=control)
+    around = DeviceSession(mode_from(lock), cache_folder(), view.waiting, control=control)
     try:
         with _held(out, view):
             attempt = _Attempt(job, out, view, around, services or {}, meeting)
@@ -83,13 +83,13 @@ def refuse_document(path: Path, out: Path, view: View, problem: AssayError) -> M
     Runs of the same job that were measured before stay.
     """
     job = _read(path)
-    around = Around("off", cache_folder(), view.note)
+    around = DeviceSession("off", cache_folder(), view.note)
     try:
         with _held(out, view):
             attempt = _Attempt(job, out, view, around)
             result = None if attempt.begin(fresh=False) else attempt.result()
             if result is None:
-                with around.refused(job, Look()) as surrounding:
+                with around.refused(job, UsageSample()) as surrounding:
                     result = attempt.refused(problem, surrounding)
             view.job_done(result)
     finally:
@@ -111,7 +111,7 @@ class _Attempt:
     job: Job
     out: Path
     view: View
-    around: Around
+    around: DeviceSession
     services: Mapping[str, RunningService] = field(default_factory=dict)
     meeting: Meeting | None = None
     outcomes: dict[int, RunOutcome] = field(default_factory=dict)  # by run
@@ -155,19 +155,19 @@ class _Attempt:
         self.view.job(job.id, label, 0, 1)
         if self.outcomes:
             self.view.note(f"resumed: {len(self.outcomes)} of {job.definition.measure.runs} runs were kept")
-        look = Look()
+        look = UsageSample()
         sweep_abandoned()
         profile = _profile(job)
         refused = missing(job, profile)
         with self.around.refused(job, look) if refused else self.around.job(job, label, look) as surrounding:
             return self._placed(profile, surrounding)
 
-    def refused(self, problem: AssayError, surrounding: Surrounding) -> MultiRunJobResult:
+    def refused(self, problem: AssayError, surrounding: JobEnvironment) -> MultiRunJobResult:
         """Write the result of a job that cannot be begun."""
         self._refuse(problem)
         return self._judged(surrounding.ended())
 
-    def _placed(self, profile: Profile, surrounding: Surrounding) -> MultiRunJobResult:
+    def _placed(self, profile: Profile, surrounding: JobEnvironment) -> MultiRunJobResult:
         try:
             require_needs(self.job, profile)
             self._execute()

@@ -10,10 +10,10 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from assay.clock import SYSTEM_CLOCK, Clock
-from assay.hardware.environment import Look, environment, machine_state
+from assay.hardware.environment import UsageSample, environment, machine_state
 from assay.hardware.fitness.devices import occupied
-from assay.hardware.fitness.lock import Held, device_lock, mode_from
-from assay.hardware.fitness.state import Fitness
+from assay.hardware.fitness.lock import HeldLock, device_lock, mode_from
+from assay.hardware.fitness.session import Fitness
 from assay.place.needs import device_of
 from assay.plan.job import Job
 from assay.report.live import SilentView, View
@@ -29,10 +29,10 @@ class Ground:
     store: Store
     view: View
     clock: Clock
-    held: Held
+    held: HeldLock
     fitness: Fitness
     control: bool
-    look: Look = field(default_factory=Look)
+    look: UsageSample = field(default_factory=UsageSample)
 
 
 @contextmanager
@@ -76,5 +76,5 @@ def states(jobs: Sequence[Job], on: Ground, *, before: bool) -> list[dict[str, J
             known[asked] = read(*asked)
         whole: dict[str, JsonValue] = {**state, "fitness": known[asked]}
         found.append(environment(Path(job.base)) | {"lock": on.held.record(), "before": whole} if before else whole)
-    on.look = Look()
+    on.look = UsageSample()
     return found

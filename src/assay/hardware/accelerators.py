@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from assay.hardware.reading import Source
+from assay.hardware.source import Facts, FactSource
 
 if TYPE_CHECKING:
     from assay.hardware.gpu.detect import Detection
     from assay.hardware.gpu.record import Gpu
 
-Facts = dict[str, JsonValue]
 
 # Device classes of the drivers of NPUs and the like.
 _CLASSES = ("accel", "apex", "hailo_chardev", "habanalabs", "neuron_device", "xrt_user", "npu", "vpu")
@@ -38,7 +37,7 @@ def counted_gpus(detection: Detection) -> tuple[Gpu, ...]:
     return tuple(one for one in detection.gpus if one.layer != "sysfs" or one.memory_bytes)
 
 
-def other_accelerators(source: Source) -> list[JsonValue]:
+def other_accelerators(source: FactSource) -> list[JsonValue]:
     found = [*_by_class(source), *_by_pci(source), *_by_usb(source)]
     unique: dict[str, Facts] = {}
     for one in found:
@@ -56,7 +55,7 @@ def _facts(gpu: Gpu, *, now: bool) -> Facts:
     return facts
 
 
-def _by_class(source: Source) -> Iterable[Facts]:
+def _by_class(source: FactSource) -> Iterable[Facts]:
     for kind in _CLASSES:
         for name in source.names(f"/sys/class/{kind}"):
             folder = f"/sys/class/{kind}/{name}/device"
@@ -71,7 +70,7 @@ def _by_class(source: Source) -> Iterable[Facts]:
             yield {fact: text for fact, text in facts.items() if text}
 
 
-def _by_pci(source: Source) -> Iterable[Facts]:
+def _by_pci(source: FactSource) -> Iterable[Facts]:
     for slot in source.names(_PCI):
         number = source.number(f"{_PCI}/{slot}/class")
         driver = source.link(f"{_PCI}/{slot}/driver")
@@ -83,7 +82,7 @@ def _by_pci(source: Source) -> Iterable[Facts]:
         yield facts | ({"pci_id": ":".join(pair)} if all(pair) else {})
 
 
-def _by_usb(source: Source) -> Iterable[Facts]:
+def _by_usb(source: FactSource) -> Iterable[Facts]:
     for name in source.names(_USB):
         ids = (source.text(f"{_USB}/{name}/idVendor"), source.text(f"{_USB}/{name}/idProduct"))
         if ids in _USB_IDS:
@@ -91,6 +90,6 @@ def _by_usb(source: Source) -> Iterable[Facts]:
             yield {"name": product or name, "class": "usb", "usb": name, "usb_id": ":".join(ids)}
 
 
-def _uevent(source: Source, folder: str) -> dict[str, str]:
+def _uevent(source: FactSource, folder: str) -> dict[str, str]:
     pairs = (line.partition("=") for line in source.text(f"{folder}/uevent").splitlines())
     return {name: value for name, sign, value in pairs if sign}

@@ -1,12 +1,14 @@
-"""A Mac, which tells its facts through `sysctl`."""
+"""A Mac: its processor and memory through `sysctl`, its GPUs through `system_profiler`."""
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from pydantic import JsonValue
 
-from assay.hardware.reading import Source
-
-Facts = dict[str, JsonValue]
+from assay.hardware.gpu.record import Gpu, LayerReport, LayerUnavailableError, Run, output, parsed
+from assay.hardware.source import Facts, FactSource
 
 _QUERY = (
     "sysctl",
@@ -25,7 +27,7 @@ _ARM = {
 _X86 = {"SSE4.1": "sse4_1", "SSE4.2": "sse4_2", "AVX1.0": "avx", "AVX2": "avx2", "FMA": "fma", "F16C": "f16c"}
 
 
-def settings(source: Source) -> dict[str, str]:
+def settings(source: FactSource) -> dict[str, str]:
     """What `sysctl` tells, by name; a name that this system has not is left out."""
     return {
         name.strip(): value.strip()
@@ -34,7 +36,7 @@ def settings(source: Source) -> dict[str, str]:
     }
 
 
-def cpu(source: Source) -> Facts:
+def cpu(source: FactSource) -> Facts:
     """The processor of a Mac."""
     told = settings(source)
     facts: dict[str, JsonValue | None] = {
@@ -59,7 +61,7 @@ def cpu(source: Source) -> Facts:
     return kept
 
 
-def memory(source: Source) -> Facts:
+def memory(source: FactSource) -> Facts:
     told = settings(source)
     facts: Facts = {}
     if total := _number(told, "hw.memsize"):
@@ -70,7 +72,7 @@ def memory(source: Source) -> Facts:
     return facts
 
 
-def _answer(source: Source) -> str:
+def _answer(source: FactSource) -> str:
     # One name that is unknown makes the command fail though it answers the rest, so the words are tried in turn.
     every = source.command(*_QUERY)
     if every:
@@ -124,3 +126,41 @@ def _isa(told: dict[str, str]) -> list[JsonValue]:
 def _number(told: dict[str, str], name: str) -> int | None:
     value = told.get(name, "")
     return int(value) if value.isascii() and value.isdecimal() else None
+
+
+SYSTEM_PROFILER = "system_profiler"
+_VENDORS = {"apple": "apple", "amd": "amd", "0x1002": "amd", "intel": "intel", "0x8086": "intel", "nvidia": "nvidia"}
+
+
+def by_system_profiler(run: Run = output) -> LayerReport:
+    """All GPUs that macOS lists.
+
+    Raises:
+        LayerUnavailableError: it lists none, or cannot be asked.
+    """
+    told = parsed(SYSTEM_PROFILER, run(("system_profiler", "SPDisplaysDataType", "-json")))
+    rows = told.get("SPDisplaysDataType") if isinstance(told, dict) else None
+    cards = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    if not cards:
+        raise LayerUnavailableError("system_profiler lists no GPU")
+    return LayerReport(tuple(_gpu(index, card) for index, card in enumerate(cards)))
+
+
+def _gpu(index: int, card: dict[str, Any]) -> Gpu:
+    cores = str(card.get("sppci_cores", ""))
+    vendor = str(card.get("spdisplays_vendor", "")).lower()
+    return Gpu(
+        index=index,
+        name=str(card.get("sppci_model") or card.get("_name") or "GPU without a name"),
+        vendor=next((word for part, word in _VENDORS.items() if part in vendor), vendor or "unknown"),
+        layer=SYSTEM_PROFILER,
+        # Only a card of its own has memory of its own; what `spdisplays_vram_shared` tells is the machine's.
+        memory_bytes=_bytes(str(card.get("spdisplays_vram", ""))),
+        multiprocessors=int(cores) if cores.isdigit() else None,
+        note="" if card.get("spdisplays_vram") else "it shares the machine's memory",
+    )
+
+
+def _bytes(text: str) -> int | None:
+    match = re.fullmatch(r"(\d+) (MB|GB)", text)
+    return int(match[1]) * {"MB": 2**20, "GB": 2**30}[match[2]] if match else None

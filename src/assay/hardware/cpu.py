@@ -1,17 +1,88 @@
-"""The processor: its cores, caches, memory nodes, instructions and clocks."""
+"""The processor: its cores, caches, memory nodes, clocks, and the instruction sets that matter for machine learning."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import JsonValue
 
 from assay.hardware import apple
-from assay.hardware.instructions import cores_by_part, instructions
-from assay.hardware.reading import Source, cpu_set, size_of
+from assay.hardware.source import Facts, FactSource, cpu_set, size_of
 
-Facts = dict[str, JsonValue]
+# By the names that the kernel writes, so that they can be looked up; vectors, matrices and short number formats.
+_X86 = frozenset((
+    "sse4_1", "sse4_2", "avx", "avx2", "fma", "f16c", "avx_vnni", "avx_vnni_int8", "avx_vnni_int16",
+    "avx_ifma", "avx_ne_convert",
+))  # fmt: skip
+_ARM = frozenset((
+    "neon", "asimd", "asimdhp", "asimddp", "asimdfhm", "fphp", "fcma", "i8mm", "bf16", "sve", "sve2",
+    "svei8mm", "svebf16", "sve2p1", "f8cvt", "f8fma", "f8dp4", "sme", "sme2", "sme2p1", "smei8i32",
+    "smef16f32", "smeb16f32",
+))  # fmt: skip
+_OTHER = frozenset(["altivec", "vsx", "vx", "vxe", "vxe2", "lsx", "lasx"])
+_FAMILIES = ("avx512", "amx_")
+_RISC_V = re.compile(r"rv(?:32|64|128)([a-z]*)((?:_[a-z0-9]+)*)")
+
+# Part numbers of ARM's own register, as ARM's manuals list them. One that is not here keeps its number.
+_PARTS = {
+    "0x41": {
+        "0xd03": "Cortex-A53", "0xd04": "Cortex-A35", "0xd05": "Cortex-A55", "0xd07": "Cortex-A57",
+        "0xd08": "Cortex-A72", "0xd09": "Cortex-A73", "0xd0a": "Cortex-A75", "0xd0b": "Cortex-A76",
+        "0xd0c": "Neoverse-N1", "0xd0d": "Cortex-A77", "0xd40": "Neoverse-V1", "0xd41": "Cortex-A78",
+        "0xd42": "Cortex-A78AE", "0xd44": "Cortex-X1", "0xd46": "Cortex-A510", "0xd47": "Cortex-A710",
+        "0xd48": "Cortex-X2", "0xd49": "Neoverse-N2", "0xd4a": "Neoverse-E1", "0xd4b": "Cortex-A78C",
+        "0xd4d": "Cortex-A715", "0xd4e": "Cortex-X3", "0xd4f": "Neoverse-V2", "0xd80": "Cortex-A520",
+        "0xd81": "Cortex-A720", "0xd82": "Cortex-X4",
+    },
+}  # fmt: skip
+
+
+def instructions(source: FactSource, blocks: Sequence[Mapping[str, str]]) -> list[JsonValue]:
+    """The instruction sets that every core has, sorted; from /proc/cpuinfo."""
+    lines = {line for block in blocks if (line := block.get("flags") or block.get("Features"))}
+    if lines:
+        common = frozenset.intersection(*(frozenset(line.split()) for line in lines))
+        return [*sorted(chosen(common))]
+    extensions = {line for block in blocks if (line := block.get("isa"))}
+    if extensions:
+        return [*sorted(frozenset.intersection(*(_risc_v(line) for line in extensions)))]
+    source.lack("cpu.isa", "/proc/cpuinfo names no instruction sets")
+    return []
+
+
+def has_flag(blocks: Iterable[Mapping[str, str]], flag: str) -> bool:
+    """Whether the first core that tells its flags has one."""
+    line = next((line for block in blocks if (line := block.get("flags") or block.get("Features"))), "")
+    return flag in line.split()
+
+
+def chosen(flags: Iterable[str]) -> set[str]:
+    """Those of the kernel's flags that matter here."""
+    known = _X86 | _ARM | _OTHER
+    return {flag for flag in flags if flag in known or flag.startswith(_FAMILIES)}
+
+
+def cores_by_part(blocks: Iterable[Mapping[str, str]]) -> dict[str, JsonValue]:
+    """How many cores of each ARM part there are, by its name where ARM lists it, else by its numbers."""
+    counts: Counter[str] = Counter()
+    for block in blocks:
+        implementer, part = block.get("CPU implementer"), block.get("CPU part")
+        if implementer and part:
+            name = _PARTS.get(implementer, {}).get(part)
+            counts[name or f"implementer {implementer}, part {part}"] += 1
+    return {**counts}
+
+
+def _risc_v(line: str) -> frozenset[str]:
+    """Vector extensions of a RISC-V line such as `rv64imafdcv_zicbom_zvfh`."""
+    match = _RISC_V.fullmatch(line.strip().lower())
+    if match is None:
+        return frozenset()
+    found = {name for name in match[2].split("_") if name.startswith("zv")}
+    return frozenset(found | ({"rvv"} if "v" in match[1] else set()))
+
 
 _CPUS = "/sys/devices/system/cpu"
 _NODES = "/sys/devices/system/node"
@@ -19,7 +90,7 @@ _MODEL = ("model name", "Model", "Hardware", "cpu model", "uarch", "cpu")
 _CACHE_TYPES = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
 
 
-def cpu(source: Source, known: list[dict[str, str]] | None = None) -> Facts:
+def cpu(source: FactSource, known: list[dict[str, str]] | None = None) -> Facts:
     """What is known of the processor; what is not is named in the source's reasons."""
     if source.system == "darwin":
         return apple.cpu(source)
@@ -38,7 +109,7 @@ def cpu(source: Source, known: list[dict[str, str]] | None = None) -> Facts:
     return {name: value for name, value in facts.items() if value not in (None, "", [], {})}
 
 
-def clocks_now(source: Source) -> Facts:
+def clocks_now(source: FactSource) -> Facts:
     """How fast the cores run at this moment, in MHz: the slowest, the fastest and how many tell it."""
     policies = source.names(f"{_CPUS}/cpufreq", r"policy\d+")
     kilohertz = [source.number(f"{_CPUS}/cpufreq/{policy}/scaling_cur_freq") for policy in policies]
@@ -52,7 +123,7 @@ def clocks_now(source: Source) -> Facts:
     return {"slowest_mhz": min(clocks), "fastest_mhz": max(clocks), "told_by": by}
 
 
-def cpuinfo(source: Source) -> list[dict[str, str]]:
+def cpuinfo(source: FactSource) -> list[dict[str, str]]:
     """/proc/cpuinfo as one mapping per paragraph."""
     blocks: list[dict[str, str]] = []
     for paragraph in source.text("/proc/cpuinfo", "cpu.model").split("\n\n"):
@@ -69,12 +140,12 @@ def model_name(blocks: Iterable[Mapping[str, str]]) -> str:
     return next((found for key in _MODEL if (found := _first(known, key)) and not found.isdecimal()), "")
 
 
-def governor(source: Source) -> str | None:
+def governor(source: FactSource) -> str | None:
     """The frequency governor of the first core, where the system shows it."""
     return source.text(f"{_CPUS}/cpu0/cpufreq/scaling_governor") or None
 
 
-def _topology(source: Source, blocks: list[dict[str, str]]) -> dict[str, JsonValue | None]:
+def _topology(source: FactSource, blocks: list[dict[str, str]]) -> dict[str, JsonValue | None]:
     """Threads, cores and sockets as the kernel numbers them, else as /proc/cpuinfo tells."""
     online = _online(source)
     cores: set[frozenset[int]] = set()
@@ -106,14 +177,14 @@ def _topology(source: Source, blocks: list[dict[str, str]]) -> dict[str, JsonVal
     return {**found, "threads": threads or None, "smt": smt == "1" if smt in ("0", "1") else None}
 
 
-def _online(source: Source) -> frozenset[int]:
+def _online(source: FactSource) -> frozenset[int]:
     try:
         return cpu_set(source.text(f"{_CPUS}/online"))
     except ValueError:
         return frozenset(int(name[3:]) for name in source.names(_CPUS, r"cpu\d{1,5}"))
 
 
-def _siblings(source: Source, one: int) -> frozenset[int]:
+def _siblings(source: FactSource, one: int) -> frozenset[int]:
     """The threads of the core of one CPU; newer kernels write them under a clearer name."""
     for name in ("core_cpus_list", "thread_siblings_list"):
         try:
@@ -124,7 +195,7 @@ def _siblings(source: Source, one: int) -> frozenset[int]:
     return frozenset()
 
 
-def _caches(source: Source) -> list[JsonValue]:
+def _caches(source: FactSource) -> list[JsonValue]:
     """Each kind of cache: its level, size, how many CPUs share one, and how many there are."""
     counts: Counter[tuple[int, str, int, int]] = Counter()
     covered: dict[str, set[int]] = {}
@@ -158,26 +229,26 @@ def _caches(source: Source) -> list[JsonValue]:
     ]
 
 
-def _size(source: Source, folder: str) -> int | None:
+def _size(source: FactSource, folder: str) -> int | None:
     try:
         return size_of(source.text(f"{folder}/size")) or None
     except ValueError:
         return None
 
 
-def _kind(source: Source, folder: str) -> tuple[int, str] | None:
+def _kind(source: FactSource, folder: str) -> tuple[int, str] | None:
     level, kind = source.number(f"{folder}/level"), source.text(f"{folder}/type")
     return None if level is None else (level, _CACHE_TYPES.get(kind, kind.lower()))
 
 
-def _shared(source: Source, folder: str) -> frozenset[int]:
+def _shared(source: FactSource, folder: str) -> frozenset[int]:
     try:
         return cpu_set(source.text(f"{folder}/shared_cpu_list"))
     except ValueError:
         return frozenset()
 
 
-def _numa(source: Source) -> list[JsonValue]:
+def _numa(source: FactSource) -> list[JsonValue]:
     """The memory nodes: their CPUs, their memory, and how far each is from the others."""
     nodes: list[JsonValue] = []
     for name in source.names(_NODES, r"node\d+"):
@@ -195,7 +266,7 @@ def _numa(source: Source) -> list[JsonValue]:
     return nodes
 
 
-def _scaling(source: Source) -> dict[str, JsonValue | None]:
+def _scaling(source: FactSource) -> dict[str, JsonValue | None]:
     """Who sets the clocks, and between which bounds."""
     folder = f"{_CPUS}/cpufreq"
     policies = source.names(folder, r"policy\d+")
@@ -221,7 +292,7 @@ def _scaling(source: Source) -> dict[str, JsonValue | None]:
     }
 
 
-def _same(source: Source, policies: list[str], name: str, fact: str) -> str | None:
+def _same(source: FactSource, policies: list[str], name: str, fact: str) -> str | None:
     """What all cores say, or all their different answers."""
     said = {source.text(f"{_CPUS}/cpufreq/{policy}/{name}", fact) for policy in policies} - {""}
     if said:
@@ -229,7 +300,7 @@ def _same(source: Source, policies: list[str], name: str, fact: str) -> str | No
     return ", ".join(sorted(said)) or None
 
 
-def _turbo(source: Source, policies: list[str]) -> bool | None:
+def _turbo(source: FactSource, policies: list[str]) -> bool | None:
     """Whether cores may run above their base clock."""
     off = source.text(f"{_CPUS}/intel_pstate/no_turbo")
     if off in ("0", "1"):

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from assay.hardware.reading import Source
+from assay.hardware.source import Facts, FactSource
 
-Facts = dict[str, JsonValue]
 # Total and free bytes of the file system that holds a folder.
 Usage = Callable[[Path], tuple[int, int]]
 
@@ -44,7 +43,7 @@ class Mount:
     options: str = ""
 
 
-def disks(source: Source) -> list[JsonValue]:
+def disks(source: FactSource) -> list[JsonValue]:
     """Block devices that hold something: model, size, and how they are attached."""
     found: list[JsonValue] = []
     for name in source.names(_BLOCK):
@@ -57,13 +56,13 @@ def disks(source: Source) -> list[JsonValue]:
     return found
 
 
-def file_systems(source: Source, places: Mapping[str, Path], usage: Usage | None = None) -> Facts:
+def file_systems(source: FactSource, places: Mapping[str, Path], usage: Usage | None = None) -> Facts:
     """The file system of each place, with its room; one that is reached over a network says so."""
     table = mounts(source)
     return {name: _file_system(source, path, table, usage or _usage, name) for name, path in places.items()}
 
 
-def mounts(source: Source) -> list[Mount]:
+def mounts(source: FactSource) -> list[Mount]:
     """What is mounted where, as this process sees it."""
     found = []
     for line in source.text("/proc/self/mountinfo").splitlines():
@@ -75,7 +74,7 @@ def mounts(source: Source) -> list[Mount]:
     return found
 
 
-def _disk(source: Source, name: str, sectors: int) -> Facts:
+def _disk(source: FactSource, name: str, sectors: int) -> Facts:
     folder = f"{_BLOCK}/{name}"
     facts: Facts = {"name": name, "size_bytes": sectors * _SECTOR}
     if model := source.text(f"{folder}/device/model"):
@@ -94,7 +93,7 @@ def _disk(source: Source, name: str, sectors: int) -> Facts:
     return facts
 
 
-def _attached(source: Source, name: str) -> str:
+def _attached(source: FactSource, name: str) -> str:
     """How a disk is attached: the transport of an NVMe disk, else the bus that its driver serves."""
     folder = f"{_BLOCK}/{name}/device"
     if name.startswith("nvme"):
@@ -104,7 +103,7 @@ def _attached(source: Source, name: str) -> str:
     return source.link(f"{folder}/subsystem")
 
 
-def _file_system(source: Source, path: Path, table: list[Mount], usage: Usage, name: str) -> Facts:
+def _file_system(source: FactSource, path: Path, table: list[Mount], usage: Usage, name: str) -> Facts:
     facts: Facts = {"folder": str(path)}
     mount = _mount_of(str(path), table)
     if mount is not None:

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from assay.hardware.disks import Mount, mounts
-from assay.hardware.reading import Source, cpu_set
-
-Facts = dict[str, JsonValue]
+from assay.hardware.source import Facts, FactSource, cpu_set
 
 _DEFAULT = "/sys/fs/cgroup"
 # The kernel's word for "no limit" in version 1 is the largest whole number of pages, which depends on their size.
@@ -51,7 +49,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProcessLimits:
     """What this process may use; None where nothing limits it."""
 
     version: str | None  # of the cgroups: "v1", "v2", "v1 and v2"
@@ -81,11 +79,11 @@ class Limits:
         return {name: value for name, value in facts.items() if value is not None}
 
 
-def limits(source: Source) -> Limits:
+def limits(source: FactSource) -> ProcessLimits:
     """The limits of this process, over all its cgroups and all their parents."""
     if source.system != "linux":
         source.lack("limits", f"{source.system} has no cgroups")
-        return Limits(None, None, None, None, None)
+        return ProcessLimits(None, None, None, None, None)
     folders = _hierarchies(source)
     versions = sorted({version for version, _, _ in folders})
     if not folders:
@@ -93,7 +91,7 @@ def limits(source: Source) -> Limits:
     quotas = [one for version, names, steps in folders if "cpu" in names for one in _quotas(source, version, steps)]
     memory = [one for version, names, steps in folders if "memory" in names for one in _memory(source, version, steps)]
     cpusets = [one for _, names, steps in folders if "cpuset" in names for one in _cpusets(source, steps)]
-    return Limits(
+    return ProcessLimits(
         version=" and ".join(versions) or None,
         affinity=_affinity(source),
         cpuset=_least(cpusets),
@@ -102,7 +100,7 @@ def limits(source: Source) -> Limits:
     )
 
 
-def container(source: Source) -> Facts:
+def container(source: FactSource) -> Facts:
     """The container engines whose marks are here, each with its mark; empty outside of containers."""
     marks: dict[str, JsonValue] = {}
     for kind, path in _FILES:
@@ -140,7 +138,7 @@ def parse_quota(text: str) -> float | None:
     return quota / period
 
 
-def _memberships(source: Source) -> Iterator[tuple[str, frozenset[str], str]]:
+def _memberships(source: FactSource) -> Iterator[tuple[str, frozenset[str], str]]:
     """The cgroups of this process: version, controllers and path."""
     for line in source.text("/proc/self/cgroup").splitlines():
         number, colon, rest = line.partition(":")
@@ -149,7 +147,7 @@ def _memberships(source: Source) -> Iterator[tuple[str, frozenset[str], str]]:
             yield ("v2" if number == "0" and not names else "v1"), frozenset(names.split(",")), path
 
 
-def _hierarchies(source: Source) -> list[tuple[str, frozenset[str], list[str]]]:
+def _hierarchies(source: FactSource) -> list[tuple[str, frozenset[str], list[str]]]:
     """Each hierarchy with the folders to ask, from the process's own cgroup up to the top that can be seen."""
     table = [one for one in mounts(source) if one.kind in ("cgroup", "cgroup2")]
     found = []
@@ -168,7 +166,7 @@ def _mount(table: Iterable[Mount], version: str, names: frozenset[str]) -> Mount
     return next((one for one in table if one.kind == "cgroup" and names <= {*one.options.split(",")}), None)
 
 
-def _unlisted(source: Source, version: str, names: frozenset[str]) -> Mount | None:
+def _unlisted(source: FactSource, version: str, names: frozenset[str]) -> Mount | None:
     """Where cgroups are by custom, for a system whose table of mounts cannot be read."""
     if version == "v2":
         there = source.exists(f"{_DEFAULT}/cgroup.controllers")
@@ -177,7 +175,7 @@ def _unlisted(source: Source, version: str, names: frozenset[str]) -> Mount | No
     return next((Mount(path, "cgroup", "", "/") for path in candidates if source.exists(path)), None)
 
 
-def _steps(source: Source, mount: Mount, path: str) -> list[str]:
+def _steps(source: FactSource, mount: Mount, path: str) -> list[str]:
     """Folders from a cgroup up to the mount: limits of every parent hold as well.
 
     A container often sees its own part of the tree alone, mounted as if it were the whole; then what is above
@@ -193,7 +191,7 @@ def _steps(source: Source, mount: Mount, path: str) -> list[str]:
     return [folder for folder in folders if source.exists(folder)]
 
 
-def _quotas(source: Source, version: str, steps: Iterable[str]) -> Iterator[Bound]:
+def _quotas(source: FactSource, version: str, steps: Iterable[str]) -> Iterator[Bound]:
     for folder in steps:
         file = f"{folder}/cpu.max" if version == "v2" else f"{folder}/cpu.cfs_quota_us"
         text = source.text(file)
@@ -210,7 +208,7 @@ def _quotas(source: Source, version: str, steps: Iterable[str]) -> Iterator[Boun
             yield Bound(cores, file)
 
 
-def _memory(source: Source, version: str, steps: Iterable[str]) -> Iterator[Bound]:
+def _memory(source: FactSource, version: str, steps: Iterable[str]) -> Iterator[Bound]:
     for folder in steps:
         file = f"{folder}/{'memory.max' if version == 'v2' else 'memory.limit_in_bytes'}"
         text = source.text(file)
@@ -222,7 +220,7 @@ def _memory(source: Source, version: str, steps: Iterable[str]) -> Iterator[Boun
             yield Bound(int(text), file)
 
 
-def _cpusets(source: Source, steps: Iterable[str]) -> Iterator[Bound]:
+def _cpusets(source: FactSource, steps: Iterable[str]) -> Iterator[Bound]:
     """The CPUs of the nearest cgroup that tells them: those are already what its parents leave."""
     for folder in steps:
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"):
@@ -237,7 +235,7 @@ def _cpusets(source: Source, steps: Iterable[str]) -> Iterator[Bound]:
                 return
 
 
-def _affinity(source: Source) -> int | None:
+def _affinity(source: FactSource) -> int | None:
     """CPUs on which the scheduler may put this process."""
     for line in source.text("/proc/self/status").splitlines():
         name, _, rest = line.partition(":")

@@ -7,9 +7,7 @@ from collections import Counter
 from pydantic import JsonValue
 
 from assay.hardware import apple
-from assay.hardware.reading import Source, why_not
-
-Facts = dict[str, JsonValue]
+from assay.hardware.source import Facts, FactSource, why_not
 
 _ENTRIES = "/sys/firmware/dmi/entries"
 _EDAC = "/sys/devices/system/edac/mc"
@@ -22,7 +20,7 @@ _TYPES = {
 _OTHER, _UNKNOWN, _PLAIN_RAM = 0x01, 0x02, 0x07
 
 
-def memory(source: Source) -> Facts:
+def memory(source: FactSource) -> Facts:
     """How much memory there is and of which kind, as far as it does not change while the machine runs."""
     if source.system == "darwin":
         return apple.memory(source)
@@ -40,7 +38,7 @@ def memory(source: Source) -> Facts:
     return facts
 
 
-def memory_now(source: Source) -> Facts:
+def memory_now(source: FactSource) -> Facts:
     """How much memory is free for a new program at this moment."""
     table = _meminfo(source)
     pairs = (("available_bytes", "MemAvailable"), ("swap_free_bytes", "SwapFree"))
@@ -76,7 +74,7 @@ def module(raw: bytes) -> Facts | None:
     return {name: value for name, value in facts.items() if value not in (None, "")}
 
 
-def _meminfo(source: Source) -> dict[str, int]:
+def _meminfo(source: FactSource) -> dict[str, int]:
     found: dict[str, int] = {}
     for line in source.text("/proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
@@ -86,7 +84,7 @@ def _meminfo(source: Source) -> dict[str, int]:
     return found
 
 
-def _modules(source: Source) -> list[JsonValue]:
+def _modules(source: FactSource) -> list[JsonValue]:
     """The modules as the firmware's table lists them, equal ones together; only the administrator may read it."""
     entries = source.names(_ENTRIES, r"17-\d+")
     if not entries:
@@ -110,7 +108,7 @@ def _modules(source: Source) -> list[JsonValue]:
     return _counted(found)
 
 
-def _by_error_counters(source: Source) -> list[JsonValue]:
+def _by_error_counters(source: FactSource) -> list[JsonValue]:
     """Size and type of each module as the driver of the memory controller tells them; speeds are not told there."""
     found: list[Facts] = []
     for controller in source.names(_EDAC, r"mc\d+"):

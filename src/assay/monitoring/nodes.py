@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.hardware.address import node_name
 from assay.monitoring.discovery import LIVES, Target, targets, wait_until_seen
 from assay.run.services import held
+from assay.run.services.address import node_name
 from assay.run.services.discovery import VARIABLE, ServiceDiscovery
 
 if TYPE_CHECKING:

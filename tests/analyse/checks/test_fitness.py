@@ -12,7 +12,7 @@ from assay.analyse.checks.evidence import Evidence
 from assay.analyse.checks.table import ADVISORY, APPLIES, CONDITIONS, conditions_of, fit_of
 from assay.analyse.judge import judge, metrics_of
 from assay.analyse.records import Check
-from assay.hardware.fitness.history import usual
+from assay.hardware.fitness.control import usual
 from assay.run.records import MachineTelemetry
 
 GIB = 2**30

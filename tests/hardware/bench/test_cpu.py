@@ -13,11 +13,10 @@ import pytest
 
 from assay.hardware.bench import timing
 from assay.hardware.bench.cpu import kernels
-from assay.hardware.bench.cpu.crew import Crew
 from assay.hardware.bench.cpu.kernels import ARRAYS, GemmWork, MemoryWork
 from assay.hardware.bench.cpu.suite import Processor, core_counts, measure, processor, scaling_result
-from assay.hardware.bench.cpu.worker import Station, serve
-from assay.hardware.bench.records import Accuracy, Point, Wish
+from assay.hardware.bench.cpu.workers import Worker, WorkerPool, serve
+from assay.hardware.bench.records import Accuracy, BenchOptions, SizePoint
 
 MIB = 2**20
 CPU = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
@@ -96,7 +95,7 @@ def test_memory_that_a_worker_does_not_get_is_told_as_such():
 def test_a_worker_begins_no_earlier_than_told():
     import time
 
-    station = Station()
+    station = Worker()
     station.answer({"do": "memory", "kernel": "write", "size": 8000, "block": 4096, "seed": 1})
     start = time.perf_counter_ns() + 3_000_000
     answer = station.answer({"do": "block", "calls": 1, "start_ns": start, "bare": False})
@@ -105,7 +104,7 @@ def test_a_worker_begins_no_earlier_than_told():
 
 @pytest.mark.live
 def test_a_crew_works_together_and_leaves_nothing():
-    with Crew([(CPU,), (CPU,)]) as crew:
+    with WorkerPool([(CPU,), (CPU,)]) as crew:
         workers = list(crew._workers)
         crew.ask(do="memory", kernel="triad", size=64_000, block=4096, seed=1)
         assert crew.timed(3) > 0
@@ -120,7 +119,7 @@ def test_a_crew_works_together_and_leaves_nothing():
 
 @pytest.mark.live
 def test_a_worker_that_dies_is_told_with_its_signal():
-    with Crew([()]) as crew:
+    with WorkerPool([()]) as crew:
         os.kill(crew._workers[0].pid, signal.SIGKILL)
         with pytest.raises(RuntimeError, match="ended with -9"):
             crew.ask(do="drop")
@@ -135,7 +134,7 @@ def small(**more) -> Processor:
 def test_all_tests_of_this_processor_with_small_sizes(monkeypatch):
     monkeypatch.setattr(timing, "BLOCK_S", 0.001)
     notes = []
-    wish = Wish(
+    wish = BenchOptions(
         ("copy", "read", "write", "triad", "fp32", "fp64", "int8", "bf16", "transfer", "scaling"),
         sizes=(32 * 1024, MIB, 2 * MIB),
         shapes=(64, 96),
@@ -169,7 +168,7 @@ def test_all_tests_of_this_processor_with_small_sizes(monkeypatch):
 @pytest.mark.live
 def test_a_size_without_memory_leaves_the_others(monkeypatch):
     monkeypatch.setattr(timing, "BLOCK_S", 0.001)
-    wish = Wish(("copy",), sizes=(MIB, 2**60, 2 * MIB), each_s=0.01)
+    wish = BenchOptions(("copy",), sizes=(MIB, 2**60, 2 * MIB), each_s=0.01)
     found = measure(wish, lambda *_: None, small(cpus=(CPU,)))
     one = found.tests[0]
     assert [point.size for point in one.points] == [MIB, 2 * MIB]
@@ -179,7 +178,7 @@ def test_a_size_without_memory_leaves_the_others(monkeypatch):
 
 def test_a_crew_that_cannot_start_makes_its_tests_absent(monkeypatch):
     monkeypatch.setattr("sys.executable", "/nonexistent/python")
-    found = measure(Wish(("copy", "fp32", "scaling"), each_s=0.01), lambda *_: None, small())
+    found = measure(BenchOptions(("copy", "fp32", "scaling"), each_s=0.01), lambda *_: None, small())
     assert [one.name for one in found.tests] == ["copy", "copy_one", "fp32", "scaling"]
     assert all(one.reported is None and "No such file" in one.absent for one in found.tests)
 
@@ -193,7 +192,7 @@ def test_cores_are_doubled_up_to_all(cores, counts):
 
 def test_scaling_is_all_cores_over_the_sum_of_single_ones():
     right = Accuracy(0.0, 1.0)
-    points = [Point(1, (0.5, 0.5), (1, 2), 1.0, right), Point(4, (1.5, 1.7, 1.6), (3, 4, 5), 1.0, right)]
+    points = [SizePoint(1, (0.5, 0.5), (1, 2), 1.0, right), SizePoint(4, (1.5, 1.7, 1.6), (3, 4, 5), 1.0, right)]
     found = scaling_result(points, 0, 1024)
     assert found.reported.value == pytest.approx(0.8)
     assert found.also == {"fp32_one_tflops": ((0.5, 0.5), (1, 2))}

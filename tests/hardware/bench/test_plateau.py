@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.hardware.bench.plateau import TIMES_CACHE, WITHIN, level_of
+from assay.hardware.bench.outcome import TIMES_CACHE, WITHIN, level_of
 
 MIB = 2**20
 CACHE = 32 * MIB

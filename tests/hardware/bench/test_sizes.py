@@ -7,7 +7,7 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.hardware.bench.plateau import TIMES_CACHE
+from assay.hardware.bench.outcome import TIMES_CACHE
 from assay.hardware.bench.sizes import (
     SHARE,
     cores_in_order,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay.hardware.bench import storage as module
-from assay.hardware.bench.records import Wish
+from assay.hardware.bench.records import BenchOptions
 from assay.hardware.bench.storage import forget, resident_share, storage
 
 MIB = 2**20
@@ -23,7 +23,7 @@ def small(monkeypatch):
 
 
 def wish(folder, each_s=0.01):
-    return Wish(("storage",), each_s=each_s, folder=str(folder))
+    return BenchOptions(("storage",), each_s=each_s, folder=str(folder))
 
 
 def on_a_disk(folder) -> bool:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import pytest
 
 from assay.hardware.bench.outcome import absent_result, gemm_result, memory_result, too_long
-from assay.hardware.bench.records import GB, TERA, Accuracy, Point
-from assay.hardware.bench.sweep import Ready, is_memory, reason_of, sweep
+from assay.hardware.bench.records import GB, TERA, Accuracy, SizePoint
+from assay.hardware.bench.sweep import PreparedTest, is_memory, reason_of, sweep
 
 pytestmark = pytest.mark.simulated
 MIB = 2**20
@@ -32,7 +32,7 @@ class Simulated:
         took = self.call_s + self.work(size) / speed
         try:
             check = (lambda: Accuracy(self.errors[size], 1e-3)) if size in self.errors else None
-            yield Ready(lambda calls: calls * took, self.work(size), check)
+            yield PreparedTest(lambda calls: calls * took, self.work(size), check)
         finally:
             self.closed.append(size)
 
@@ -164,7 +164,7 @@ def test_memory_that_ran_out_is_known_by_what_libraries_say(problem, memory):
 
 
 def test_a_point_is_the_median_of_its_blocks():
-    point = Point(1, (1.0, 9.0, 2.0, 3.0), (0, 1, 2, 3), 1.0)
+    point = SizePoint(1, (1.0, 9.0, 2.0, 3.0), (0, 1, 2, 3), 1.0)
     assert point.value == 2.5
     assert point.spread == pytest.approx(8 / 2.5)
     assert point.facts("n") == {"n": 1, "value": 2.5, "blocks": 4, "spread": pytest.approx(3.2)}

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from assay.hardware.bench.versus import FEWEST_PAIRS, median_rank, versus
+from assay.hardware.bench.timing import FEWEST_PAIRS, median_rank, versus
 
 pytestmark = pytest.mark.simulated
 

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from assay.hardware.fitness import control, loops
+from assay.hardware.fitness import control
+from assay.hardware.fitness import control_loops as loops
 
 
 def told(**changes):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.hardware.fitness.conftest import laptop
 
-from assay.hardware.fitness.heat import heat
+from assay.hardware.fitness.sensors import heat
 
 ZONE = "sys/class/thermal/thermal_zone0"
 CHIP = "sys/class/hwmon/hwmon0"

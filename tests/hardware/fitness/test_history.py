@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assay.hardware.fitness.history import FEWEST, KEPT, NAME, History, usual
+from assay.hardware.fitness.control import FEWEST, KEPT, NAME, ControlHistory, usual
 
 RESULT = {"integer_ms": 100.0, "memory_ms": 50.0, "version": 1}
 
 
 def history(folder, **key):
-    return History(folder, **{"machine": "m", "version": 1, "python": "CPython 3.11.9", **key})
+    return ControlHistory(folder, **{"machine": "m", "version": 1, "python": "CPython 3.11.9", **key})
 
 
 def filled(folder, count, value=100.0):

@@ -10,9 +10,8 @@ import sys
 import pytest
 
 import assay
-from assay.hardware.fitness.control import timed_control
-from assay.hardware.fitness.history import History
-from assay.hardware.fitness.state import FOLDER, fitness
+from assay.hardware.fitness.control import ControlHistory, timed_control
+from assay.hardware.fitness.session import FOLDER, fitness
 from assay.hardware.machine import machine_id
 
 pytestmark = pytest.mark.live
@@ -65,7 +64,7 @@ def test_the_control_workload_drifts_on_a_loaded_machine(load, tmp_path, monkeyp
     figures, _, reason = timed_control()
     assert reason == ""
     # What this machine does now is made its history, so that only the load of this test is seen.
-    history = History(tmp_path / FOLDER, machine_id(), int(figures["version"]))
+    history = ControlHistory(tmp_path / FOLDER, machine_id(), int(figures["version"]))
     for number in range(8):
         one = 1 + 0.005 * (number % 3 - 1)
         history.add({part: figures[part] * one for part in ("integer_ms", "memory_ms")}, "2026-01-01T00:00:00+00:00")

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assay.errors import UsageError
-from assay.hardware.fitness import holder as holder_words
 from assay.hardware.fitness import lock
-from assay.hardware.fitness.lock import Held, Holder, device_lock, holders, mode_from
+from assay.hardware.fitness import lock_files as holder_words
+from assay.hardware.fitness.lock import HeldLock, Holder, device_lock, holders, mode_from
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="between processes of a POSIX system")
 needs_root = pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() != 0, reason="becomes another user")
@@ -432,7 +432,7 @@ def test_a_holder_of_yesterday_and_elsewhere_is_told_with_day_and_host():
 def test_nothing_to_hold_is_held(tmp_path):
     with taken(tmp_path, ()) as held:
         assert held.held
-    assert isinstance(held, Held)
+    assert isinstance(held, HeldLock)
     assert not list(tmp_path.iterdir())
 
 

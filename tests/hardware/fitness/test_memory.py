@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from assay.hardware.fitness.memory import memory
+from assay.hardware.fitness.sensors import memory
 
 GIB = 2**30
 PI = {

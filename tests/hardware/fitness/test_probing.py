@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from assay.hardware.fitness.probing import probes
-from assay.hardware.reading import Source
+from assay.hardware.probes import probes
+from assay.hardware.source import FactSource
 
 PROC = {f"proc/{name}": "x" for name in ("stat", "meminfo", "diskstats", "net/dev")}
 RAPL = {"sys/class/powercap/intel-rapl:0/energy_uj": "123", "sys/class/powercap/intel-rapl:0/name": "package-0"}
@@ -37,14 +37,14 @@ def test_what_a_machine_does_not_have_has_a_reason_and_no_remedy(tree, boards):
 
 
 def test_no_permission_for_the_energy_counter_has_a_command(tree, boards, monkeypatch):
-    real = Source.bytes
+    real = FactSource.bytes
 
     def denied(self, path, *words):
         if path == RAPL_FILE:
             raise PermissionError(13, "Permission denied", path)
         return real(self, path, *words)
 
-    monkeypatch.setattr(Source, "bytes", denied)
+    monkeypatch.setattr(FactSource, "bytes", denied)
     found = by_name(probes(boards(), detected(), tree(PROC | RAPL), "linux"))["energy of the processor"]
     assert found.works is False
     assert RAPL_FILE in found.detail

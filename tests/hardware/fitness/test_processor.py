@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.hardware.fitness.conftest import CPU, laptop
 
-from assay.hardware.fitness.processor import processor
+from assay.hardware.fitness.sensors import processor
 
 
 def test_a_laptop_that_saves_power(tree):

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 from tests.hardware.fitness.conftest import laptop
 
-from assay.hardware.fitness import state as module
-from assay.hardware.fitness.history import NAME
-from assay.hardware.fitness.state import Fitness, fitness
+from assay.hardware.fitness import session as module
+from assay.hardware.fitness.control import NAME
+from assay.hardware.fitness.session import Fitness, fitness
 
 CLOCK = {
     "sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc",

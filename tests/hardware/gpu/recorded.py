@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from assay.hardware.gpu.asking import Unanswered
+from assay.hardware.gpu.record import LayerUnavailableError
 
 FIXTURES = Path(__file__).parent / "fixtures"
 _NUMBERS = {
@@ -127,7 +127,7 @@ def programs(told: Mapping[tuple[str, ...], str]) -> Callable[[Sequence[str]], s
         for words, text in told.items():
             if tuple(command[: len(words)]) == words:
                 return text
-        raise Unanswered(f"{command[0]} is not installed")
+        raise LayerUnavailableError(f"{command[0]} is not installed")
 
     return run
 

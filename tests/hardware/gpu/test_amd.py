@@ -8,8 +8,7 @@ import pytest
 from tests.hardware.gpu.recorded import FIXTURES, programs
 
 from assay.hardware.gpu.amd import by_amd_smi, by_rocm_smi
-from assay.hardware.gpu.asking import Unanswered
-from assay.hardware.gpu.record import Gpu
+from assay.hardware.gpu.record import Gpu, LayerUnavailableError
 
 STATIC, METRIC = ("amd-smi", "static"), ("amd-smi", "metric")
 
@@ -92,12 +91,12 @@ def test_without_the_driver_no_program_is_started(tmp_path, ask):
     def run(command):
         raise AssertionError(f"{command} was run")
 
-    with pytest.raises(Unanswered, match="amdgpu driver is not loaded"):
+    with pytest.raises(LayerUnavailableError, match="amdgpu driver is not loaded"):
         ask(run, tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "no devices", "[]", "{}", '{"gpu_data": "N/A"}', "{broken", "null"])
 @pytest.mark.parametrize("ask", [by_amd_smi, by_rocm_smi])
 def test_an_answer_without_gpus(root, ask, text):
-    with pytest.raises(Unanswered):
+    with pytest.raises(LayerUnavailableError):
         ask(programs({("amd-smi",): text, ("rocm-smi",): text}), root)

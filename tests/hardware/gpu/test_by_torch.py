@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 from tests.hardware.gpu.recorded import FIXTURES, not_installed, programs
 
-from assay.hardware.gpu.asking import Unanswered
-from assay.hardware.gpu.by_torch import by_begun_torch, by_torch
-from assay.hardware.gpu.mac import by_system_profiler
+from assay.hardware.apple import by_system_profiler
+from assay.hardware.gpu.pytorch import by_begun_torch, by_torch
+from assay.hardware.gpu.record import LayerUnavailableError
 
 H200 = SimpleNamespace(
     name="NVIDIA H200",
@@ -64,7 +64,7 @@ def test_a_capability_of_rocm_is_not_one_of_nvidia():
 def test_mps_tells_that_it_works():
     (gpu,) = by_torch(lambda name: torch(mps=True), machine="arm64").gpus
     assert (gpu.vendor, gpu.memory_bytes) == ("apple", None)
-    with pytest.raises(Unanswered, match="sees no GPU"):  # behind MPS of an Intel Mac may be anyone's
+    with pytest.raises(LayerUnavailableError, match="sees no GPU"):  # behind MPS of an Intel Mac may be anyone's
         by_torch(lambda name: torch(mps=True), machine="x86_64")
 
 
@@ -77,24 +77,24 @@ def too_old(index: int) -> None:
 
 
 def test_each_way_to_fail_has_its_own_reason():
-    with pytest.raises(Unanswered, match="PyTorch is not installed"):
+    with pytest.raises(LayerUnavailableError, match="PyTorch is not installed"):
         by_torch(not_installed)
-    with pytest.raises(Unanswered, match="cannot be imported: libcudart"):
+    with pytest.raises(LayerUnavailableError, match="cannot be imported: libcudart"):
         by_torch(broken)
-    with pytest.raises(Unanswered, match="sees no GPU"):
+    with pytest.raises(LayerUnavailableError, match="sees no GPU"):
         by_torch(lambda name: torch())
     failing = torch(H200)
     failing.cuda.get_device_properties = too_old
-    with pytest.raises(Unanswered, match="cannot use its GPUs: The NVIDIA driver"):
+    with pytest.raises(LayerUnavailableError, match="cannot use its GPUs: The NVIDIA driver"):
         by_torch(lambda name: failing)
 
 
 def test_torch_is_not_woken_for_a_look(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    with pytest.raises(Unanswered, match="was not asked, as importing it takes seconds"):
+    with pytest.raises(LayerUnavailableError, match="was not asked, as importing it takes seconds"):
         by_begun_torch()
     monkeypatch.setitem(sys.modules, "torch", torch(H200, begun=False))
-    with pytest.raises(Unanswered, match="has not begun CUDA"):
+    with pytest.raises(LayerUnavailableError, match="has not begun CUDA"):
         by_begun_torch()
     monkeypatch.setitem(sys.modules, "torch", torch(H200))
     assert by_begun_torch().gpus[0].name == "NVIDIA H200"
@@ -124,5 +124,5 @@ def test_an_intel_mac_with_a_card_of_its_own():
 
 @pytest.mark.parametrize("text", ['{"SPDisplaysDataType": []}', "{}", "[]", "nothing"])
 def test_a_mac_that_lists_none(text):
-    with pytest.raises(Unanswered):
+    with pytest.raises(LayerUnavailableError):
         by_system_profiler(programs({("system_profiler",): text}))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.hardware.gpu.capability import Abilities, abilities, multiprocessors
+from assay.hardware.gpu.nvidia import Abilities, abilities, multiprocessors
 
 EVERY = ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8", "fp4")
 KNOWN = {"3.0", "3.2", "3.5", "3.7", "5.0", "5.2", "5.3", "6.0", "6.1", "6.2", "7.0", "7.2", "7.5", "8.0", "8.6", "8.7",

@@ -11,8 +11,8 @@ from tests.hardware.gpu.recorded import FIXTURES, Nvml, board, failing_init, not
 from tests.hardware.gpu.test_by_torch import H200, torch
 from tests.hardware.gpu.test_sysfs import on_bus, put
 
-from assay.hardware.gpu.asking import Unanswered, output
 from assay.hardware.gpu.detect import gpus, local_gpus
+from assay.hardware.gpu.record import LayerUnavailableError, output
 
 NOTHING = programs({})
 
@@ -203,9 +203,9 @@ def test_the_record_is_json(h200_tree):
 
 
 def test_a_program_that_is_not_installed_or_fails():
-    with pytest.raises(Unanswered, match="no-such-program is not installed"):
+    with pytest.raises(LayerUnavailableError, match="no-such-program is not installed"):
         output(("no-such-program", "-q"))
-    with pytest.raises(Unanswered, match="ended with code 6: No devices were found"):
+    with pytest.raises(LayerUnavailableError, match="ended with code 6: No devices were found"):
         output(("sh", "-c", "echo No devices were found; echo more; exit 6"))
     assert output(("sh", "-c", "echo yes")) == "yes\n"
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.hardware.gpu.recorded import Nvml, board, failing_init, not_installed
 
-from assay.hardware.gpu.asking import Unanswered
-from assay.hardware.gpu.nvml import by_nvml
-from assay.hardware.gpu.record import Gpu, MigDevice
+from assay.hardware.gpu.nvidia import by_nvml
+from assay.hardware.gpu.record import Gpu, LayerUnavailableError, MigDevice
 
 
 def only(name: str) -> Gpu:
@@ -154,7 +153,7 @@ def test_one_gpu_that_is_lost_does_not_hide_the_others():
     ],
 )
 def test_each_way_to_fail_has_its_own_reason(load, reason, help_):
-    with pytest.raises(Unanswered) as refused:
+    with pytest.raises(LayerUnavailableError) as refused:
         by_nvml(load)
     assert reason in str(refused.value)
     assert help_ in str(refused.value)

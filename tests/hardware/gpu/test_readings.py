@@ -7,7 +7,7 @@ from importlib import import_module
 import pytest
 from tests.hardware.gpu.recorded import Nvml, board, failing_init, not_installed
 
-from assay.hardware.gpu.readings import READINGS, GpuLost, GpuReader
+from assay.hardware.gpu.nvml import READINGS, GpuLostError, GpuReader
 
 LOST = {"error": "GPU is lost"}
 
@@ -109,7 +109,7 @@ def test_a_gpu_lost_in_the_middle_is_told_once_and_the_others_go_on():
     assert reader.read(1)
     for name, told in boards[0].items():
         boards[0][name] = LOST if name.startswith("nvmlDevice") else told
-    with pytest.raises(GpuLost) as lost:
+    with pytest.raises(GpuLostError) as lost:
         reader.read(0)
     assert lost.value.index == 0
     assert "fallen off the bus" in lost.value.reason
@@ -142,7 +142,7 @@ def test_a_gpu_that_answers_nothing_three_times_is_lost():
     all_failing(told)
     assert reader.read(0) == {}
     assert reader.read(0) == {}
-    with pytest.raises(GpuLost, match="NVML does not answer: Unknown Error"):
+    with pytest.raises(GpuLostError, match="NVML does not answer: Unknown Error"):
         reader.read(0)
     assert reader.read(0) == {}
 

@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.hardware.gpu.recorded import Nvml, nvidia_smi, programs, xml
 
-from assay.hardware.gpu.asking import Unanswered
-from assay.hardware.gpu.nvml import by_nvml
-from assay.hardware.gpu.record import Gpu, MigDevice, pci_address
-from assay.hardware.gpu.smi import by_smi, from_xml
+from assay.hardware.gpu.nvidia import by_nvml, by_smi, from_xml
+from assay.hardware.gpu.record import Gpu, LayerUnavailableError, MigDevice, pci_address
 
 
 def only(name: str, capability: str | None) -> Gpu:
@@ -174,12 +172,12 @@ def test_every_way_of_saying_no_is_left_out(word):
     ],
 )
 def test_an_answer_without_gpus(text, reason):
-    with pytest.raises(Unanswered, match=reason):
+    with pytest.raises(LayerUnavailableError, match=reason):
         by_smi(programs({("nvidia-smi", "-q"): text}))
 
 
 def test_a_machine_without_nvidia_smi():
-    with pytest.raises(Unanswered, match="nvidia-smi is not installed"):
+    with pytest.raises(LayerUnavailableError, match="nvidia-smi is not installed"):
         by_smi(programs({}))
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.hardware.gpu.asking import Unanswered
-from assay.hardware.gpu.record import Gpu
+from assay.hardware.gpu.record import Gpu, LayerUnavailableError
 from assay.hardware.gpu.sysfs import by_sysfs
 
 PCI_IDS = """#
@@ -177,7 +176,7 @@ def test_an_accelerator_of_amd_counts_and_one_of_another_maker_does_not(tmp_path
 
 def test_what_only_shows_a_picture_is_left_out_and_named(tmp_path):
     on_bus(tmp_path, "0000:02:00.0", "card0", vendor="0x1a03", device="0x2000", **{"class": "0x030000"})
-    with pytest.raises(Unanswered, match="no GPU; left out, as they only show a picture: ASPEED"):
+    with pytest.raises(LayerUnavailableError, match="no GPU; left out, as they only show a picture: ASPEED"):
         by_sysfs(tmp_path)
 
 
@@ -190,7 +189,7 @@ def test_a_maker_that_is_not_known_is_told_by_its_number(tmp_path):
 
 
 def test_a_container_without_sys(tmp_path):
-    with pytest.raises(Unanswered, match="neither /sys/class/drm nor /sys/bus/pci can be read here"):
+    with pytest.raises(LayerUnavailableError, match="neither /sys/class/drm nor /sys/bus/pci can be read here"):
         by_sysfs(tmp_path)
 
 
@@ -205,7 +204,7 @@ def test_this_machine_has_gpus_or_a_reason():
     cards = [*Path("/sys/class/drm").glob("card*")]
     try:
         answer = by_sysfs()
-    except Unanswered:
+    except LayerUnavailableError:
         answer = None
     if answer is None:
         assert not any((card / "device/drm").glob("renderD*") for card in cards)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.hardware.gpu.throttle import reasons_of_bits, reasons_of_names
+from assay.hardware.gpu.nvml import reasons_of_bits, reasons_of_names
 
 BITS = {"sw_power_cap": 0x4, "hw_slowdown": 0x8, "sync_boost": 0x10, "sw_thermal_slowdown": 0x20,
         "hw_thermal_slowdown": 0x40, "hw_power_brake_slowdown": 0x80}  # fmt: skip

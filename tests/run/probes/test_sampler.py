@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.hardware.gpu.recorded import Nvml, board
 
-from assay.hardware.gpu.readings import GpuReader
+from assay.hardware.gpu.nvml import GpuReader
 from assay.run.probes.sampler import Sampler
 
 pytestmark = [pytest.mark.simulated, pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")]

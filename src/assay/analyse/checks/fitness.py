@@ -1,6 +1,6 @@
 """Checks of the state of the machine before and after a job: clocks, heat, memory, time, and the control workload.
 
-Each state is one record of `assay.hardware.fitness.state`. A question about one state is answered for the state that
+Each state is one record of `assay.hardware.fitness.session`. A question about one state is answered for the state that
 `assay doctor` has just read, and for both of a job, of which the worse one counts.
 """
 

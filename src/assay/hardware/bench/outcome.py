@@ -1,16 +1,95 @@
-"""From a curve to the result of a test: which size speaks for it, or why none does."""
+"""From a curve to the result of a test: the plateau of its sizes, or why there is none."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from time import perf_counter_ns
 
 from pydantic import JsonValue
 
-from assay.hardware.bench.plateau import level_of
-from assay.hardware.bench.records import By, Outcome, Point
+from assay.hardware.bench.records import BenchOutcome, By, SizePoint
 from assay.hardware.bench.sweep import Curve
 from assay.units import show_seconds
+
+# STREAM asks for arrays of four times the last-level cache, so that nothing of one pass is left for the next.
+TIMES_CACHE = 4
+# Sizes this close to the best belong to the same level; the spread of one size is often half of it.
+WITHIN = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class PlateauLevel:
+    """The size that speaks for a curve, and whether the curve is level there."""
+
+    size: int | None
+    """None where no size is large enough to say anything about memory."""
+    sizes: tuple[int, ...] = ()
+    """Those of the plateau; empty where there is none."""
+    because: str = ""
+    """Why there is no plateau."""
+
+    def facts(self, value: float | None) -> dict[str, JsonValue]:
+        """The plateau as it is kept in a result."""
+        if self.because:
+            return {"absent": self.because}
+        return {"bytes": list(self.sizes), "value": value, "within": WITHIN}
+
+
+def level_of(curve: Sequence[tuple[int, float]], cache: int | None) -> PlateauLevel:
+    """Find the plateau of a curve of (size, value), and the size that is reported.
+
+    Only sizes of four times the last-level cache count. Those within 5 % of the best of them are the plateau, if
+    there are two or more and the largest size is one of them. The size in the middle of the plateau, by value, is
+    reported: a measured value, not a mean of several, and neither the luckiest nor the unluckiest.
+
+    Where the cache is not known, the plateau begins at the largest size and reaches down as long as the values stay
+    within 5 % of that one's.
+
+    A curve without a plateau is reported at its largest size, which is the furthest from any cache, and says so.
+
+    Args:
+        cache: bytes of the last-level cache; None where nobody knows.
+    """
+    points = sorted(curve)
+    least = 0 if cache is None else TIMES_CACHE * cache
+    large = [point for point in points if point[0] >= least]
+    if not large:
+        most = f"the largest size measured is {points[-1][0]:,}" if points else "no size was measured"
+        return PlateauLevel(None, (), f"memory shows only beyond the caches, from {least:,} bytes on; {most}")
+    last = large[-1]
+    if len(large) == 1:
+        return PlateauLevel(last[0], (), "only one size was large enough, so nothing shows whether the curve is level")
+    flat = _near_the_best(large) if cache is not None else _from_the_end(large)
+    if last not in flat:
+        best = max(large, key=_value)
+        return PlateauLevel(last[0], (), f"still falling at the largest size: {last[1]:.4g}, after {best[1]:.4g}")
+    if len(flat) == 1:
+        before = large[-2]
+        way = "rising" if last[1] > before[1] else "falling"
+        return PlateauLevel(last[0], (), f"still {way} at the largest size: {last[1]:.4g}, after {before[1]:.4g}")
+    middle = sorted(flat, key=_value)[(len(flat) - 1) // 2]
+    return PlateauLevel(middle[0], tuple(size for size, _ in flat))
+
+
+def _near_the_best(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    best = max(map(_value, points))
+    return [point for point in points if point[1] >= (1 - WITHIN) * best]
+
+
+def _from_the_end(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    last = points[-1][1]
+    flat: list[tuple[int, float]] = []
+    for point in reversed(points):
+        if abs(point[1] - last) > WITHIN * last:
+            break
+        flat.insert(0, point)
+    return flat
+
+
+def _value(point: tuple[int, float]) -> float:
+    return point[1]
+
 
 TRANSFERS = ("to_device", "from_device", "to_device_pinned", "from_device_pinned")
 _SPECIAL = {"scaling": "core_scaling", "storage": "storage_read_gb_per_s", "int8": "int8_tops"}
@@ -30,13 +109,15 @@ def by_of(name: str) -> By:
     return "bytes" if name in _BANDWIDTH or name == "storage" else "n"
 
 
-def absent_result(name: str, reason: str, begin_ns: int | None = None) -> Outcome:
+def absent_result(name: str, reason: str, begin_ns: int | None = None) -> BenchOutcome:
     """A test that gave nothing."""
     now = perf_counter_ns()
-    return Outcome(name, metric_of(name), by_of(name), now if begin_ns is None else begin_ns, now, absent=reason)
+    return BenchOutcome(name, metric_of(name), by_of(name), now if begin_ns is None else begin_ns, now, absent=reason)
 
 
-def memory_result(name: str, curve: Curve, cache: int | None, begin_ns: int, how: Mapping[str, JsonValue]) -> Outcome:
+def memory_result(
+    name: str, curve: Curve, cache: int | None, begin_ns: int, how: Mapping[str, JsonValue]
+) -> BenchOutcome:
     """The result of a bandwidth test: the plateau of its curve.
 
     Args:
@@ -45,7 +126,7 @@ def memory_result(name: str, curve: Curve, cache: int | None, begin_ns: int, how
     level = level_of(curve.pairs(), cache)
     reported = None if curve.wrong else curve.at(level.size)
     absent = curve.wrong or (curve.nothing if not curve.points else "" if reported else level.because)
-    return Outcome(
+    return BenchOutcome(
         name=name,
         metric=metric_of(name),
         by="bytes",
@@ -62,12 +143,12 @@ def memory_result(name: str, curve: Curve, cache: int | None, begin_ns: int, how
 
 def gemm_result(
     name: str, curve: Curve, begin_ns: int, how: Mapping[str, JsonValue], left_out: Mapping[str, str] | None = None
-) -> Outcome:
+) -> BenchOutcome:
     """The result of a matrix product: its best shape, by the median of the blocks."""
     skipped = {**(left_out or {}), **curve.left_out}
     reported = None if curve.wrong or not curve.points else max(curve.points, key=lambda point: point.value)
     nothing = curve.lost or next(iter(skipped.values()), "no shape was asked for")
-    return Outcome(
+    return BenchOutcome(
         name=name,
         metric=metric_of(name),
         by="n",
@@ -81,10 +162,10 @@ def gemm_result(
     )
 
 
-def too_long(each_s: float) -> Callable[[int, Sequence[Point]], str]:
+def too_long(each_s: float) -> Callable[[int, Sequence[SizePoint]], str]:
     """A rule that leaves out shapes of which one product would take longer than the time of a shape."""
 
-    def skip(n: int, points: Sequence[Point]) -> str:
+    def skip(n: int, points: Sequence[SizePoint]) -> str:
         if not points:
             return ""
         last = points[-1]

@@ -19,7 +19,7 @@ Tell = Callable[[float, str], None]  # share of all tests that is done, and what
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class BenchOptions:
     """Which tests, how long, and how large."""
 
     tests: tuple[str, ...]
@@ -60,7 +60,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SizePoint:
     """One size of one test: the value of every timed block."""
 
     size: int
@@ -90,7 +90,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BenchOutcome:
     """One test: its curve, and the size that speaks for it, or why there is none."""
 
     name: str
@@ -98,8 +98,8 @@ class Outcome:
     by: By
     begin_ns: int
     end_ns: int
-    points: tuple[Point, ...] = ()
-    reported: Point | None = None
+    points: tuple[SizePoint, ...] = ()
+    reported: SizePoint | None = None
     absent: str = ""
     """Why there is no value."""
     plateau: Mapping[str, JsonValue] | None = None
@@ -137,7 +137,7 @@ class Outcome:
 class Measurements:
     """All tests of a device, and the bare loops beside them."""
 
-    tests: tuple[Outcome, ...]
+    tests: tuple[BenchOutcome, ...]
     bare: Mapping[str, JsonValue] = field(default_factory=dict)
     used: Mapping[str, int] = field(default_factory=dict)
     """Device → tensors that were found on it, after the work."""

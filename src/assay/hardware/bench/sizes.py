@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from assay.hardware.bench.plateau import TIMES_CACHE
+from assay.hardware.bench.outcome import TIMES_CACHE
 
 SHAPES = (512, 1024, 2048, 4096, 8192, 16384)
 # Sizes in units of the cache: two that show it, and three beyond it for the plateau.
@@ -50,9 +50,9 @@ def fitting_shapes(
 def cpu_caches(root: str | Path = "/") -> tuple[int | None, int | None]:
     """Bytes of all last-level caches together, and of the second-level cache of one core; None where nobody tells."""
     from assay.hardware.cpu import cpu
-    from assay.hardware.reading import Source
+    from assay.hardware.source import FactSource
 
-    told = cpu(Source(Path(root))).get("caches")
+    told = cpu(FactSource(Path(root))).get("caches")
     found = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
     parts = [
         (int(str(one["level"])), int(str(one["size_bytes"])), int(str(one.get("instances") or 1)))
@@ -67,12 +67,12 @@ def cpu_caches(root: str | Path = "/") -> tuple[int | None, int | None]:
 
 def free_memory(root: str | Path = "/") -> int | None:
     """Bytes of memory that a new program can have, within the limits of its container; None where nobody tells."""
-    from assay.hardware.fitness.memory import memory
+    from assay.hardware.fitness.sensors import memory
     from assay.hardware.limits import limits
-    from assay.hardware.reading import Source
+    from assay.hardware.source import FactSource
 
     told, _ = memory(Path(root))
-    bound = limits(Source(Path(root))).memory
+    bound = limits(FactSource(Path(root))).memory
     known = [one for one in (told.get("available_bytes"), int(bound.value) if bound else None) if isinstance(one, int)]
     return min(known, default=None)
 
@@ -80,10 +80,10 @@ def free_memory(root: str | Path = "/") -> int | None:
 def usable_cpus(root: str | Path = "/") -> tuple[int, ...]:
     """Processors to measure with: those that this process may run on, no more than its container's quota."""
     from assay.hardware.limits import limits
-    from assay.hardware.reading import Source
+    from assay.hardware.source import FactSource
 
     allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    most = limits(Source(Path(root))).usable_cores
+    most = limits(FactSource(Path(root))).usable_cores
     return cores_in_order(tuple(allowed), root)[:most]
 
 

@@ -20,7 +20,7 @@ from time import perf_counter_ns
 from pydantic import JsonValue
 
 from assay.hardware.bench.outcome import absent_result, metric_of
-from assay.hardware.bench.records import GB, Outcome, Point, Wish
+from assay.hardware.bench.records import GB, BenchOptions, BenchOutcome, SizePoint
 from assay.hardware.bench.timing import ENOUGH_BLOCKS, FEWEST_BLOCKS, OVERTIME
 from assay.units import show_bytes
 
@@ -45,8 +45,8 @@ class _Way:
 
 
 def storage(
-    wish: Wish, usage: Usage | None = None, resident: Callable[[int, int], float | None] | None = None
-) -> Outcome:
+    wish: BenchOptions, usage: Usage | None = None, resident: Callable[[int, int], float | None] | None = None
+) -> BenchOutcome:
     """Make a file in a folder, read it several times, and leave nothing behind.
 
     The file has no name: it is gone when the process is, however that ends.
@@ -75,9 +75,9 @@ def storage(
 def _place(folder: Path, usage: Usage | None) -> tuple[dict[str, JsonValue], str]:
     """The file system of a folder, and why it cannot be measured."""
     from assay.hardware.disks import file_systems
-    from assay.hardware.reading import Source
+    from assay.hardware.source import FactSource
 
-    told = file_systems(Source(), {"storage": folder}, usage)["storage"]
+    told = file_systems(FactSource(), {"storage": folder}, usage)["storage"]
     facts = {name: value for name, value in told.items() if name != "folder"} if isinstance(told, dict) else {}
     if not folder.is_dir():
         return facts, f"{folder} is no folder; name one with target.folder"
@@ -113,7 +113,7 @@ def _read(
     begin: int,
     place: dict[str, JsonValue],
     resident: Callable[[int, int], float | None],
-) -> Outcome:
+) -> BenchOutcome:
     way, still = _way(fd, size, resident)
     if way is None:
         return absent_result("storage", _kept_in_memory(still), begin)
@@ -130,7 +130,7 @@ def _read(
         seconds = (perf_counter_ns() - at_ns[-1]) / 1e9
         values.append(done / seconds / GB)
         spent += seconds
-    point = Point(size, tuple(values), tuple(at_ns), spent / len(values))
+    point = SizePoint(size, tuple(values), tuple(at_ns), spent / len(values))
     how: dict[str, JsonValue] = {
         "counted": "bytes of the file",
         "read": way.name,
@@ -139,7 +139,7 @@ def _read(
         "not_seen": "what a disk or a hypervisor keeps in a cache of its own",
     }
     metric = metric_of("storage")
-    return Outcome("storage", metric, "bytes", begin, perf_counter_ns(), (point,), reported=point, how=how)
+    return BenchOutcome("storage", metric, "bytes", begin, perf_counter_ns(), (point,), reported=point, how=how)
 
 
 _ORDINARY = "ordinary reads, after the system had forgotten the file"

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from assay.hardware.bench.records import Accuracy, Point
+from assay.hardware.bench.records import Accuracy, SizePoint
 from assay.hardware.bench.timing import Timed, blocks
 
 _LONGEST_REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedTest:
     """One size, prepared: arrays are there and hold numbers."""
 
     timed: Timed
@@ -23,14 +23,14 @@ class Ready:
     """Compares what the last call left with a reference; after the clock has stopped."""
 
 
-Prepare = Callable[[int], AbstractContextManager[Ready]]
+Prepare = Callable[[int], AbstractContextManager[PreparedTest]]
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
     """What a sweep gave."""
 
-    points: tuple[Point, ...]
+    points: tuple[SizePoint, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
     lost: str = ""
     """Why the device does not answer any more; empty while it does."""
@@ -49,7 +49,7 @@ class Curve:
         """Sizes and their values."""
         return [(point.size, point.value) for point in self.points]
 
-    def at(self, size: int | None) -> Point | None:
+    def at(self, size: int | None) -> SizePoint | None:
         return next((point for point in self.points if point.size == size), None)
 
 
@@ -59,7 +59,7 @@ def sweep(
     *,
     each_s: float,
     unit: float,
-    skip: Callable[[int, Sequence[Point]], str] = lambda _size, _points: "",
+    skip: Callable[[int, Sequence[SizePoint]], str] = lambda _size, _points: "",
     after_trouble: Callable[[], str] = lambda: "",
 ) -> Curve:
     """Measure a test at each size.
@@ -69,7 +69,7 @@ def sweep(
         skip: says why a size is not worth trying after those before it; empty to try it.
         after_trouble: frees what a failed size still holds and says why the device is lost; empty while it answers.
     """
-    points: list[Point] = []
+    points: list[SizePoint] = []
     left_out: dict[str, str] = {}
     for size in sizes:
         reason = skip(size, points)
@@ -102,14 +102,14 @@ def is_memory(problem: BaseException) -> bool:
     return isinstance(problem, MemoryError) or any(word in text for word in words)
 
 
-def _point(size: int, prepare: Prepare, each_s: float, unit: float) -> Point:
+def _point(size: int, prepare: Prepare, each_s: float, unit: float) -> SizePoint:
     with prepare(size) as ready:
         taken = blocks(ready.timed, each_s)
         check = ready.check() if ready.check else None
     values = tuple(ready.work * taken.calls / seconds / unit for seconds in taken.seconds)
     call_s = sorted(taken.seconds)[len(taken.seconds) // 2] / taken.calls
-    return Point(size, values, taken.at_ns, call_s, check)
+    return SizePoint(size, values, taken.at_ns, call_s, check)
 
 
-def _wrong(point: Point) -> str:
+def _wrong(point: SizePoint) -> str:
     return point.check.wrong if point.check else ""

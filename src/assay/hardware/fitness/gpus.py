@@ -17,8 +17,8 @@ _FIRST_NAMESPACE = "pid:[4026531836]"
 _KEPT = ("temperature_c", "gpu_util_pct", "gpu_mem_bytes", "sm_mhz", "power_w")
 
 
-class Reader(Protocol):
-    """What reads the boards; see `assay.hardware.gpu.readings.GpuReader`."""
+class GpuStateReader(Protocol):
+    """What reads the boards; see `assay.hardware.gpu.nvml.GpuReader`."""
 
     @property
     def absent(self) -> str:
@@ -57,7 +57,7 @@ class Reader(Protocol):
 
 def gpus(
     device: str | None,
-    reader: Reader,
+    reader: GpuStateReader,
     *,
     environment: Mapping[str, str] | None = None,
     own: Callable[[], Collection[int]] | None = None,
@@ -110,7 +110,7 @@ def _settings(environment: Mapping[str, str]) -> str:
 
 
 def _state(
-    index: int, reader: Reader, ours: Collection[int], describe: Callable[[int], Mapping[str, JsonValue]]
+    index: int, reader: GpuStateReader, ours: Collection[int], describe: Callable[[int], Mapping[str, JsonValue]]
 ) -> dict[str, JsonValue]:
     if index >= reader.count:
         raise LookupError(f"there are {reader.count}")

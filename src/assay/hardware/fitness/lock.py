@@ -19,8 +19,18 @@ from pydantic import JsonValue
 
 from assay.clock import SYSTEM_CLOCK, iso
 from assay.errors import UsageError
-from assay.hardware.fitness.holder import Holder, ancestors, myself, read_words, write_words
-from assay.hardware.fitness.lock_files import lock_folder, open_lock, open_to_look, still_there, try_lock
+from assay.hardware.fitness.lock_files import (
+    Holder,
+    ancestors,
+    lock_folder,
+    myself,
+    open_lock,
+    open_to_look,
+    read_words,
+    still_there,
+    try_lock,
+    write_words,
+)
 
 Mode = Literal["wait", "try", "off"]
 VARIABLE = "ASSAY_LOCK"
@@ -50,7 +60,7 @@ def mode_from(asked: str | None, environment: Mapping[str, str] | None = None) -
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldLock:
     """What came of the wish to hold some devices."""
 
     mode: Mode
@@ -102,7 +112,7 @@ def device_lock(
     folder: Path | None = None,
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[Held]:
+) -> Iterator[HeldLock]:
     """Hold devices, so that no other measurement on this machine shares them.
 
     A lock that cannot be had for another reason than a holder (no folder that all users share) is no reason to
@@ -117,11 +127,11 @@ def device_lock(
     """
     wanted = tuple(sorted(set(devices)))
     if mode == "off" or not wanted:
-        yield Held(mode, wanted)
+        yield HeldLock(mode, wanted)
         return
     began_s = now()
     with ExitStack() as taken:
-        held = Held(mode, wanted)
+        held = HeldLock(mode, wanted)
         try:
             place = folder or lock_folder()
         except OSError as problem:
@@ -133,7 +143,7 @@ def device_lock(
         yield replace(held, waited_s=now() - began_s)
 
 
-def _with(held: Held, device: str, seats: _Seats, taken: ExitStack) -> Held:
+def _with(held: HeldLock, device: str, seats: _Seats, taken: ExitStack) -> HeldLock:
     """What is held once this device was asked for as well."""
     try:
         got = seats.waited_for(device) if held.mode == "wait" else seats.tried(device)

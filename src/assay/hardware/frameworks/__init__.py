@@ -8,7 +8,6 @@ kept.py     proofs of earlier calls
 
 from __future__ import annotations
 
-from assay.hardware.frameworks.kept import frameworks
-from assay.hardware.frameworks.known import installed
+from assay.hardware.frameworks.trial import frameworks, installed
 
 __all__ = ["frameworks", "installed"]

@@ -23,12 +23,12 @@ _SQUARE = [[7.0, 10.0], [15.0, 22.0]]
 _PRODUCT = "a matrix product"
 
 
-class Unproven(Exception):  # noqa: N818  (no error: nothing failed)
+class UnprovenError(Exception):
     """A device that cannot be tried here, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class DeviceTrials:
     """What a framework names: its version, and a trial for each device that returns the proof in words."""
 
     version: str
@@ -36,17 +36,19 @@ class Offer:
     imports: str = ""  # what loading it alone shows, where nothing small can be run
 
 
-def _onnxruntime() -> Offer:
+def _onnxruntime() -> DeviceTrials:
     ort: Any = import_module("onnxruntime")
     ort.set_default_logger_severity(4)
-    return Offer(ort.__version__, {name: partial(_on_provider, ort, name) for name in ort.get_available_providers()})
+    return DeviceTrials(
+        ort.__version__, {name: partial(_on_provider, ort, name) for name in ort.get_available_providers()}
+    )
 
 
 def _on_provider(ort: Any, provider: str) -> str:  # noqa: ANN401  (a module)
     import numpy as np
 
     if provider == "AzureExecutionProvider":
-        raise Unproven("it sends its work to a remote service")
+        raise UnprovenError("it sends its work to a remote service")
     if hasattr(ort, "preload_dlls") and provider in ("CUDAExecutionProvider", "TensorrtExecutionProvider"):
         ort.preload_dlls()
     options = ort.SessionOptions()
@@ -59,7 +61,7 @@ def _on_provider(ort: Any, provider: str) -> str:  # noqa: ANN401  (a module)
     return _PRODUCT
 
 
-def _torch() -> Offer:
+def _torch() -> DeviceTrials:
     import torch
 
     devices: dict[str, Callable[[], str]] = {"cpu": partial(_on_torch, torch, "cpu")}
@@ -74,7 +76,7 @@ def _torch() -> Offer:
     xpu = getattr(torch, "xpu", None)
     if xpu is not None and xpu.is_available():
         devices["xpu"] = partial(_on_torch, torch, "xpu")
-    return Offer(torch.__version__, devices)
+    return DeviceTrials(torch.__version__, devices)
 
 
 def _on_torch(torch: Any, device: str) -> str:  # noqa: ANN401  (a module)
@@ -90,18 +92,18 @@ def _no_cuda(torch: Any) -> str:  # noqa: ANN401  (a module)
     except Exception as problem:
         if Path("/dev/nvidiactl").exists() or Path("/dev/kfd").exists():
             raise
-        raise Unproven(_in_words(problem)) from None
-    raise Unproven("it sees no GPU")
+        raise UnprovenError(_in_words(problem)) from None
+    raise UnprovenError("it sees no GPU")
 
 
-def _transformers() -> Offer:
+def _transformers() -> DeviceTrials:
     transformers: Any = import_module("transformers")
 
     def forward() -> str:
         try:
             import torch
         except ImportError as problem:
-            raise Unproven(f"it imports, but has nothing to run on: {_in_words(problem)}") from None
+            raise UnprovenError(f"it imports, but has nothing to run on: {_in_words(problem)}") from None
         config = transformers.GPT2Config(n_layer=1, n_head=1, n_embd=8, vocab_size=16, n_positions=8)
         with torch.no_grad():
             logits = transformers.GPT2LMHeadModel(config).eval()(torch.tensor([[1, 2, 3]])).logits
@@ -109,10 +111,10 @@ def _transformers() -> Offer:
             raise RuntimeError(f"a language model of one layer gave {tuple(logits.shape)}")
         return "a language model of one layer"
 
-    return Offer(transformers.__version__, {"cpu": forward})
+    return DeviceTrials(transformers.__version__, {"cpu": forward})
 
 
-def _tensorflow() -> Offer:
+def _tensorflow() -> DeviceTrials:
     tf: Any = import_module("tensorflow")
 
     def product(device: str) -> str:
@@ -123,10 +125,10 @@ def _tensorflow() -> Offer:
         return f"{_PRODUCT} on {result.device.rpartition('/')[2].removeprefix('device:')}"
 
     names = [one.name.removeprefix("/physical_device:") for one in tf.config.list_physical_devices()]
-    return Offer(tf.__version__, {name: partial(product, name) for name in names if not name.startswith("XLA")})
+    return DeviceTrials(tf.__version__, {name: partial(product, name) for name in names if not name.startswith("XLA")})
 
 
-def _jax() -> Offer:
+def _jax() -> DeviceTrials:
     jax: Any = import_module("jax")
 
     def product(device: Any) -> str:  # noqa: ANN401  (of a library that may be missing)
@@ -135,10 +137,10 @@ def _jax() -> Offer:
         return f"{_PRODUCT} on {device.device_kind}"
 
     found = {str(one): one for one in (*jax.devices("cpu"), *jax.devices())}
-    return Offer(jax.__version__, {name: partial(product, one) for name, one in found.items()})
+    return DeviceTrials(jax.__version__, {name: partial(product, one) for name, one in found.items()})
 
 
-def _openvino() -> Offer:
+def _openvino() -> DeviceTrials:
     openvino: Any = import_module("openvino")
     core = openvino.Core()
 
@@ -151,17 +153,17 @@ def _openvino() -> Offer:
         _check(next(iter(compiled([np.array(_MATRIX, np.float32)]).values())).tolist(), slack=0.1)
         return f"{_PRODUCT} on {core.get_property(device, 'FULL_DEVICE_NAME')}"
 
-    return Offer(openvino.__version__, {name: partial(product, name) for name in core.available_devices})
+    return DeviceTrials(openvino.__version__, {name: partial(product, name) for name in core.available_devices})
 
 
-def _coremltools() -> Offer:
+def _coremltools() -> DeviceTrials:
     tools: Any = import_module("coremltools")
 
     def product() -> str:
         import numpy as np
 
         if sys.platform != "darwin":
-            raise Unproven("it imports; models run on macOS alone")
+            raise UnprovenError("it imports; models run on macOS alone")
         builder: Any = import_module("coremltools.converters.mil").Builder
 
         @builder.program(input_specs=[builder.TensorSpec(shape=(2, 2))])
@@ -172,16 +174,18 @@ def _coremltools() -> Offer:
         _check(next(iter(model.predict({"x": np.array(_MATRIX, np.float32)}).values())).tolist(), slack=0.1)
         return _PRODUCT
 
-    return Offer(tools.__version__, {"coreml": product})
+    return DeviceTrials(tools.__version__, {"coreml": product})
 
 
-def _llama_cpp() -> Offer:
+def _llama_cpp() -> DeviceTrials:
     llama: Any = import_module("llama_cpp")
     told = llama.llama_print_system_info().decode("utf-8", "replace").strip()
-    return Offer(llama.__version__, imports=f"imports, and its library answers: {told}; to run it takes a model file")
+    return DeviceTrials(
+        llama.__version__, imports=f"imports, and its library answers: {told}; to run it takes a model file"
+    )
 
 
-def _faiss() -> Offer:
+def _faiss() -> DeviceTrials:
     import faiss
 
     def search(gpu: int | None) -> str:
@@ -199,21 +203,21 @@ def _faiss() -> Offer:
 
     gpus = faiss.get_num_gpus() if hasattr(faiss, "get_num_gpus") else 0
     devices: dict[str, Callable[[], str]] = {"cpu": partial(search, None)}
-    return Offer(faiss.__version__, devices | {f"gpu:{i}": partial(search, i) for i in range(gpus)})
+    return DeviceTrials(faiss.__version__, devices | {f"gpu:{i}": partial(search, i) for i in range(gpus)})
 
 
-def _vllm() -> Offer:
-    return Offer(import_module("vllm").__version__, imports="imports")
+def _vllm() -> DeviceTrials:
+    return DeviceTrials(import_module("vllm").__version__, imports="imports")
 
 
-TRIALS: Mapping[str, Callable[[], Offer]] = {
+TRIALS: Mapping[str, Callable[[], DeviceTrials]] = {
     "onnxruntime": _onnxruntime, "torch": _torch, "transformers": _transformers, "tensorflow": _tensorflow,
     "jax": _jax, "openvino": _openvino, "coremltools": _coremltools, "llama-cpp-python": _llama_cpp,
     "faiss": _faiss, "vllm": _vllm,
 }  # fmt: skip
 
 
-def answers(offer: Offer, only: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
+def answers(offer: DeviceTrials, only: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
     """What a framework says, step by step, so that all before a crash is known."""
     yield {"version": str(offer.version)} | ({"works": None, "proof": offer.imports} if offer.imports else {})
     yield {"devices": list(offer.devices)}
@@ -224,7 +228,7 @@ def answers(offer: Offer, only: tuple[str, ...] = ()) -> Iterator[dict[str, Any]
         answer: dict[str, Any] = {"device": device}
         try:
             answer |= {"works": True, "proof": attempt()}
-        except Unproven as reason:
+        except UnprovenError as reason:
             answer |= {"works": None, "why": str(reason)}
         except Exception as problem:  # noqa: BLE001, RUF100  (whatever a library raises, the next device is tried)
             answer |= {"works": False, "why": _in_words(problem)}

@@ -1,19 +1,28 @@
-"""One framework tried in a process of its own: what crashes or hangs there is told, and nothing else suffers."""
+"""Installed frameworks, each tried in its own process; proofs are cached until version, driver or machine change."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
 
 from pydantic import JsonValue
 
-Facts = dict[str, JsonValue]
+from assay.clock import SYSTEM_CLOCK, Clock, iso
+from assay.files import write_whole
+from assay.hardware.source import Facts
 
 # A small board takes half a minute to load PyTorch for the first time.
 LIMIT_S = 120.0
@@ -27,7 +36,7 @@ _VARIABLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialOutcome:
     """What a trial said, and why it ended early; empty where it came to its end."""
 
     answers: tuple[Facts, ...]
@@ -35,7 +44,7 @@ class Outcome:
 
 
 # Framework, and the devices to try (None: all that it names).
-Try = Callable[[str, Sequence[str] | None], Outcome]
+Try = Callable[[str, Sequence[str] | None], TrialOutcome]
 
 
 def prove(name: str, try_: Try | None = None) -> Facts:
@@ -70,10 +79,10 @@ def prove(name: str, try_: Try | None = None) -> Facts:
     return _summed(facts, devices)
 
 
-def in_a_process(name: str, devices: Sequence[str] | None, limit_s: float = LIMIT_S) -> Outcome:
+def in_a_process(name: str, devices: Sequence[str] | None, limit_s: float = LIMIT_S) -> TrialOutcome:
     """Try a framework in another process; it and what it started are ended when the time is over."""
     if getattr(sys, "frozen", False):
-        return Outcome((), "a frozen program cannot start its own interpreter")
+        return TrialOutcome((), "a frozen program cannot start its own interpreter")
     # -P: a folder of the same name where the user stands is not the framework.
     command = [sys.executable, "-P", "-m", _PROGRAM, name, *(devices or ())]
     try:
@@ -88,7 +97,7 @@ def in_a_process(name: str, devices: Sequence[str] | None, limit_s: float = LIMI
             start_new_session=True,
         )
     except OSError as problem:
-        return Outcome((), f"its process cannot be started: {problem}")
+        return TrialOutcome((), f"its process cannot be started: {problem}")
     with process:
         try:
             said, complaints = process.communicate(timeout=limit_s)
@@ -100,14 +109,14 @@ def in_a_process(name: str, devices: Sequence[str] | None, limit_s: float = LIMI
         except BaseException:
             _end(process)
             raise
-    return Outcome(tuple(_lines(said)), why)
+    return TrialOutcome(tuple(_lines(said)), why)
 
 
 def last_line(text: str) -> str:
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
-def _read(outcome: Outcome, facts: Facts, devices: dict[str, Facts]) -> list[str] | None:
+def _read(outcome: TrialOutcome, facts: Facts, devices: dict[str, Facts]) -> list[str] | None:
     """Take in what a trial said; the devices that it named, or None where it did not come to that."""
     named: list[str] | None = None
     for answer in outcome.answers:
@@ -168,3 +177,114 @@ def _end(process: subprocess.Popen[str]) -> None:
             return
     else:
         process.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """A framework by its module, and the packages that may bring it."""
+
+    name: str
+    module: str
+    packages: tuple[str, ...]
+
+
+FRAMEWORKS = (
+    Framework(
+        "onnxruntime",
+        "onnxruntime",
+        ("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml", "onnxruntime-openvino", "onnxruntime-rocm",
+         "onnxruntime-migraphx", "onnxruntime-qnn", "onnxruntime-silicon", "onnxruntime-training"),
+    ),
+    Framework("torch", "torch", ("torch",)),
+    Framework("transformers", "transformers", ("transformers",)),
+    Framework("tensorflow", "tensorflow", ("tensorflow", "tensorflow-cpu", "tensorflow-macos", "tf-nightly")),
+    Framework("jax", "jax", ("jax",)),
+    Framework("openvino", "openvino", ("openvino", "openvino-nightly")),
+    Framework("coremltools", "coremltools", ("coremltools",)),
+    Framework("llama-cpp-python", "llama_cpp", ("llama-cpp-python",)),
+    Framework("faiss", "faiss", ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu12", "faiss-gpu-cu11", "faiss")),
+    Framework("vllm", "vllm", ("vllm",)),
+)  # fmt: skip
+
+
+def installed(
+    find: Callable[[str], ModuleSpec | None] = find_spec, version_of: Callable[[str], str] = version
+) -> dict[str, str]:
+    """The frameworks that are here, with their versions; a version that no package tells is empty."""
+    found = {}
+    for one in FRAMEWORKS:
+        known = _version(one, version_of)
+        if known is not None or _is_there(one.module, find):
+            found[one.name] = known or ""
+    return found
+
+
+def _version(framework: Framework, version_of: Callable[[str], str]) -> str | None:
+    for package in framework.packages:
+        try:
+            return version_of(package)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+def _is_there(module: str, find: Callable[[str], ModuleSpec | None]) -> bool:
+    try:
+        spec = find(module)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.origin is not None  # any folder of that name has a spec, but no origin
+
+
+# What a framework stands on besides the others.
+_BELOW = ("numpy", "protobuf", "jaxlib", "tokenizers", "safetensors")
+
+
+def frameworks(
+    cache: Path | None,
+    *,
+    machine: str,
+    driver: str = "",
+    fresh: bool = False,
+    found: Mapping[str, str] | None = None,
+    prove_one: Callable[[str], Facts] = prove,
+    tell: Callable[[str], None] = lambda _: None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Facts:
+    """Every framework that is installed: its version, and whether it works, by a proof."""
+    versions = dict(installed() if found is None else found)
+    known: Facts = {}
+    for name, of_package in versions.items():
+        file = None if cache is None else cache / "proofs" / f"{name}-{_key(name, versions, machine, driver)}.json"
+        facts = None if fresh or file is None else _read_kept(file)
+        if facts is None:
+            tell(name)
+            facts = {**prove_one(name), "tried_at": iso(clock.utc())}
+            if file is not None:
+                with suppress(OSError):  # it is tried again next time
+                    write_whole(file, json.dumps(facts).encode())
+        known[name] = {"version": of_package or facts.get("version") or None, **_without(facts, "version")}
+    return known
+
+
+def _key(name: str, versions: Mapping[str, str], machine: str, driver: str) -> str:
+    """What a proof holds for: a change in any of these asks for a new one."""
+    below = {}
+    for package in _BELOW:
+        with suppress(PackageNotFoundError):
+            below[package] = version(package)
+    # Two environments with equal versions may still be installed differently.
+    parts = [name, dict(versions), below, machine, driver, platform.python_version(), sys.prefix]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _read_kept(file: Path) -> Facts | None:
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and {"works", "tried_at"} <= found.keys() else None
+
+
+def _without(facts: Facts, name: str) -> Facts:
+    return {key: value for key, value in facts.items() if key != name}

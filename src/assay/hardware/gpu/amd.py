@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.hardware.gpu.asking import Answer, Run, Unanswered, output, parsed
-from assay.hardware.gpu.record import Gpu, pci_address
+from assay.hardware.gpu.record import Gpu, LayerReport, LayerUnavailableError, Run, output, parsed, pci_address
 
 AMD_SMI, ROCM_SMI = "amd-smi", "rocm-smi"
 # AMD's tools count in powers of two, whatever they call the unit: 8 GiB less 16 MiB is "8176 MB".
@@ -17,30 +16,30 @@ _GENERATION_OF = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 _NOT_TOLD = ("", "N/A", "unknown", "None")
 
 
-def by_amd_smi(run: Run = output, root: Path = Path("/")) -> Answer:
+def by_amd_smi(run: Run = output, root: Path = Path("/")) -> LayerReport:
     """All GPUs that amd-smi sees.
 
     Raises:
-        Unanswered: amd-smi is not here, fails, or sees none.
+        LayerUnavailableError: amd-smi is not here, fails, or sees none.
     """
     _need_driver(root)
     static = _by_index(parsed(AMD_SMI, run((AMD_SMI, "static", "--json"))))
     try:
         now = _by_index(parsed(AMD_SMI, run((AMD_SMI, "metric", "--json"))))
         remark = ""
-    except Unanswered as missing:  # what it is stands, what it does right now is missing
+    except LayerUnavailableError as missing:  # what it is stands, what it does right now is missing
         now, remark = {}, f"no readings: {missing}"
     found = tuple(_from_amd_smi(index, facts, now.get(index, {})) for index, facts in sorted(static.items()))
     if not found:
-        raise Unanswered("amd-smi sees no GPU")
-    return Answer(found, remark)
+        raise LayerUnavailableError("amd-smi sees no GPU")
+    return LayerReport(found, remark)
 
 
-def by_rocm_smi(run: Run = output, root: Path = Path("/")) -> Answer:
+def by_rocm_smi(run: Run = output, root: Path = Path("/")) -> LayerReport:
     """All GPUs that rocm-smi sees.
 
     Raises:
-        Unanswered: rocm-smi is not here, fails, or sees none.
+        LayerUnavailableError: rocm-smi is not here, fails, or sees none.
     """
     _need_driver(root)
     asked = (
@@ -55,7 +54,7 @@ def by_rocm_smi(run: Run = output, root: Path = Path("/")) -> Answer:
     )
     told = parsed(ROCM_SMI, run((ROCM_SMI, *asked, "--json")))
     if not isinstance(told, dict):
-        raise Unanswered("rocm-smi does not answer with cards")
+        raise LayerUnavailableError("rocm-smi does not answer with cards")
     driver = _text(_lowered(told.get("system")), "driver version")
     found = tuple(
         _from_rocm_smi(int(match[1]), _lowered(card), driver)
@@ -63,14 +62,14 @@ def by_rocm_smi(run: Run = output, root: Path = Path("/")) -> Answer:
         if (match := re.fullmatch(r"card(\d+)", name))
     )
     if not found:
-        raise Unanswered("rocm-smi sees no GPU")
-    return Answer(found)
+        raise LayerUnavailableError("rocm-smi sees no GPU")
+    return LayerReport(found)
 
 
 def _need_driver(root: Path) -> None:
     """Both programs take a second to say that there is nothing; the kernel says it at once."""
     if not (root / "sys/module/amdgpu").exists():
-        raise Unanswered("the amdgpu driver is not loaded")
+        raise LayerUnavailableError("the amdgpu driver is not loaded")
 
 
 def _by_index(told: Any) -> dict[int, Mapping[str, Any]]:  # noqa: ANN401  (JSON)

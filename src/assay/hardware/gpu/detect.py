@@ -10,20 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.hardware.apple import SYSTEM_PROFILER, by_system_profiler
 from assay.hardware.gpu.amd import AMD_SMI, ROCM_SMI, by_amd_smi, by_rocm_smi
-from assay.hardware.gpu.asking import Answer, Run, Unanswered, output
-from assay.hardware.gpu.by_torch import LAYER as TORCH
-from assay.hardware.gpu.by_torch import by_begun_torch, by_torch
-from assay.hardware.gpu.library import Load
-from assay.hardware.gpu.mac import LAYER as SYSTEM_PROFILER
-from assay.hardware.gpu.mac import by_system_profiler
-from assay.hardware.gpu.nvml import LAYER as NVML
-from assay.hardware.gpu.nvml import by_nvml
-from assay.hardware.gpu.record import Gpu
-from assay.hardware.gpu.smi import LAYER as NVIDIA_SMI
-from assay.hardware.gpu.smi import by_smi
-from assay.hardware.gpu.sysfs import LAYER as SYSFS
-from assay.hardware.gpu.sysfs import by_sysfs
+from assay.hardware.gpu.nvidia import NVIDIA_SMI, NVML, by_nvml, by_smi
+from assay.hardware.gpu.nvml import Load
+from assay.hardware.gpu.pytorch import TORCH, by_begun_torch, by_torch
+from assay.hardware.gpu.record import Gpu, LayerReport, LayerUnavailableError, Run, output
+from assay.hardware.gpu.sysfs import SYSFS, by_sysfs
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -97,14 +90,14 @@ class _Look:
     """What the layers have told so far."""
 
     def __init__(self) -> None:
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, LayerReport] = {}
         self._tried: dict[str, str] = {}
 
-    def at(self, layer: str, ask: Callable[[], Answer]) -> None:
+    def at(self, layer: str, ask: Callable[[], LayerReport]) -> None:
         """Ask one layer, and keep its answer or its reason."""
         try:
             answer = ask()
-        except Unanswered as reason:
+        except LayerUnavailableError as reason:
             self._tried[layer] = str(reason)
             return
         self._answers[layer] = answer

@@ -1,140 +1,325 @@
-"""Layer 1: GPUs of NVIDIA as NVML tells them."""
+"""NVML, the library of NVIDIA's driver: opened once per process, read repeatedly, its errors in plain words."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from assay.hardware.gpu.asking import Answer
-from assay.hardware.gpu.capability import abilities, multiprocessors
-from assay.hardware.gpu.library import GPU_SENSOR, MEMORY_CLOCK, SLOWDOWN, SM_CLOCK, Load, Nvml
-from assay.hardware.gpu.record import Gpu, MigDevice, pci_address
-from assay.hardware.gpu.throttle import reasons_of_bits
+from assay.hardware.gpu.record import LayerUnavailableError
 
-LAYER = "nvml"
-_MOST_LINKS = 36
-
-
-def by_nvml(load: Load = import_module) -> Answer:
-    """All GPUs that NVML sees.
-
-    Raises:
-        Unanswered: NVML is not here, or sees none.
-    """
-    nvml = Nvml(load)
-    try:
-        handles, reasons = nvml.devices()
-        found = tuple(_gpu(nvml, index, handle) for index, handle in enumerate(handles) if handle is not None)
-    finally:
-        nvml.close()
-    return Answer(found, "; ".join(f"GPU {index}: {reason}" for index, reason in reasons.items()))
-
-
-def _gpu(nvml: Nvml, index: int, device: Any) -> Gpu:  # noqa: ANN401  (NVML has no types)
-    capability = _capability(nvml.ask("nvmlDeviceGetCudaComputeCapability", device))
-    can = abilities(capability)
-    memory = nvml.ask("nvmlDeviceGetMemoryInfo", device)
-    limit_mw = nvml.number("nvmlDeviceGetEnforcedPowerLimit", device)
-    mig = _first(nvml.ask("nvmlDeviceGetMigMode", device))
-    ecc = _first(nvml.ask("nvmlDeviceGetEccMode", device))
-    cuda = nvml.number("nvmlSystemGetCudaDriverVersion_v2") or nvml.number("nvmlSystemGetCudaDriverVersion")
-    return Gpu(
-        index=index,
-        name=nvml.text("nvmlDeviceGetName", device) or "GPU without a name",
-        vendor="nvidia",
-        layer=LAYER,
-        uuid=nvml.text("nvmlDeviceGetUUID", device),
-        memory_bytes=int(memory.total) if memory is not None else None,
-        driver=nvml.text("nvmlSystemGetDriverVersion"),
-        cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
-        capability=capability,
-        multiprocessors=multiprocessors(nvml.number("nvmlDeviceGetNumGpuCores", device), capability),
-        pci=_pci(nvml.ask("nvmlDeviceGetPciInfo", device)),
-        pcie=_pcie(nvml, device),
-        nvlinks=_nvlinks(nvml, device),
-        power_limit_w=limit_mw / 1e3 if limit_mw else None,
-        clocks_mhz=_clocks(nvml, "nvmlDeviceGetClockInfo", device),
-        max_clocks_mhz=_clocks(nvml, "nvmlDeviceGetMaxClockInfo", device),
-        temperature_c=_celsius(nvml, device),
-        slowdown_c=nvml.number("nvmlDeviceGetTemperatureThreshold", device, SLOWDOWN),
-        throttle=_throttle(nvml, device),
-        ecc=None if ecc is None else bool(ecc),
-        mig=None if mig is None else bool(mig),
-        mig_devices=_mig_devices(nvml, device) if mig else (),
-        architecture=can.architecture,
-        tensor_cores=can.tensor_cores,
-        precisions=can.precisions,
-        note=can.note,
-    )
+Load = Callable[[str], Any]
+NOT_INSTALLED = "pynvml is not installed (pip install nvidia-ml-py)"
+# The numbers of NVML's errors; each has a cause of its own, and something that helps.
+_CAUSES = {
+    4: "NVML may not be asked: no permission (let this user read and write /dev/nvidiactl and /dev/nvidia*)",
+    9: "the NVIDIA driver is not loaded (sudo modprobe nvidia; dmesg says why where that fails)",
+    12: "the driver's library libnvidia-ml.so.1 is not here: there is no NVIDIA driver, "
+    "or this container was started without it (docker run --gpus all)",
+    15: "a GPU is lost: it has fallen off the bus or does not answer (dmesg tells the Xid; restart the machine)",
+    16: "a GPU needs a reset (sudo nvidia-smi --gpu-reset, or restart the machine)",
+    17: "the operating system blocks NVML (look for what confines this process: container, cgroup, AppArmor)",
+    18: "the loaded driver and its library are of different versions: the driver was updated since the start "
+    "(restart the machine, or unload and load the nvidia modules)",
+}
+# After these a question need not be asked again: not supported, no permission, no such function.
+NEVER = frozenset({3, 4, 13})
+# After these the GPU is gone.
+GONE = frozenset({15, 16})
+# NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU, NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
+SM_CLOCK, MEMORY_CLOCK, GPU_SENSOR, SLOWDOWN = 1, 2, 0, 1
 
 
-def _capability(pair: Any) -> str | None:  # noqa: ANN401
-    return f"{pair[0]}.{pair[1]}" if isinstance(pair, (tuple, list)) and len(pair) == 2 else None
+class NvmlSymbolMissingError(Exception):
+    """The installed pynvml has no such function."""
+
+    value = 13
 
 
-def _first(pair: Any) -> int | None:  # noqa: ANN401
-    """The state now, of a pair of now and after the next start."""
-    return int(pair[0]) if isinstance(pair, (tuple, list)) and pair else None
+def why(failure: BaseException) -> str:
+    """The cause of an NVML error, and what to do about it."""
+    return _CAUSES.get(number_of(failure), f"NVML does not answer: {failure}")
 
 
-def _pci(told: Any) -> str | None:  # noqa: ANN401
-    bus_id = getattr(told, "busId", "")
-    return pci_address(bus_id.decode() if isinstance(bus_id, bytes) else str(bus_id))
+def number_of(failure: BaseException) -> int:
+    """NVML's number of an error, −1 where it has none."""
+    number = getattr(failure, "value", None)
+    return number if isinstance(number, int) else -1
 
 
-def _pcie(nvml: Nvml, device: object) -> dict[str, int]:
-    asked = {
-        "generation": "nvmlDeviceGetCurrPcieLinkGeneration",
-        "width": "nvmlDeviceGetCurrPcieLinkWidth",
-        "max_generation": "nvmlDeviceGetMaxPcieLinkGeneration",
-        "max_width": "nvmlDeviceGetMaxPcieLinkWidth",
+class Nvml:
+    """The library, ready to be asked."""
+
+    def __init__(self, load: Load = import_module) -> None:
+        try:
+            self._library = load("pynvml")
+        except ImportError as missing:
+            raise LayerUnavailableError(NOT_INSTALLED) from missing
+        try:
+            self._library.nvmlInit()
+        except Exception as failure:  # NVML has its own errors, and none may end a run
+            raise LayerUnavailableError(why(failure)) from failure
+
+    def call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401  (NVML has no types)
+        """Ask, and let NVML's error out."""
+        function = getattr(self._library, name, None)
+        if function is None:
+            raise NvmlSymbolMissingError(f"this pynvml has no {name}")
+        return function(*arguments)
+
+    def ask(self, name: str, *arguments: object) -> Any:  # noqa: ANN401  (NVML has no types)
+        """Ask; None where this board, this driver or this pynvml does not tell."""
+        try:
+            return self.call(name, *arguments)
+        except Exception:  # not every board tells everything
+            return None
+
+    def text(self, name: str, *arguments: object) -> str | None:
+        """Ask for a name; older versions answer in bytes."""
+        value = self.ask(name, *arguments)
+        if isinstance(value, bytes):
+            value = value.decode(errors="replace")
+        return str(value) if value else None
+
+    def number(self, name: str, *arguments: object) -> int | None:
+        value = self.ask(name, *arguments)
+        return int(value) if isinstance(value, (int, float)) else None
+
+    def devices(self) -> tuple[list[Any | None], dict[int, str]]:
+        """A handle of each GPU in NVML's order, and the reason for each that gives none.
+
+        Raises:
+            LayerUnavailableError: there is none at all.
+        """
+        try:
+            count = int(self.call("nvmlDeviceGetCount"))
+        except Exception as failure:
+            raise LayerUnavailableError(why(failure)) from failure
+        if not count:
+            raise LayerUnavailableError("NVML sees no GPU")
+        handles: list[Any | None] = []
+        reasons: dict[int, str] = {}
+        for index in range(count):
+            try:
+                handles.append(self.call("nvmlDeviceGetHandleByIndex", index))
+            except Exception as failure:
+                handles.append(None)
+                reasons[index] = why(failure)
+        if len(reasons) == count:
+            raise LayerUnavailableError(reasons[0])
+        return handles, reasons
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        with suppress(Exception):
+            self._library.nvmlShutdown()
+
+
+# Bit of NVML, name in the XML of nvidia-smi, our word.
+_REASONS: tuple[tuple[int, str, str], ...] = (
+    (0x004, "sw_power_cap", "power cap"),
+    (0x008, "hw_slowdown", "hardware slowdown"),
+    (0x010, "sync_boost", "sync boost"),
+    (0x020, "sw_thermal_slowdown", "thermal, by software"),
+    (0x040, "hw_thermal_slowdown", "thermal, by hardware"),
+    (0x080, "hw_power_brake_slowdown", "power brake"),
+    (0x200, "board_limit", "board limit"),
+    (0x400, "reliability", "voltage reliability"),
+)
+# Idle, clocks set by a user, clocks set for a display: the clocks are low, but nothing holds them down.
+_HARMLESS = 0x001 | 0x002 | 0x100
+
+
+def reasons_of_bits(bits: int) -> tuple[str, ...]:
+    """The reasons in NVML's bits; a bit without a known meaning is told by its number."""
+    told = [word for bit, _, word in _REASONS if bits & bit]
+    rest = bits & ~_HARMLESS & ~sum(bit for bit, _, _ in _REASONS)
+    return (*told, f"unknown reason {rest:#x}") if rest else tuple(told)
+
+
+def reasons_of_names(active: Mapping[str, str]) -> tuple[str, ...] | None:
+    """The reasons in nvidia-smi's words (`hw_slowdown` → `Active`), None where it tells of none of them."""
+    if not any(state in ("Active", "Not Active") for state in active.values()):
+        return None
+    return tuple(word for _, name, word in _REASONS if active.get(name) == "Active")
+
+
+_NO_MEMORY_TOLD = 2**64 - 1
+# One look without an answer happens while a driver is busy; three in a row are a GPU that does not come back.
+_SILENT_LOOKS = 3
+
+_Ways = tuple[tuple[str, tuple[int, ...]], ...]
+"""Functions that tell the same, newest first, each with what else it is asked with."""
+
+
+def _milli(told: Any) -> float:  # noqa: ANN401  (NVML has no types)
+    return float(told) / 1e3
+
+
+def _ways(*names: str, of: int | None = None) -> _Ways:
+    return tuple((name, () if of is None else (of,)) for name in names)
+
+
+_QUESTIONS: dict[str, tuple[_Ways, Callable[[Any], float]]] = {
+    "gpu_util_pct": (_ways("nvmlDeviceGetUtilizationRates"), lambda told: float(told.gpu)),
+    "gpu_mem_bytes": (_ways("nvmlDeviceGetMemoryInfo"), lambda told: float(told.used)),
+    "power_w": (_ways("nvmlDeviceGetPowerUsage"), _milli),
+    "sm_mhz": (_ways("nvmlDeviceGetClockInfo", of=SM_CLOCK), float),
+    "mem_mhz": (_ways("nvmlDeviceGetClockInfo", of=MEMORY_CLOCK), float),
+    "temperature_c": (_ways("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV", of=GPU_SENSOR), float),
+    "energy_j": (_ways("nvmlDeviceGetTotalEnergyConsumption"), _milli),
+    "throttle_bits": (
+        _ways("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
+        float,
+    ),
+}
+_LIMITS: dict[str, tuple[_Ways, Callable[[Any], float]]] = {
+    "power_limit_w": (_ways("nvmlDeviceGetEnforcedPowerLimit"), _milli),
+    "slowdown_c": (_ways("nvmlDeviceGetTemperatureThreshold", of=SLOWDOWN), float),
+    "max_sm_mhz": (_ways("nvmlDeviceGetMaxClockInfo", of=SM_CLOCK), float),
+    "margin_c": (_ways("nvmlDeviceGetMarginTemperature"), float),
+}
+_RUNNING = tuple(
+    _ways(*(f"nvmlDeviceGet{kind}RunningProcesses{version}" for version in ("_v3", "_v2", "")))
+    for kind in ("Compute", "Graphics")
+)
+READINGS = tuple(_QUESTIONS)
+"""Names of all readings."""
+
+
+class GpuLostError(Exception):
+    """A GPU that answered before does so no more."""
+
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(f"GPU {index}: {reason}")
+        self.index, self.reason = index, reason
+
+
+class GpuReader:
+    """All GPUs that NVML sees, or the reason why none can be read."""
+
+    def __init__(self, load: Load = import_module, names: Collection[str] = READINGS) -> None:
+        self.absent = ""
+        self.facts: list[dict[str, str | int]] = []
+        """Of each GPU its `index`, and `name`, `uuid`, `driver` and `memory_bytes` as far as it tells them."""
+        self.lost: dict[int, str] = {}
+        """GPU → why it cannot be read any more."""
+        self._handles: list[Any | None] = []
+        self._questions: list[dict[str, _Question]] = []
+        try:
+            self._nvml = Nvml(load)
+            self._handles, self.lost = self._nvml.devices()
+        except LayerUnavailableError as reason:
+            self.absent = str(reason)
+        for index, handle in enumerate(self._handles):
+            self.facts.append(_facts(self._nvml, index, handle))
+            self._questions.append({name: _Question(self._nvml, handle, *_QUESTIONS[name]) for name in names})
+        self._silent = [0] * self.count
+
+    @property
+    def count(self) -> int:
+        return len(self._handles)
+
+    def read(self, index: int) -> dict[str, float]:
+        """One reading of a GPU: only what the board tells, and nothing of one that is lost.
+
+        Raises:
+            GpuLostError: it has stopped answering; told once, later readings of it are empty.
+        """
+        if index in self.lost:
+            return {}
+        told: dict[str, float] = {}
+        failed: Exception | None = None
+        questions = self._questions[index]
+        for name, question in tuple(questions.items()):
+            try:
+                told[name] = float(question.ask())
+            except Exception as failure:  # NVML has its own errors
+                number = number_of(failure)
+                if number in GONE:
+                    raise self._lose(index, failure) from failure
+                if number in NEVER:
+                    del questions[name]
+                else:
+                    failed = failure
+        self._silent[index] = 0 if told or failed is None else self._silent[index] + 1
+        if failed is not None and self._silent[index] >= _SILENT_LOOKS:
+            raise self._lose(index, failed) from failed
+        return told
+
+    def throttle_reasons(self, bits: float) -> tuple[str, ...]:
+        """Why the clocks are held down; low clocks of an idle GPU and clocks set by a user are no reason."""
+        return reasons_of_bits(int(bits))
+
+    def processes(self, index: int) -> tuple[tuple[int, int | None], ...]:
+        """Processes that compute or draw on a GPU, each with the memory it holds there, where that is told.
+
+        Their numbers are the machine's, also in a container that counts its own.
+        """
+        held: dict[int, int | None] = {}
+        for ways in _RUNNING if index not in self.lost else ():
+            try:
+                rows = _Question(self._nvml, self._handles[index], ways, list).ask()
+            except Exception:  # noqa: S112  (not every board tells everything)
+                continue
+            for row in rows:
+                pid, memory = int(row.pid), getattr(row, "usedGpuMemory", None)
+                known = [one for one in (held.get(pid), memory) if one is not None and one != _NO_MEMORY_TOLD]
+                held[pid] = max(known, default=None)  # one that computes and draws is told twice
+        return tuple(sorted(held.items()))
+
+    def limits(self, index: int) -> dict[str, float]:
+        """`power_limit_w`, `slowdown_c`, `max_sm_mhz` and `margin_c` of a GPU, as far as it tells them.
+
+        The margin is how much warmer it may become from now on until it slows itself down.
+        """
+        told: dict[str, float] = {}
+        for name, question in _LIMITS.items() if index not in self.lost else ():
+            try:
+                told[name] = float(_Question(self._nvml, self._handles[index], *question).ask())
+            except Exception:  # noqa: S112  (not every board tells everything)
+                continue
+        return told
+
+    def close(self) -> None:
+        """Let go of the driver; nothing can be read after it."""
+        if not self.absent:
+            self._nvml.close()
+
+    def _lose(self, index: int, failure: Exception) -> GpuLostError:
+        self.lost[index] = why(failure)
+        return GpuLostError(index, self.lost[index])
+
+
+class _Question:
+    """One question to one GPU, in the newest of the ways that its driver knows."""
+
+    def __init__(self, nvml: Nvml, handle: object, ways: _Ways, scale: Callable[[Any], Any]) -> None:
+        self._nvml, self._handle, self._scale = nvml, handle, scale
+        self._left = list(ways)
+
+    def ask(self) -> Any:  # noqa: ANN401  (NVML has no types)
+        """The answer; a way that the driver does not know is not tried twice."""
+        while True:
+            name, arguments = self._left[0]
+            try:
+                return self._scale(self._nvml.call(name, self._handle, *arguments))
+            except Exception as failure:
+                if number_of(failure) not in NEVER or len(self._left) == 1:
+                    raise
+                self._left.pop(0)
+
+
+def _facts(nvml: Nvml, index: int, handle: Any) -> dict[str, str | int]:  # noqa: ANN401  (NVML has no types)
+    facts: dict[str, str | int] = {"index": index}
+    if handle is None:
+        return facts
+    words = {
+        "name": nvml.text("nvmlDeviceGetName", handle),
+        "uuid": nvml.text("nvmlDeviceGetUUID", handle),
+        "driver": nvml.text("nvmlSystemGetDriverVersion"),
     }
-    return {word: value for word, name in asked.items() if (value := nvml.number(name, device))}
-
-
-def _nvlinks(nvml: Nvml, device: object) -> int | None:
-    """How many NVLinks are active; None where the board does not tell of a single one."""
-    active: int | None = None
-    for link in range(_MOST_LINKS):
-        state = nvml.number("nvmlDeviceGetNvLinkState", device, link)
-        if state is None:  # no such link, or one that this board has switched off
-            continue
-        active = (active or 0) + bool(state)
-    return active
-
-
-def _clocks(nvml: Nvml, name: str, device: object) -> dict[str, float]:
-    kinds = {"sm": SM_CLOCK, "memory": MEMORY_CLOCK}
-    return {word: float(mhz) for word, kind in kinds.items() if (mhz := nvml.number(name, device, kind))}
-
-
-def _celsius(nvml: Nvml, device: object) -> float | None:
-    told = nvml.number("nvmlDeviceGetTemperature", device, GPU_SENSOR)
-    return told if told is not None else nvml.number("nvmlDeviceGetTemperatureV", device, GPU_SENSOR)
-
-
-def _throttle(nvml: Nvml, device: object) -> tuple[str, ...] | None:
-    for name in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
-        if (bits := nvml.number(name, device)) is not None:
-            return reasons_of_bits(bits)
-    return None
-
-
-def _mig_devices(nvml: Nvml, device: object) -> tuple[MigDevice, ...]:
-    found = []
-    for index in range(nvml.number("nvmlDeviceGetMaxMigDeviceCount", device) or 0):
-        part = nvml.ask("nvmlDeviceGetMigDeviceHandleByIndex", device, index)
-        if part is None:  # not every place is taken
-            continue
-        attributes = nvml.ask("nvmlDeviceGetAttributes_v2", part)
-        found.append(
-            MigDevice(
-                index=index,
-                uuid=nvml.text("nvmlDeviceGetUUID", part),
-                gpu_instance=nvml.number("nvmlDeviceGetGpuInstanceId", part),
-                compute_instance=nvml.number("nvmlDeviceGetComputeInstanceId", part),
-                multiprocessors=int(attributes.multiprocessorCount) if attributes is not None else None,
-                memory_bytes=int(attributes.memorySizeMB) * 2**20 if attributes is not None else None,
-            )
-        )
-    return tuple(found)
+    facts |= {name: word for name, word in words.items() if word}
+    memory = nvml.ask("nvmlDeviceGetMemoryInfo", handle)
+    return facts | ({"memory_bytes": int(memory.total)} if memory is not None else {})

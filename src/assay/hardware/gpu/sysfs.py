@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from assay.hardware.gpu.asking import Answer, Unanswered
-from assay.hardware.gpu.record import Gpu, pci_address
+from assay.hardware.gpu.record import Gpu, LayerReport, LayerUnavailableError, pci_address
 
-LAYER = "sysfs"
+SYSFS = "sysfs"
 _VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel", "0x106b": "apple"}
 _SOC_VENDORS = {"brcm": "broadcom", "arm": "arm", "qcom": "qualcomm", "img": "imagination", "apple": "apple",
                 "nvidia": "nvidia", "vivante": "vivante"}  # fmt: skip
@@ -29,21 +28,21 @@ _PCI_NAMES = ("usr/share/hwdata/pci.ids", "usr/share/misc/pci.ids", "var/lib/pci
 _GENERATION_OF = {"2.5": 1, "5.0": 2, "5": 2, "8.0": 3, "8": 3, "16.0": 4, "16": 4, "32.0": 5, "32": 5, "64.0": 6}
 
 
-def by_sysfs(root: Path = Path("/")) -> Answer:
+def by_sysfs(root: Path = Path("/")) -> LayerReport:
     """All GPUs that the kernel shows.
 
     Raises:
-        Unanswered: there is none, or the kernel shows nothing here.
+        LayerUnavailableError: there is none, or the kernel shows nothing here.
     """
     cards, pci = root / "sys/class/drm", root / "sys/bus/pci/devices"
     if not cards.is_dir() and not pci.is_dir():
-        raise Unanswered("neither /sys/class/drm nor /sys/bus/pci can be read here")
+        raise LayerUnavailableError("neither /sys/class/drm nor /sys/bus/pci can be read here")
     devices, left_out = _devices(cards, pci)
     found = tuple(_gpu(root, index, device, device.card) for index, device in enumerate(devices))
     remark = f"left out, as they only show a picture: {', '.join(left_out)}" if left_out else ""
     if not found:
-        raise Unanswered("; ".join(filter(None, ("the kernel shows no GPU", remark))))
-    return Answer(found, remark)
+        raise LayerUnavailableError("; ".join(filter(None, ("the kernel shows no GPU", remark))))
+    return LayerReport(found, remark)
 
 
 class _Device:
@@ -104,7 +103,7 @@ def _gpu(root: Path, index: int, device: _Device, card: Path | None) -> Gpu:
         index=index,
         name=told or _name(root, device.vendor, _read(device.folder / "device")),
         vendor=maker,
-        layer=LAYER,
+        layer=SYSFS,
         uuid=nvidia.get("GPU UUID") or _read(device.folder / "unique_id") or None,
         memory_bytes=memory or None,
         driver=_read(root / "sys/module" / device.driver / "version") or device.driver or None,

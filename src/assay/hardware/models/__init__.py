@@ -8,6 +8,6 @@ described.py    ONNX, OpenVINO, Hugging Face folders, archives
 
 from __future__ import annotations
 
-from assay.hardware.models.finding import find_models
+from assay.hardware.models.search import find_models
 
 __all__ = ["find_models"]

@@ -10,11 +10,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from pydantic import JsonValue
-
-from assay.hardware.models.tensors import NotReadable, Tensor, summed
-
-Facts = dict[str, JsonValue]
+from assay.hardware.models.formats import Tensor, UnreadableModelError, summed
+from assay.hardware.source import Facts
 
 _MAGIC = b"GGUF"
 _STRING, _ARRAY = 8, 9
@@ -50,10 +47,10 @@ class _Reader:
 
     def take(self, count: int) -> bytes:
         if count > self.left:
-            raise NotReadable("its header breaks off")
+            raise UnreadableModelError("its header breaks off")
         found = self.file.read(count)
         if len(found) != count:
-            raise NotReadable("its header breaks off")
+            raise UnreadableModelError("its header breaks off")
         self.left -= count
         return found
 
@@ -63,7 +60,7 @@ class _Reader:
     def skip(self, count: int) -> None:
         """Go on; a length that the file cannot hold is never asked for."""
         if count > self.left:
-            raise NotReadable("its header breaks off")
+            raise UnreadableModelError("its header breaks off")
         self.file.seek(count, 1)
         self.left -= count
 
@@ -78,7 +75,7 @@ class _Reader:
         """A number of entries that the rest of the file can hold: each takes at least a byte."""
         count = self.number(self.width)
         if count > self.left:
-            raise NotReadable("it claims more entries than it can hold")
+            raise UnreadableModelError("it claims more entries than it can hold")
         return count
 
 
@@ -86,7 +83,7 @@ def gguf(path: Path) -> Facts:
     """What the header of a GGUF file tells.
 
     Raises:
-        NotReadable: if it is no such header, or breaks off.
+        UnreadableModelError: if it is no such header, or breaks off.
         OSError: if the file cannot be read.
     """
     with path.open("rb") as file:
@@ -100,7 +97,7 @@ def read_settings(path: Path, lists: Collection[str]) -> dict[str, Any]:
     """The settings in the header of a GGUF file, with the content of some of its lists; the others are None.
 
     Raises:
-        NotReadable: if it is no such header, or breaks off.
+        UnreadableModelError: if it is no such header, or breaks off.
         UnicodeDecodeError: if a text of these lists is damaged.
         OSError: if the file cannot be read.
     """
@@ -112,13 +109,13 @@ def _opened(file: BufferedReader, path: Path) -> tuple[_Reader, int]:
     """A reader that stands before the settings, with the number of tensors."""
     reader = _Reader(file, path.stat().st_size)
     if reader.take(4) != _MAGIC:
-        raise NotReadable("it does not begin with GGUF")
+        raise UnreadableModelError("it does not begin with GGUF")
     version = reader.number("I")
     if version > 0xFFFF:  # written the other way round
         reader.order = ">"
         version = int.from_bytes(version.to_bytes(4, "little"), "big")
     if not 1 <= version <= 3:
-        raise NotReadable(f"version {version} is not known")
+        raise UnreadableModelError(f"version {version} is not known")
     reader.width = "I" if version == 1 else "Q"
     return reader, reader.count()
 
@@ -138,7 +135,7 @@ def _value(reader: _Reader, kind: int, *, whole: bool) -> Any:  # noqa: ANN401  
     if kind == _ARRAY:
         return _array(reader, whole=whole)
     if kind not in _SCALARS:
-        raise NotReadable(f"it holds a value of the unknown type {kind}")
+        raise UnreadableModelError(f"it holds a value of the unknown type {kind}")
     form = reader.order + _SCALARS[kind]
     return struct.unpack(form, reader.take(struct.calcsize(form)))[0]
 
@@ -147,14 +144,14 @@ def _array(reader: _Reader, *, whole: bool) -> list[Any] | None:
     inner, count = reader.number("I"), reader.number(reader.width)
     if inner == _STRING:
         if count > reader.left:
-            raise NotReadable("it claims more entries than it can hold")
+            raise UnreadableModelError("it claims more entries than it can hold")
         if whole:
             return [reader.take(reader.number(reader.width)).decode() for _ in range(count)]
         for _ in range(count):
             reader.skip(reader.number(reader.width))
         return None
     if inner not in _SCALARS:
-        raise NotReadable(f"it holds a list of the unknown type {inner}")
+        raise UnreadableModelError(f"it holds a list of the unknown type {inner}")
     size = count * struct.calcsize(reader.order + _SCALARS[inner])
     if whole:
         return list(struct.unpack(f"{reader.order}{count}{_SCALARS[inner]}", reader.take(size)))
@@ -166,7 +163,7 @@ def _tensor(reader: _Reader) -> Tensor:
     reader.text()
     dimensions = reader.number("I")
     if dimensions > _MOST_DIMENSIONS:
-        raise NotReadable(f"it holds a tensor of {dimensions} dimensions")
+        raise UnreadableModelError(f"it holds a tensor of {dimensions} dimensions")
     sides = [reader.number(reader.width) for _ in range(dimensions)]
     kind = reader.number("I")
     reader.skip(8)  # where its numbers are

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from assay.monitoring.exporter.text import Family
 
 if TYPE_CHECKING:
-    from assay.hardware.gpu.readings import GpuReader
+    from assay.hardware.gpu.nvml import GpuReader
 
 _MIB = 2**20
 # Reading of ours → DCGM's name, its kind, how our unit becomes DCGM's, its meaning.
@@ -31,7 +31,7 @@ _NAMES: dict[str, tuple[str, str, Callable[[float], float], str]] = {
 
 def nvml_reader() -> GpuReader:
     """What reads the GPUs of this machine."""
-    from assay.hardware.gpu.readings import GpuReader
+    from assay.hardware.gpu.nvml import GpuReader
 
     return GpuReader()
 

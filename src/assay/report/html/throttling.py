@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from assay.hardware.gpu.throttle import reasons_of_bits
+from assay.hardware.gpu.nvml import reasons_of_bits
 from assay.store.telemetry import Recording, Track
 
 # A board at its power limit sets and clears its bit many times a second; gaps this short are part of one stretch.

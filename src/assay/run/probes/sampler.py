@@ -25,7 +25,7 @@ from assay.run.probes.readers.processes import HarnessProcesses
 from assay.run.probes.totals import energies, joined, power_between_steps, statistic, statistics
 
 if TYPE_CHECKING:
-    from assay.hardware.gpu.readings import GpuReader
+    from assay.hardware.gpu.nvml import GpuReader
 
 _SLOW_EVERY_NS = 1_000_000_000
 # Sums of bytes lose nothing between two readings, and are a third of the cost of a look.

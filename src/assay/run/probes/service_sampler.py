@@ -19,8 +19,7 @@ from typing import Any
 import psutil
 
 from assay.errors import AssayError
-from assay.hardware.gpu.library import Load
-from assay.hardware.gpu.readings import GpuLost, GpuReader
+from assay.hardware.gpu.nvml import GpuLostError, GpuReader, Load
 from assay.run.probes.columns import Rows, Window, answer, write
 from assay.run.probes.prometheus import Endpoint, Scraper
 from assay.run.probes.series import Series, rate_per_s, readings, summarise
@@ -108,7 +107,7 @@ class GpuSeries:
             at_ns = time.perf_counter_ns()
             try:
                 told = self._reader.read(index)
-            except GpuLost as lost:
+            except GpuLostError as lost:
                 self.absent = "; ".join(filter(None, (self.absent, str(lost))))
                 continue
             for name, value in told.items():

@@ -15,7 +15,7 @@ from assay.documents import to_json
 from assay.errors import AssayError
 from assay.hardware.bench import timing
 from assay.hardware.bench.cpu import suite as of_cpu
-from assay.hardware.bench.records import Accuracy, Measurements, Outcome, Point
+from assay.hardware.bench.records import Accuracy, BenchOutcome, Measurements, SizePoint
 from assay.plan.job import Job
 from assay.run.contract import Order
 from assay.run.records import MachineTelemetry
@@ -81,8 +81,8 @@ def test_a_run_on_this_processor(order, monkeypatch):
 
 
 def outcome(name="copy", **more):
-    point = Point(MIB, (10.0, 12.0, 11.0), (1_000, 2_000, 3_000), 1e-3, Accuracy(1e-12, 1e-9))
-    return Outcome(name, f"{name}_gb_per_s", "bytes", 500, 4_000, (point,), **{"reported": point, **more})
+    point = SizePoint(MIB, (10.0, 12.0, 11.0), (1_000, 2_000, 3_000), 1e-3, Accuracy(1e-12, 1e-9))
+    return BenchOutcome(name, f"{name}_gb_per_s", "bytes", 500, 4_000, (point,), **{"reported": point, **more})
 
 
 def test_samples_begin_at_the_start_of_the_phase():

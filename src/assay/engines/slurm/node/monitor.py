@@ -17,11 +17,11 @@ from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.node.context import CODE, Submission
 from assay.errors import AssayError, MeasureError
 from assay.files import write_whole
-from assay.hardware.address import node_address, node_name
 from assay.monitoring.hold import failure_document, hold, read_order
 from assay.monitoring.nodes import announcing, watched_node
 from assay.monitoring.scraping import Scraping
 from assay.run.scratch import scratch_folder
+from assay.run.services.address import node_address, node_name
 from assay.spec.clusters import MONITOR
 
 GROUP = NAME = MONITOR

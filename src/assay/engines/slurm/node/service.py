@@ -21,12 +21,12 @@ from assay.engines.slurm.node.monitor import watched
 from assay.engines.slurm.node.publication import await_services, publish, publish_failure
 from assay.errors import AssayError, MeasureError, Problem
 from assay.folders import cache_folder
-from assay.hardware.address import node_address, node_name
 from assay.plan.job import Job
 from assay.run.endpoint import metrics_url
 from assay.run.fetch import fetched_service
 from assay.run.scratch import scratch_folder
 from assay.run.services import RunningService, exit_of, held, refuse_ended
+from assay.run.services.address import node_address, node_name
 from assay.run.services.plan import named
 from assay.run.services.session import service_spec
 from assay.run.services.warmup import warm

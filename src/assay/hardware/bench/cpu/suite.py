@@ -12,13 +12,13 @@ from time import perf_counter_ns
 from pydantic import JsonValue
 
 from assay.hardware.bench import sizes
-from assay.hardware.bench.cpu.crew import Crew
 from assay.hardware.bench.cpu.kernels import ARRAYS, USED
+from assay.hardware.bench.cpu.workers import WorkerPool
 from assay.hardware.bench.outcome import TRANSFERS, absent_result, gemm_result, memory_result, too_long
-from assay.hardware.bench.records import GB, TERA, Measurements, Outcome, Point, Tell, Wish
+from assay.hardware.bench.records import GB, TERA, BenchOptions, BenchOutcome, Measurements, SizePoint, Tell
 from assay.hardware.bench.storage import storage
-from assay.hardware.bench.sweep import Prepare, Ready, reason_of, sweep
-from assay.hardware.bench.versus import versus
+from assay.hardware.bench.sweep import Prepare, PreparedTest, reason_of, sweep
+from assay.hardware.bench.timing import versus
 
 MEMORY = ("copy", "read", "write", "triad")
 ONE_TOO = ("copy", "triad")
@@ -62,11 +62,11 @@ def processor(threads: int | None) -> Processor:
     return Processor(cpus[:threads], cache, second, sizes.free_memory(), hasattr(os, "sched_setaffinity"))
 
 
-def measure(wish: Wish, tell: Tell, machine: Processor | None = None) -> Measurements:
+def measure(wish: BenchOptions, tell: Tell, machine: Processor | None = None) -> Measurements:
     known = machine or processor(wish.threads)
     bench = _Bench(wish, known)
     wanted = wish.tests or ALL
-    done: list[Outcome] = []
+    done: list[BenchOutcome] = []
     for place, name in enumerate(wanted):
         tell(place / len(wanted), name)
         done += bench.test(name)
@@ -92,42 +92,42 @@ def blas() -> JsonValue:
 class _Bench:
     """The tests with what they share."""
 
-    def __init__(self, wish: Wish, machine: Processor) -> None:
+    def __init__(self, wish: BenchOptions, machine: Processor) -> None:
         self.wish = wish
         self.machine = machine
         self.bare: dict[str, JsonValue] = {}
 
-    def test(self, name: str) -> list[Outcome]:
+    def test(self, name: str) -> list[BenchOutcome]:
         """One test of the wish; some have several results."""
         return [self._tried(part, run) for part, run in self._parts(name)]
 
-    def _parts(self, name: str) -> list[tuple[str, Callable[[], Outcome]]]:
+    def _parts(self, name: str) -> list[tuple[str, Callable[[], BenchOutcome]]]:
         everyone = len(self.machine.cpus)
         if name in MEMORY:
             alone = [(f"{name}_one", partial(self._memory, name, "_one", 1))] if name in ONE_TOO else []
             return [(name, partial(self._memory, name, "", everyone)), *alone]
         if name in GEMM:
             return [(name, partial(self._gemm, name))]
-        own: dict[str, Callable[[], Outcome]] = {"scaling": self._scaling, "storage": partial(storage, self.wish)}
+        own: dict[str, Callable[[], BenchOutcome]] = {"scaling": self._scaling, "storage": partial(storage, self.wish)}
         if name in own:
             return [(name, own[name])]
         reason = _NOT_HERE.get(name, _NO_PRECISION)
         return [(part, partial(absent_result, part, reason)) for part in (TRANSFERS if name == "transfer" else (name,))]
 
     @staticmethod
-    def _tried(name: str, run: Callable[[], Outcome]) -> Outcome:
+    def _tried(name: str, run: Callable[[], BenchOutcome]) -> BenchOutcome:
         begin = perf_counter_ns()
         try:
             return run()
         except (RuntimeError, OSError, MemoryError) as problem:  # a worker that cannot be started, or died
             return absent_result(name, reason_of(problem), begin)
 
-    def _memory(self, kernel: str, suffix: str, cores: int) -> Outcome:
+    def _memory(self, kernel: str, suffix: str, cores: int) -> BenchOutcome:
         begin = perf_counter_ns()
         machine, wish = self.machine, self.wish
         tried = wish.sizes or sizes.memory_sizes(machine.cache, machine.free, len(USED[kernel]))
         block = machine.second_cache // 4 if machine.second_cache else _PIECE
-        with Crew(machine.places(cores)) as crew:
+        with WorkerPool(machine.places(cores)) as crew:
             prepare = _passes(crew, kernel, block)
             curve = sweep(tried, prepare, each_s=wish.each_s, unit=GB, after_trouble=crew.death)
             result = memory_result(kernel + suffix, curve, machine.cache, begin, _how_memory(kernel, cores, block))
@@ -135,32 +135,32 @@ class _Bench:
                 self._beside(result, crew, prepare, GB)
         return result
 
-    def _gemm(self, precision: str) -> Outcome:
+    def _gemm(self, precision: str) -> BenchOutcome:
         begin = perf_counter_ns()
         wish, machine = self.wish, self.machine
         wanted = wish.shapes or sizes.SHAPES
         shapes, left_out = sizes.fitting_shapes(wanted, machine.free, 3 * _WIDTH[precision] * _GEMM_SETS)
         skip = too_long(math.inf if wish.shapes else wish.each_s)
-        with Crew([machine.cpus if machine.pinned else ()], threads=len(machine.cpus)) as crew:
+        with WorkerPool([machine.cpus if machine.pinned else ()], threads=len(machine.cpus)) as crew:
             prepare = _products(crew, precision)
             curve = sweep(shapes, prepare, each_s=wish.each_s, unit=TERA, skip=skip, after_trouble=crew.death)
             result = gemm_result(precision, curve, begin, _how_gemm(len(machine.cpus)), left_out)
             self._beside(result, crew, prepare, TERA)
         return result
 
-    def _scaling(self) -> Outcome:
+    def _scaling(self) -> BenchOutcome:
         begin = perf_counter_ns()
         n = max(self.wish.shapes, default=SCALING_SHAPE)
-        points: list[Point] = []
+        points: list[SizePoint] = []
         for cores in core_counts(len(self.machine.cpus)):
-            with Crew(self.machine.places(cores)) as crew:
+            with WorkerPool(self.machine.places(cores)) as crew:
                 curve = sweep((n,), _products(crew, "fp32"), each_s=self.wish.each_s, unit=TERA)
             if not curve.points:
                 return absent_result("scaling", curve.nothing, begin)
             points.append(replace(curve.points[0], size=cores))
         return scaling_result(points, begin, n)
 
-    def _beside(self, result: Outcome, crew: Crew, prepare: Prepare, unit: float) -> None:
+    def _beside(self, result: BenchOutcome, crew: WorkerPool, prepare: Prepare, unit: float) -> None:
         """Time a bare loop of numpy beside, at the size that speaks for the test; after the test itself."""
         if not self.wish.compare or result.reported is None:
             return
@@ -169,25 +169,25 @@ class _Bench:
         self.bare[result.name] = {**told, result.by: result.reported.size}
 
 
-def _passes(crew: Crew, kernel: str, block: int) -> Prepare:
+def _passes(crew: WorkerPool, kernel: str, block: int) -> Prepare:
     """Passes over arrays, of which each worker has its part."""
 
     @contextmanager
-    def prepare(size: int) -> Iterator[Ready]:
+    def prepare(size: int) -> Iterator[PreparedTest]:
         each = size // len(crew) // 8 * 8
         common = {"do": "memory", "kernel": kernel, "size": each, "block": block}
         crew.ask_each([{**common, "seed": _SEED + worker} for worker in range(len(crew))])
-        yield Ready(crew.timed, float(each * len(crew) * ARRAYS[kernel]), crew.check)
+        yield PreparedTest(crew.timed, float(each * len(crew) * ARRAYS[kernel]), crew.check)
         crew.ask(do="drop")  # a worker that failed has dropped it already
 
     return prepare
 
 
-def _products(crew: Crew, precision: str) -> Prepare:
+def _products(crew: WorkerPool, precision: str) -> Prepare:
     @contextmanager
-    def prepare(n: int) -> Iterator[Ready]:
+    def prepare(n: int) -> Iterator[PreparedTest]:
         crew.ask(do="gemm", precision=precision, n=n, sets=_GEMM_SETS, seed=_SEED)
-        yield Ready(crew.timed, float(2 * n**3) * len(crew), crew.check)
+        yield PreparedTest(crew.timed, float(2 * n**3) * len(crew), crew.check)
         crew.ask(do="drop")
 
     return prepare
@@ -201,7 +201,7 @@ def core_counts(cores: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys([*counts, cores]))
 
 
-def scaling_result(points: Sequence[Point], begin_ns: int, n: int) -> Outcome:
+def scaling_result(points: Sequence[SizePoint], begin_ns: int, n: int) -> BenchOutcome:
     """How close all cores come to the sum of single ones: each multiplies matrices of its own."""
     one, most = points[0], points[-1]
     wrong = next((point.check.wrong for point in points if point.check and point.check.wrong), "")
@@ -213,7 +213,7 @@ def scaling_result(points: Sequence[Point], begin_ns: int, n: int) -> Outcome:
         "threads": "one process with one thread on each core, and matrices of its own",
         "data": "normal, scaled so that entries of the product are about 1",
     }
-    return Outcome(
+    return BenchOutcome(
         name="scaling",
         metric="core_scaling",
         by="cores",

@@ -15,7 +15,7 @@ from assay.hardware.bench.sweep import reason_of
 from assay.hardware.bench.timing import EventTimer, Timed, Timer, WallTimer
 
 
-class Turns:
+class OperandRotation:
     """Calls that take turns, and can be let go while somebody still holds the timer over them."""
 
     def __init__(self, calls: Iterable[Callable[[], object]]) -> None:

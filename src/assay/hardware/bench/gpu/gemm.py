@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import JsonValue
 
 from assay.hardware.bench import accuracy
-from assay.hardware.bench.gpu.device import Accelerator, Turns
+from assay.hardware.bench.gpu.device import Accelerator, OperandRotation
 from assay.hardware.bench.records import Accuracy
-from assay.hardware.bench.sweep import Prepare, Ready
+from assay.hardware.bench.sweep import Prepare, PreparedTest
 
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "int8", "fp8")
 _DTYPES = {
@@ -67,17 +67,17 @@ def products(device: Accelerator, precision: str, sets_used: dict[int, int] | No
     """Products of square matrices of one precision, of several sets in turn."""
 
     @contextmanager
-    def prepare(n: int) -> Iterator[Ready]:
+    def prepare(n: int) -> Iterator[PreparedTest]:
         torch = device.torch
         torch.manual_seed(_SEED + n)
         count = sets_for(precision, n, device.cache, device.free())
         sets = [operands(device, precision, n) for _ in range(count)]
         if sets_used is not None:
             sets_used[n] = count
-        call = Turns([one.multiply for one in sets])
+        call = OperandRotation([one.multiply for one in sets])
         with single_precision(torch, tf32=precision == "tf32"):
             try:
-                yield Ready(device.timed(call), float(2 * n**3), lambda: check(device, precision, sets))
+                yield PreparedTest(device.timed(call), float(2 * n**3), lambda: check(device, precision, sets))
             finally:
                 sets.clear()
                 call.release()

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from assay.hardware.bench.gpu.device import Accelerator, Turns
+from assay.hardware.bench.gpu.device import Accelerator, OperandRotation
 from assay.hardware.bench.records import Accuracy
-from assay.hardware.bench.sweep import Prepare, Ready
+from assay.hardware.bench.sweep import Prepare, PreparedTest
 
 # Arrays that one pass reads or writes, as STREAM counts them.
 ARRAYS = {"copy": 2, "read": 1, "write": 1, "triad": 3}
@@ -27,11 +27,11 @@ def passes(device: Accelerator, kernel: str) -> Prepare:
     """One of copy, read, write and triad, over arrays of random numbers."""
 
     @contextmanager
-    def prepare(size: int) -> Iterator[Ready]:
+    def prepare(size: int) -> Iterator[PreparedTest]:
         arrays = {name: numbers(device, size // _WIDTH) for name in USED[kernel]}
-        call = Turns([call_of(device.torch, kernel, arrays)])
+        call = OperandRotation([call_of(device.torch, kernel, arrays)])
         try:
-            yield Ready(
+            yield PreparedTest(
                 device.timed(call), float(size // _WIDTH * _WIDTH * ARRAYS[kernel]), _check(device, kernel, arrays)
             )
         finally:

@@ -14,9 +14,9 @@ from assay.hardware.bench.gpu import gemm, memory, transfer
 from assay.hardware.bench.gpu.bare import bare_loop
 from assay.hardware.bench.gpu.device import Accelerator
 from assay.hardware.bench.outcome import TRANSFERS, absent_result, gemm_result, memory_result, too_long
-from assay.hardware.bench.records import GB, TERA, Measurements, Outcome, Tell, Wish
+from assay.hardware.bench.records import GB, TERA, BenchOptions, BenchOutcome, Measurements, Tell
 from assay.hardware.bench.sweep import Curve, Prepare, reason_of, sweep
-from assay.hardware.bench.versus import versus
+from assay.hardware.bench.timing import versus
 
 MEMORY = ("copy", "read", "write", "triad")
 ALL = (*MEMORY, "transfer", *gemm.PRECISIONS)
@@ -29,13 +29,13 @@ _NOT_HERE = {
 }
 
 
-def measure(wish: Wish, tell: Tell, device: Accelerator) -> Measurements:
+def measure(wish: BenchOptions, tell: Tell, device: Accelerator) -> Measurements:
     """Measure a device; what was measured before it was lost is kept."""
     bench = _Bench(wish, device)
     wanted = wish.tests or ALL
     parts = [part for name in wanted for part in (TRANSFERS if name == "transfer" else (name,))]
     facts = device.facts()
-    done: list[Outcome] = []
+    done: list[BenchOutcome] = []
     for place, name in enumerate(parts):
         tell(place / len(parts), name)
         done.append(bench.test(name))
@@ -46,7 +46,7 @@ def measure(wish: Wish, tell: Tell, device: Accelerator) -> Measurements:
 
 def unsupported(device: Accelerator, precision: str) -> str:
     """Why the device has no arithmetic of this precision; empty where it has, or where nobody knows."""
-    from assay.hardware.gpu.capability import abilities
+    from assay.hardware.gpu.nvidia import abilities
 
     capability = device.capability()
     if capability is None:
@@ -62,13 +62,13 @@ def unsupported(device: Accelerator, precision: str) -> str:
 class _Bench:
     """The tests with what they share."""
 
-    def __init__(self, wish: Wish, device: Accelerator) -> None:
+    def __init__(self, wish: BenchOptions, device: Accelerator) -> None:
         self.wish = wish
         self.device = device
         self.bare: dict[str, JsonValue] = {}
         self.lost = ""
 
-    def test(self, name: str) -> Outcome:
+    def test(self, name: str) -> BenchOutcome:
         """One test; a device that was lost before gives its reason."""
         begin = perf_counter_ns()
         if self.lost:
@@ -80,7 +80,7 @@ class _Bench:
         self.lost = self.device.after_trouble()
         return absent_result(name, self.lost or reason, begin)
 
-    def _run(self, name: str, begin: int) -> Outcome:
+    def _run(self, name: str, begin: int) -> BenchOutcome:
         if name in MEMORY:
             return self._bandwidth(name, memory.passes(self.device, name), len(memory.USED[name]), _TIMES, begin)
         if name in TRANSFERS:
@@ -89,7 +89,9 @@ class _Bench:
             return self._gemm(name, begin)
         return absent_result(name, _NOT_HERE.get(name, f"there is no test {name!r} of this device"), begin)
 
-    def _bandwidth(self, name: str, prepare: Prepare, arrays: int, times: tuple[float, ...], begin: int) -> Outcome:
+    def _bandwidth(
+        self, name: str, prepare: Prepare, arrays: int, times: tuple[float, ...], begin: int
+    ) -> BenchOutcome:
         device = self.device
         free = device.free()
         if name in TRANSFERS:  # the same size is taken of the host
@@ -101,7 +103,7 @@ class _Bench:
         self._beside(result, prepare, GB)
         return result
 
-    def _gemm(self, precision: str, begin: int) -> Outcome:
+    def _gemm(self, precision: str, begin: int) -> BenchOutcome:
         device, wish = self.device, self.wish
         if reason := unsupported(device, precision):
             return absent_result(precision, reason, begin)
@@ -126,7 +128,7 @@ class _Bench:
         self.lost = curve.lost
         return curve
 
-    def _beside(self, result: Outcome, prepare: Prepare, unit: float) -> None:
+    def _beside(self, result: BenchOutcome, prepare: Prepare, unit: float) -> None:
         """Time a bare loop of PyTorch beside, at the size that speaks for the test; after the test itself."""
         if not self.wish.compare or result.reported is None or self.lost:
             return

@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from assay.hardware.bench.gpu.device import Accelerator, Turns
+from assay.hardware.bench.gpu.device import Accelerator, OperandRotation
 from assay.hardware.bench.gpu.memory import numbers
 from assay.hardware.bench.records import Accuracy
-from assay.hardware.bench.sweep import Prepare, Ready
+from assay.hardware.bench.sweep import Prepare, PreparedTest
 
 _WIDTH = 4
 
@@ -21,7 +21,7 @@ def transfers(device: Accelerator, name: str) -> Prepare:
     pinned = name.endswith("_pinned")
 
     @contextmanager
-    def prepare(size: int) -> Iterator[Ready]:
+    def prepare(size: int) -> Iterator[PreparedTest]:
         torch, count = device.torch, size // _WIDTH
         # On the host first: a machine without pinned memory says so before anything else is taken.
         host = torch.empty(count, dtype=torch.float32, pin_memory=pinned)
@@ -30,9 +30,9 @@ def transfers(device: Accelerator, name: str) -> Prepare:
         there.uniform_(0.5, 1.5)  # others than on the host, so that a copy that did not happen shows
         pair = [there, host] if name.startswith("to_device") else [host, there]
         del host, there
-        call = Turns([call_of(pair, pinned=pinned)])
+        call = OperandRotation([call_of(pair, pinned=pinned)])
         try:
-            yield Ready(device.timed(call), float(count * _WIDTH), lambda: _check(device, pair))
+            yield PreparedTest(device.timed(call), float(count * _WIDTH), lambda: _check(device, pair))
         finally:
             pair.clear()
             call.release()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from assay.run.probes.columns import Columns, Window
 
 if TYPE_CHECKING:
-    from assay.hardware.gpu.readings import GpuReader
+    from assay.hardware.gpu.nvml import GpuReader
 
 # Files without which no driver of NVIDIA answers; the last is that of Windows' Linux.
 _DEVICES = ("nvidia[0-9]*", "nvidiactl", "dxg")
@@ -39,7 +39,7 @@ def has_driver(root: Path = Path("/")) -> bool:
 
 def nvml_reader() -> GpuReader:
     """NVML is loaded only where there is a driver."""
-    from assay.hardware.gpu.readings import GpuReader
+    from assay.hardware.gpu.nvml import GpuReader
 
     return GpuReader()
 

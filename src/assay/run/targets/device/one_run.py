@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from assay.errors import MeasureError, UsageError
-from assay.hardware.bench.records import Measurements, Outcome, Wish
+from assay.hardware.bench.records import BenchOptions, BenchOutcome, Measurements
 from assay.run import window
 from assay.run.contract import Measured, Order, Stage
 from assay.run.records import DeviceProof, SampleSet
@@ -65,7 +65,7 @@ def measure_device(order: Order, stage: Stage) -> Measured:
         )
 
 
-def _wish(target: DeviceTarget, base: Path) -> Wish:
+def _wish(target: DeviceTarget, base: Path) -> BenchOptions:
     if target.device != "cpu":
         idle = [key for key in _OF_PROCESSORS if getattr(target, key) is not None]
         if idle:
@@ -76,7 +76,7 @@ def _wish(target: DeviceTarget, base: Path) -> Wish:
                 try_="remove it",
             )
     folder = str(base / target.folder) if target.folder is not None else None
-    return Wish(
+    return BenchOptions(
         tests=tuple(dict.fromkeys(target.tests)),
         sizes=tuple(sorted(set(target.sizes))),
         shapes=tuple(sorted(set(target.shapes))),
@@ -104,7 +104,7 @@ def _load(target: DeviceTarget) -> _Loaded:
         ) from None
 
 
-def _tests(wish: Wish, stage: Stage, device: _Loaded) -> Measurements:
+def _tests(wish: BenchOptions, stage: Stage, device: _Loaded) -> Measurements:
     if device.accelerator is not None:
         from assay.hardware.bench.gpu.suite import measure as measure_accelerator
 
@@ -122,12 +122,12 @@ def _own_cpu_s() -> float:
     return process_time() + times.children_user + times.children_system
 
 
-def _metrics(tests: tuple[Outcome, ...]) -> dict[str, float]:
+def _metrics(tests: tuple[BenchOutcome, ...]) -> dict[str, float]:
     """The value of each test; those with samples are summed up from these."""
     return {one.metric: one.reported.value for one in tests if one.reported is not None}
 
 
-def _samples(tests: tuple[Outcome, ...], begin_ns: int) -> tuple[SampleSet, ...]:
+def _samples(tests: tuple[BenchOutcome, ...], begin_ns: int) -> tuple[SampleSet, ...]:
     """Every timed block at the size that speaks for its test."""
     import numpy as np
 

@@ -8,16 +8,15 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from assay.hardware.gpu.asking import Answer, Unanswered
-from assay.hardware.gpu.capability import abilities
-from assay.hardware.gpu.library import Load
-from assay.hardware.gpu.record import Gpu
+from assay.hardware.gpu.nvidia import abilities
+from assay.hardware.gpu.nvml import Load
+from assay.hardware.gpu.record import Gpu, LayerReport, LayerUnavailableError
 
-LAYER = "torch"
+TORCH = "torch"
 _USABLE = "its memory is what programs can use, without what the driver keeps"
 
 
-def by_torch(load: Load = import_module, machine: str | None = None) -> Answer:
+def by_torch(load: Load = import_module, machine: str | None = None) -> LayerReport:
     """All GPUs that PyTorch sees; imports it, and begins CUDA in this process.
 
     Args:
@@ -25,38 +24,38 @@ def by_torch(load: Load = import_module, machine: str | None = None) -> Answer:
             of Apple.
 
     Raises:
-        Unanswered: PyTorch is not here, or sees none.
+        LayerUnavailableError: PyTorch is not here, or sees none.
     """
     try:
         torch = load("torch")
     except ImportError as missing:
-        raise Unanswered("PyTorch is not installed") from missing
+        raise LayerUnavailableError("PyTorch is not installed") from missing
     except Exception as broken:  # a build for another system fails in ways of its own
-        raise Unanswered(f"PyTorch cannot be imported: {broken}") from broken
+        raise LayerUnavailableError(f"PyTorch cannot be imported: {broken}") from broken
     try:
         found = (*_cuda(torch), *(_mps(torch) if (machine or platform.machine()) == "arm64" else ()))
     except Exception as failure:  # a driver too old, a device that is busy: PyTorch has no class for these
-        raise Unanswered(f"PyTorch cannot use its GPUs: {failure}") from failure
+        raise LayerUnavailableError(f"PyTorch cannot use its GPUs: {failure}") from failure
     if not found:
-        raise Unanswered("PyTorch sees no GPU")
-    return Answer(found)
+        raise LayerUnavailableError("PyTorch sees no GPU")
+    return LayerReport(found)
 
 
-def by_begun_torch() -> Answer:
+def by_begun_torch() -> LayerReport:
     """What a PyTorch of this process that has already begun CUDA sees: asking it disturbs nothing.
 
     Raises:
-        Unanswered: there is none, or it would have to be begun first, which takes memory on the GPU and time.
+        LayerUnavailableError: there is none, or it is not initialised yet, which takes GPU memory and time.
     """
     torch = sys.modules.get("torch")
     if torch is None:
-        raise Unanswered("PyTorch was not asked, as importing it takes seconds")
+        raise LayerUnavailableError("PyTorch was not asked, as importing it takes seconds")
     try:
         begun = bool(torch.cuda.is_initialized())
     except Exception as failure:  # half imported, or a build without CUDA
-        raise Unanswered(f"PyTorch cannot be asked: {failure}") from failure
+        raise LayerUnavailableError(f"PyTorch cannot be asked: {failure}") from failure
     if not begun:
-        raise Unanswered("PyTorch was not asked, as it has not begun CUDA in this process")
+        raise LayerUnavailableError("PyTorch was not asked, as it has not begun CUDA in this process")
     return by_torch(lambda name: sys.modules[name])
 
 
@@ -72,7 +71,7 @@ def _cuda(torch: Any) -> Iterator[Gpu]:  # noqa: ANN401  (PyTorch need not be in
             index=index,
             name=str(facts.name),
             vendor="amd" if on_rocm else "nvidia",
-            layer=LAYER,
+            layer=TORCH,
             uuid=_uuid(facts, on_rocm),
             memory_bytes=int(facts.total_memory),
             capability=capability,
@@ -92,7 +91,7 @@ def _mps(torch: Any) -> Iterator[Gpu]:  # noqa: ANN401
             index=0,
             name="GPU behind MPS",
             vendor="apple",
-            layer=LAYER,
+            layer=TORCH,
             note="PyTorch tells of MPS that it works, and nothing else",
         )
 

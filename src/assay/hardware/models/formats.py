@@ -1,21 +1,82 @@
-"""Formats that describe themselves in text, in protobuf or in the list of an archive."""
+"""Model formats that describe themselves in text, in protobuf or in an archive; and tensors in numbers."""
 
 from __future__ import annotations
 
 import json
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from importlib import import_module
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from pydantic import JsonValue
+from assay.hardware.source import Facts
 
-from assay.hardware.models.tensors import NotReadable, Tensor, safetensors, summed
+# The format allows no longer header.
+_LONGEST_HEADER = 100_000_000
+_NAMES = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3",
+    "F8_E5M2": "float8_e5m2", "F4": "float4", "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
+    "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool", "C64": "complex64",
+}  # fmt: skip
 
-Facts = dict[str, JsonValue]
+
+class UnreadableModelError(ValueError):
+    """A file whose header says something else than its name, or breaks off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor by its type and how many numbers it holds."""
+
+    dtype: str
+    elements: int
+
+
+def summed(tensors: Iterable[Tensor]) -> Facts:
+    """How many parameters there are, and of which type: the one that most of them have, and the share of each."""
+    counts: Counter[str] = Counter()
+    for one in tensors:
+        counts[one.dtype] += one.elements
+    total = counts.total()
+    if not total:
+        return {}
+    ordered = counts.most_common()
+    facts: Facts = {"parameters": total, "dtype": ordered[0][0]}
+    if len(ordered) > 1:
+        facts["dtypes"] = dict(ordered)
+    return facts
+
+
+def safetensors(path: Path) -> list[Tensor]:
+    """The tensors that the header of a safetensors file lists.
+
+    Raises:
+        UnreadableModelError: if it is no such header.
+        OSError: if the file cannot be read.
+    """
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        length = int.from_bytes(file.read(8), "little")
+        if size < 10 or not 2 <= length <= min(_LONGEST_HEADER, size - 8):
+            raise UnreadableModelError("its header has no possible length")
+        text = file.read(length)
+    try:
+        header = json.loads(text)
+        return [_tensor(entry) for name, entry in header.items() if name != "__metadata__"]
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as problem:
+        raise UnreadableModelError("its header is no table of tensors") from problem
+
+
+def _tensor(entry: dict[str, object]) -> Tensor:
+    dtype, shape = str(entry["dtype"]), entry["shape"]
+    if not isinstance(shape, list) or not all(type(side) is int and side >= 0 for side in shape):
+        raise TypeError("no shape")
+    return Tensor(_NAMES.get(dtype, dtype.lower()), prod(shape))
+
 
 # Weights of larger models stand outside of the ONNX file; one beyond this is not worth the memory.
 LARGEST_ONNX = 512 * 2**20
@@ -36,22 +97,24 @@ def onnx(path: Path, load: Callable[[str], Any] = import_module) -> Facts:
     """What an ONNX file tells; its outer weights are not read.
 
     Raises:
-        NotReadable: without the onnx package, for a file too large to be taken into memory, or one that is damaged.
+        UnreadableModelError: without the onnx package, for a file too large for memory, or a damaged one.
     """
     if path.stat().st_size > LARGEST_ONNX:
-        raise NotReadable(f"it is larger than {LARGEST_ONNX // 2**20} MiB, and the format has no header of its own")
+        raise UnreadableModelError(
+            f"it is larger than {LARGEST_ONNX // 2**20} MiB, and the format has no header of its own"
+        )
     try:
         package = load("onnx")
     except ImportError:
-        raise NotReadable("the onnx package is not installed") from None
+        raise UnreadableModelError("the onnx package is not installed") from None
     try:
         model = package.load(path, load_external_data=False)
     except OSError:
         raise
     except Exception as problem:
-        raise NotReadable(f"it is no ONNX model ({type(problem).__name__})") from problem
+        raise UnreadableModelError(f"it is no ONNX model ({type(problem).__name__})") from problem
     if not model.graph.node:
-        raise NotReadable("it is no ONNX model: it has no nodes")
+        raise UnreadableModelError("it is no ONNX model: it has no nodes")
     facts = summed(_weights(package, _tensors(model.graph)))
     if _makes_weights(model.graph):
         facts = {"absent": {"parameters": "some of its weights are made by its nodes", "dtype": "likewise"}}
@@ -91,13 +154,13 @@ def openvino(path: Path) -> Facts:
     """What an OpenVINO XML file tells.
 
     Raises:
-        NotReadable: if it is another XML file.
+        UnreadableModelError: if it is another XML file.
         OSError: if it cannot be read.
     """
     with path.open("rb") as file:
         text = file.read(_LARGEST_TEXT)
     if (net := _NET.search(text, 0, 4096)) is None:
-        raise NotReadable("it is no OpenVINO model")
+        raise UnreadableModelError("it is no OpenVINO model")
     facts = summed(
         Tensor(_OPENVINO.get(kind.decode(), kind.decode()), prod(int(side) for side in re.findall(rb"\d+", shape)))
         for kind, shape in (match.groups() for match in _CONSTANT.finditer(text))
@@ -122,19 +185,19 @@ def torch_archive(path: Path) -> Facts:
     """Which kind of PyTorch file this is, by its first bytes and its list of contents; no pickle is ever loaded.
 
     Raises:
-        NotReadable: for what PyTorch does not write.
+        UnreadableModelError: for what PyTorch does not write.
         OSError: if it cannot be read.
     """
     if not zipfile.is_zipfile(path):
         with path.open("rb") as file:
             if file.read(2)[:1] != b"\x80":
-                raise NotReadable("it is neither an archive nor a pickle")
+                raise UnreadableModelError("it is neither an archive nor a pickle")
         return {"kind": "a pickle of the old format"}
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except zipfile.BadZipFile as problem:
-        raise NotReadable("its list of contents is damaged") from problem
+        raise UnreadableModelError("its list of contents is damaged") from problem
     if any("/code/" in name for name in names):
         return {"kind": "TorchScript"}
     if any(name.endswith(("/archive_format", "archive_version", "serialized_exported_program.json")) for name in names):
@@ -146,7 +209,7 @@ def config(folder: Path) -> Facts:
     """What the `config.json` of a Hugging Face folder tells.
 
     Raises:
-        NotReadable: if it is no such file.
+        UnreadableModelError: if it is no such file.
         OSError: if it cannot be read.
     """
     with (folder / "config.json").open("rb") as file:
@@ -154,9 +217,9 @@ def config(folder: Path) -> Facts:
     try:
         told = json.loads(text)
     except (ValueError, RecursionError) as problem:
-        raise NotReadable("its config.json is no JSON") from problem
+        raise UnreadableModelError("its config.json is no JSON") from problem
     if not isinstance(told, dict) or not {"model_type", "architectures"} & told.keys():
-        raise NotReadable("its config.json names no model")
+        raise UnreadableModelError("its config.json names no model")
     facts: Facts = {}
     classes = told.get("architectures")
     if isinstance(classes, list) and classes and isinstance(classes[0], str):
@@ -175,13 +238,13 @@ def huggingface(folder: Path, weights: Iterable[Path]) -> Facts:
     """A Hugging Face folder: what its config tells, and what its safetensors hold, which weighs more.
 
     Raises:
-        NotReadable: if its config is no such file.
+        UnreadableModelError: if its config is no such file.
         OSError: if a file cannot be read.
     """
     facts = config(folder)
     try:
         tensors = [tensor for path in weights if path.suffix == ".safetensors" for tensor in safetensors(path)]
-    except NotReadable as problem:
+    except UnreadableModelError as problem:
         return facts | {"absent": {"parameters": str(problem)}}
     return facts | summed(tensors)
 

@@ -1,4 +1,4 @@
-"""Processes that work side by side, each on its own cores, and begin together."""
+"""Worker processes, each on its own cores, that begin together: JSON lines in, JSON lines out."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter_ns
 from types import TracebackType
 from typing import IO, Any, cast
 
+from assay.hardware.bench.cpu.kernels import GemmWork, MemoryWork, Work
 from assay.hardware.bench.records import Accuracy
+from assay.hardware.bench.sweep import is_memory, reason_of
 
 # How many threads a BLAS uses is read from these when it is loaded; which of them counts depends on the BLAS.
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -21,7 +24,7 @@ _LEAD_EACH_NS = 100_000
 _END_S = 5.0
 
 
-class Crew:
+class WorkerPool:
     """Worker processes; used in a `with` statement, which ends them."""
 
     def __init__(self, places: Sequence[Sequence[int]], threads: int = 1) -> None:
@@ -34,9 +37,9 @@ class Crew:
         self._threads = threads
         self._workers: list[subprocess.Popen[str]] = []
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerPool:
         environment = os.environ | dict.fromkeys(_THREADS, str(self._threads))
-        command = [sys.executable, "-m", "assay.hardware.bench.cpu.worker"]
+        command = [sys.executable, "-m", "assay.hardware.bench.cpu.workers"]
         try:
             for place in self._places:
                 self._workers.append(
@@ -143,3 +146,86 @@ def _death(worker: subprocess.Popen[str]) -> str:
     except subprocess.TimeoutExpired:
         return "a measuring process does not answer"
     return f"a measuring process ended with {code}" + (", out of memory perhaps" if code == -9 else "")
+
+
+Command = Mapping[str, Any]
+# Sleeping ends late by some tens of microseconds; the last stretch before the common start is waited for awake.
+_AWAKE_NS = 500_000
+
+
+class Worker:
+    """What one worker holds, and its answers."""
+
+    def __init__(self) -> None:
+        self._work: Work | None = None
+
+    def answer(self, command: Command) -> dict[str, Any]:
+        try:
+            return self._do(command)
+        except Exception as problem:  # whatever went wrong is told, not raised: the crew decides
+            self._work = None
+            return {"failed": reason_of(problem), "memory": is_memory(problem)}
+
+    def _do(self, command: Command) -> dict[str, Any]:
+        do = command["do"]
+        if do == "memory":
+            self._work = None  # before the next one takes its place
+            self._work = MemoryWork(command["kernel"], command["size"], command["block"], command["seed"])
+        elif do == "gemm":
+            self._work = None
+            self._work = GemmWork(command["precision"], command["n"], command["sets"], command["seed"])
+        elif do == "block":
+            return self._block(command["calls"], command["start_ns"], bare=command["bare"])
+        elif do == "check":
+            check = self._held().check()
+            return {"error": check.error, "tolerance": check.tolerance}
+        elif do == "drop":
+            self._work = None
+        return {}
+
+    def _block(self, calls: int, start_ns: int, *, bare: bool) -> dict[str, Any]:
+        work = self._held()
+        call = work.bare() if bare else work.call
+        _wait_until(start_ns)
+        begin = time.perf_counter_ns()
+        for _ in range(calls):
+            call()
+        return {"begin_ns": begin, "end_ns": time.perf_counter_ns()}
+
+    def _held(self) -> Work:
+        if self._work is None:
+            raise RuntimeError("this worker holds no work")
+        return self._work
+
+
+def _wait_until(start_ns: int) -> None:
+    """Wait for the common start; `perf_counter_ns` is the same in all processes of a machine."""
+    left = start_ns - time.perf_counter_ns()
+    if left > _AWAKE_NS:
+        time.sleep((left - _AWAKE_NS) / 1e9)
+    while time.perf_counter_ns() < start_ns:
+        pass
+
+
+def serve(commands: IO[str], answers: IO[str]) -> None:
+    """Answer commands until there are no more."""
+    station = Worker()
+    for line in commands:
+        answers.write(json.dumps(station.answer(json.loads(line))) + "\n")
+        answers.flush()
+
+
+def main(arguments: list[str]) -> int:
+    """Serve the process that started this one."""
+    if arguments and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {int(cpu) for cpu in arguments[0].split(",")})
+    import numpy as np  # after the affinity: a BLAS counts its cores when it is loaded
+
+    sys.stdout.write(json.dumps({"ready": True, "numpy": np.__version__}) + "\n")
+    sys.stdout.flush()
+    serve(sys.stdin, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import JsonValue
+
+Facts = dict[str, JsonValue]
 Runner = Callable[[Sequence[str]], str]
 
 _TIMEOUT_S = 10.0
@@ -44,7 +47,7 @@ def command_output(words: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FactSource:
     """Where the facts of a machine are read, and the reasons of those that could not be."""
 
     root: Path = Path("/")

@@ -10,11 +10,18 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from assay.errors import UsageError
-from assay.hardware.models.described import huggingface, is_openvino, onnx, openvino, torch_archive
+from assay.hardware.models.formats import (
+    UnreadableModelError,
+    huggingface,
+    is_openvino,
+    onnx,
+    openvino,
+    safetensors,
+    summed,
+    torch_archive,
+)
 from assay.hardware.models.gguf import gguf
-from assay.hardware.models.tensors import NotReadable, safetensors, summed
-
-Facts = dict[str, JsonValue]
+from assay.hardware.source import Facts
 
 # What a model may tell of itself; what it does not is named with the reason.
 _WANTED = ("architecture", "parameters", "dtype")
@@ -97,7 +104,7 @@ def _entry(path: Path, form: str, read: Callable[[Path], Facts], parts: Iterable
             absent |= missing
         facts |= told
         why = "its header does not tell"
-    except NotReadable as problem:
+    except UnreadableModelError as problem:
         why = str(problem)
     except OSError as problem:
         why = f"it cannot be read: {problem.strerror or problem}"
@@ -110,7 +117,7 @@ def _entry(path: Path, form: str, read: Callable[[Path], Facts], parts: Iterable
 def _tflite(path: Path) -> Facts:
     with path.open("rb") as file:
         if file.read(8)[4:] != b"TFL3":
-            raise NotReadable("it is no TensorFlow Lite model")
+            raise UnreadableModelError("it is no TensorFlow Lite model")
     return {}
 
 

@@ -1,18 +1,20 @@
-"""Which probes work here: each with what it reads, or with the reason why it cannot."""
+"""Which probes work on this machine: what each reads, or why it cannot and what would enable it."""
 
 from __future__ import annotations
 
 import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import JsonValue
-
-from assay.hardware.reading import Source, why_not
+from assay.hardware.fitness.gpus import GpuStateReader
+from assay.hardware.source import Facts, FactSource, why_not
 
 if TYPE_CHECKING:
     from assay.hardware.gpu.detect import Detection
 
-Facts = dict[str, JsonValue]
 
 _POWERCAP = "/sys/class/powercap"
 _THERMAL = "/sys/class/thermal"
@@ -22,7 +24,7 @@ _FIRMWARE_THROTTLE = "/sys/devices/platform/soc/soc:firmware/get_throttled"
 _COUNTERS = {"cpu": "/proc/stat", "memory": "/proc/meminfo", "disk": "/proc/diskstats", "network": "/proc/net/dev"}
 
 
-def abilities(source: Source, detection: Detection | None) -> Facts:
+def abilities(source: FactSource, detection: Detection | None) -> Facts:
     """Each probe: whether it works, and by what or why not."""
     found: Facts = {name: _file(source, path) for name, path in _COUNTERS.items()}
     if source.system != "linux" and source.here:
@@ -45,7 +47,7 @@ def _gpu(detection: Detection | None) -> Facts:
     return _no(reasons or "no layer told of a GPU")
 
 
-def _rapl(source: Source) -> Facts:
+def _rapl(source: FactSource) -> Facts:
     """The processor's own energy counters, which most kernels show to the administrator alone."""
     zones = source.names(_POWERCAP, r"intel-rapl(?:-mmio)?:\d+")
     if not zones:
@@ -64,7 +66,7 @@ def _rapl(source: Source) -> Facts:
     return _yes(", ".join(found))
 
 
-def _powermetrics(source: Source) -> Facts:
+def _powermetrics(source: FactSource) -> Facts:
     """Apple's own sampler; it answers to the administrator alone."""
     try:
         source.run(("powermetrics", "--samplers", "cpu_power", "-n", "1", "-i", "1"))
@@ -73,7 +75,7 @@ def _powermetrics(source: Source) -> Facts:
     return _yes("powermetrics")
 
 
-def _temperature(source: Source) -> Facts:
+def _temperature(source: FactSource) -> Facts:
     found: list[str] = []
     refused = ""
     for zone in source.names(_THERMAL, r"thermal_zone\d+"):
@@ -95,7 +97,7 @@ def _temperature(source: Source) -> Facts:
     return _no(refused or "neither a thermal zone nor a sensor of hwmon is there")
 
 
-def _throttle(source: Source) -> Facts:
+def _throttle(source: FactSource) -> Facts:
     """Counters or flags that tell when heat or a weak supply slowed the processor."""
     cores = [
         one
@@ -114,7 +116,7 @@ def _throttle(source: Source) -> Facts:
     return _no("the kernel counts no throttling here, as in most virtual machines and on most ARM boards")
 
 
-def _file(source: Source, path: str) -> Facts:
+def _file(source: FactSource, path: str) -> Facts:
     try:
         return _yes(path) if source.bytes(path, 65_536).strip() else _no(f"{path} is empty")
     except OSError as problem:
@@ -127,3 +129,72 @@ def _yes(by: str) -> Facts:
 
 def _no(why: str) -> Facts:
     return {"works": False, "why": why}
+
+
+# What abilities are called before people.
+_TITLES = {
+    "cpu": "processor time",
+    "memory": "memory",
+    "disk": "disks",
+    "network": "network",
+    "gpu": "GPUs",
+    "energy_rapl": "energy of the processor",
+    "energy_powermetrics": "energy by powermetrics",
+    "temperature": "temperature",
+    "throttle": "throttling",
+}
+_READABLE = "sudo chmod a+r /sys/class/powercap/*/energy_uj    # until the next start"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSupport:
+    """Something that can be watched while a job runs, or why it cannot."""
+
+    name: str
+    works: bool
+    detail: str
+    fix: tuple[str, ...] = ()
+
+
+def probes(
+    reader: GpuStateReader, detection: Detection, root: str | Path = "/", system: str = sys.platform
+) -> tuple[ProbeSupport, ...]:
+    """Try every source of the probes."""
+    return (*_of_machine(FactSource(root=Path(root), system=system), detection), *_of_boards(reader, detection))
+
+
+def _of_machine(source: FactSource, detection: Detection) -> Iterator[ProbeSupport]:
+    for name, told in abilities(source, detection).items():
+        facts = told if isinstance(told, dict) else {}
+        works = facts.get("works") is True
+        why = str(facts.get("by" if works else "why", ""))
+        yield ProbeSupport(_TITLES.get(name, name), works, why, () if works else _fix(name, why))
+
+
+def _fix(name: str, why: str) -> tuple[str, ...]:
+    """What would help; nothing where the machine has no such thing."""
+    if name == "energy_rapl" and "may not be read" in why:
+        return (_READABLE,)
+    return ("sudo assay run FILE    # it answers to an administrator alone",) if name == "energy_powermetrics" else ()
+
+
+def _of_boards(reader: GpuStateReader, detection: Detection) -> Iterator[ProbeSupport]:
+    """How the energy of each board of NVIDIA's can be known."""
+    boards = [gpu for gpu in detection.gpus if gpu.vendor == "nvidia"]
+    if reader.absent and boards:
+        yield ProbeSupport("energy of the GPUs", False, reader.absent, ("pip install 'assay-bench[gpu]'",))
+    for index in range(0 if reader.absent else reader.count):
+        yield _energy(index, reader)
+
+
+def _energy(index: int, reader: GpuStateReader) -> ProbeSupport:
+    name = f"energy of GPU {index}"
+    try:
+        reading = reader.read(index)
+    except Exception as problem:  # NVML has its own errors; the other boards are still told
+        return ProbeSupport(name, False, f"it does not answer: {problem}")
+    if "energy_j" in reading:
+        return ProbeSupport(name, True, "by its counter")
+    if "power_w" in reading:
+        return ProbeSupport(name, True, "by samples of its power")
+    return ProbeSupport(name, False, reader.lost.get(index, "it tells neither its energy nor its power"))

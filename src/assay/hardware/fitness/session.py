@@ -1,24 +1,28 @@
-"""The state of a machine before and after a job: plain readings, and the reasons for those that are missing."""
+"""A job on its devices: their lock, and the state of the machine before and after."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from pydantic import JsonValue
 
 from assay.clock import SYSTEM_CLOCK, Clock, iso
-from assay.hardware.fitness.control import VARIABLE, Run, is_off, timed_control
-from assay.hardware.fitness.gpus import Reader, gpus
-from assay.hardware.fitness.heat import heat
-from assay.hardware.fitness.history import FEWEST, History
-from assay.hardware.fitness.memory import memory
-from assay.hardware.fitness.processor import processor, throttle_events
-from assay.hardware.fitness.sysfs import text_of
+from assay.hardware.environment import UsageSample, environment, machine_state
+from assay.hardware.fitness.control import FEWEST, VARIABLE, ControlHistory, Run, is_off, timed_control
+from assay.hardware.fitness.devices import occupied
+from assay.hardware.fitness.gpus import GpuStateReader, gpus
+from assay.hardware.fitness.lock import Mode, device_lock
+from assay.hardware.fitness.sensors import heat, memory, processor, text_of, throttle_events
 from assay.hardware.machine import machine_id
+from assay.place.needs import device_of
+from assay.plan.job import Job
+from assay.plan.parts import is_part, point_key
 from assay.spec.devices import split_index
 
 FOLDER = "fitness"
@@ -35,7 +39,7 @@ def fitness(
     folder: Path | None = None,
     *,
     root: str | Path = "/",
-    reader: Reader | None = None,
+    reader: GpuStateReader | None = None,
     run: Run = subprocess.run,
     clock: Clock = SYSTEM_CLOCK,
 ) -> dict[str, JsonValue]:
@@ -85,7 +89,7 @@ def _control(
     missing: dict[str, str] = {}
     if folder is None:
         return timed, others, {"control history": "no folder is known that a history could be kept in"}
-    history = History(folder / FOLDER, machine_id(), int(str(timed["version"])))
+    history = ControlHistory(folder / FOLDER, machine_id(), int(str(timed["version"])))
     beside = history.against(timed)
     timed["history"] = beside
     entries = int(str(beside["entries"]))
@@ -111,9 +115,9 @@ def _load_average() -> dict[str, JsonValue]:
 
 
 @cache
-def nvml() -> Reader:
+def nvml() -> GpuStateReader:
     """The boards through NVML, opened once in a process."""
-    from assay.hardware.gpu.readings import GpuReader  # here, as most jobs have no GPU
+    from assay.hardware.gpu.nvml import GpuReader  # here, as most jobs have no GPU
 
     return GpuReader()
 
@@ -146,3 +150,59 @@ class Fitness:
         state = self._read(device, control, self._folder)
         self._last = (self._clock.monotonic_s(), device, control, state)
         return state
+
+
+@dataclass(slots=True)
+class JobEnvironment:
+    """The environment record of a job while it grows."""
+
+    facts: dict[str, JsonValue]
+    _state_after: Callable[[], dict[str, JsonValue]] = field(repr=False)
+
+    def ended(self) -> dict[str, JsonValue]:
+        """The whole record, once the last run has ended."""
+        self.facts["after"] = self._state_after()
+        return self.facts
+
+
+class DeviceSession:
+    """Holds the devices of one job after the other, and looks at the machine before and after each."""
+
+    def __init__(self, mode: Mode, folder: Path | None, tell: Callable[[str], None], *, control: bool = True) -> None:
+        self._mode = mode
+        self._folder = folder
+        self._tell = tell
+        self._control = control
+        self._fitness = Fitness(folder)
+
+    @contextmanager
+    def job(self, job: Job, label: str, look: UsageSample) -> Iterator[JobEnvironment]:
+        """Hold the devices of a job from before the first look at the machine until its result is judged.
+
+        Args:
+            label: its name inside its benchmark, for whoever waits for it.
+            look: at other processes, begun a moment ago.
+        """
+        purpose = f"{job.benchmark}, {label}" if job.point else job.benchmark
+        load = f"{job.campaign} {point_key(job)}" if is_part(job.definition) else ""
+        with device_lock(occupied(job), purpose, self._mode, self._tell, load=load) as held:
+            if held.waited:  # what was seen until now was the work of whoever had the device
+                look, self._fitness = UsageSample(), Fitness(self._folder)
+            device, control = device_of(job), self._control and job.definition.measure.control
+            facts: dict[str, JsonValue] = _around(job) | {"lock": held.record()}
+            facts["before"] = machine_state(look) | {"fitness": self._fitness.before(device, control)}
+            yield JobEnvironment(facts, lambda: {"fitness": self._fitness.after(device, control)} | machine_state())
+
+    @staticmethod
+    @contextmanager
+    def refused(job: Job, look: UsageSample) -> Iterator[JobEnvironment]:
+        """The surrounding of a job that this machine cannot take: nobody is made to wait for it."""
+        facts: dict[str, JsonValue] = _around(job)
+        facts["before"] = machine_state(look)
+        yield JobEnvironment(facts, machine_state)
+
+
+def _around(job: Job) -> dict[str, JsonValue]:
+    """This machine and its software, with the commit of the files that are measured, wherever they came from."""
+    facts = environment(Path(job.base))
+    return {**facts, "git": dict(job.git)} if job.git else facts

@@ -1,6 +1,6 @@
 """The control workload as a program: every round is a sample, for a study of how much equal runs differ here.
 
-Started as `python -m assay.hardware.fitness.rounds` by `assay noise`; never by a user.
+Started as `python -m assay.hardware.fitness.control_program` by `assay noise`; never by a user.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 from assay.emit import emit
-from assay.hardware.fitness.loops import rounds
+from assay.hardware.fitness.control_loops import rounds
 
 
 def main() -> None:

@@ -1,0 +1,256 @@
+"""The state of processor, memory and sensors before and after a job, from small files of the system."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from pydantic import JsonValue
+
+
+def text_of(path: Path) -> str:
+    """The content of a file without the space around it; empty where it cannot be read."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except (OSError, ValueError):  # a path with a NUL is a ValueError
+        return ""
+
+
+def number_of(path: Path) -> int | None:
+    """The whole number that a file holds; None where it cannot be read or holds none."""
+    text = text_of(path)
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+# Trip points at which the kernel begins to slow the machine down or ends it; `active` ones only start a fan.
+_TRIPS = ("passive", "hot", "critical")
+# What is outside is no temperature of a machine that runs: sensors that are off say −274 or 65,261 °C.
+_COLDEST_C, _HOTTEST_C = -40.0, 150.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sensor:
+    """One temperature, with the one that must not be reached where it is told."""
+
+    name: str
+    celsius: float
+    limit_c: float | None = None
+    limit: str = ""
+    """What happens there: `passive`, `hot`, `critical`."""
+
+    @property
+    def headroom_c(self) -> float | None:
+        """Distance to the limit."""
+        return None if self.limit_c is None else self.limit_c - self.celsius
+
+
+def heat(root: Path) -> tuple[dict[str, JsonValue], dict[str, str]]:
+    """The hottest sensor and the one nearest to its limit.
+
+    Returns:
+        What was read, and for what was not, the reason.
+    """
+    sensors = [*_zones(root), *_chips(root)]
+    if not sensors:
+        return {}, {"temperature": "the system shows no temperature sensor"}
+    hottest = max(sensors, key=lambda one: one.celsius)
+    facts: dict[str, JsonValue] = {"sensors": len(sensors), "hottest": _told(hottest)}
+    limited = [(room, one) for one in sensors if (room := one.headroom_c) is not None]
+    if not limited:
+        return facts, {"thermal headroom": "no sensor tells at which temperature the machine slows down"}
+    return {**facts, "nearest": _told(min(limited, key=lambda pair: pair[0])[1])}, {}
+
+
+def _told(sensor: Sensor) -> dict[str, JsonValue]:
+    facts: dict[str, JsonValue] = {"sensor": sensor.name, "celsius": sensor.celsius}
+    if sensor.limit_c is not None and sensor.headroom_c is not None:
+        room = round(sensor.headroom_c, 3)
+        facts |= {"limit_c": sensor.limit_c, "limit": sensor.limit, "headroom_c": room}
+    return facts
+
+
+def _zones(root: Path) -> Iterator[Sensor]:
+    """The thermal zones that the kernel itself acts on."""
+    for zone in sorted((root / "sys/class/thermal").glob("thermal_zone[0-9]*")):
+        celsius = _celsius(zone / "temp")
+        if celsius is None or text_of(zone / "mode") == "disabled":
+            continue
+        trips = [
+            (limit, kind)
+            for path in zone.glob("trip_point_*_type")
+            if (kind := text_of(path)) in _TRIPS
+            and (limit := _limit(zone / path.name.replace("_type", "_temp"))) is not None
+        ]
+        name = text_of(zone / "type") or zone.name
+        yield Sensor(name, celsius, *min(trips)) if trips else Sensor(name, celsius)
+
+
+def _chips(root: Path) -> Iterator[Sensor]:
+    """Sensors of chips, such as coretemp and k10temp of processors; `max` is left out, since it only starts a fan."""
+    for chip in sorted((root / "sys/class/hwmon").glob("hwmon[0-9]*")):
+        name = text_of(chip / "name") or chip.name
+        for path in sorted(chip.glob("temp[0-9]*_input")):
+            celsius = _celsius(path)
+            if celsius is None:
+                continue
+            stem = path.name.removesuffix("_input")
+            label = text_of(chip / f"{stem}_label")
+            limit = _limit(chip / f"{stem}_crit")
+            whole = f"{name} {label}".rstrip()
+            yield Sensor(whole, celsius, limit, "critical") if limit is not None else Sensor(whole, celsius)
+
+
+def _celsius(path: Path) -> float | None:
+    value = number_of(path)
+    celsius = None if value is None else value / 1e3
+    return celsius if celsius is not None and _COLDEST_C <= celsius <= _HOTTEST_C else None
+
+
+def _limit(path: Path) -> float | None:
+    """A limit that somebody set: zero and what no chip survives are fillers."""
+    celsius = _celsius(path)
+    return celsius if celsius is not None and celsius > 0 else None
+
+
+_LINE = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
+_SWAPPED = re.compile(r"^pswp(in|out) (\d+)$", re.MULTILINE)
+# Version 2 of control groups, then version 1: limit, use, and the name of what the kernel may drop at once.
+_GROUPS = (
+    ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
+)
+
+
+def memory(
+    root: Path, ask: Callable[[], tuple[int, int, int, int]] | None = None
+) -> tuple[dict[str, JsonValue], dict[str, str]]:
+    """Read how much memory is free and how much swap is used.
+
+    Args:
+        ask: Tells total, available, swap total and swap used in bytes where there is no `/proc/meminfo`.
+
+    Returns:
+        What was read, and for what was not, the reason.
+    """
+    lines = {name: int(kib) * 1024 for name, kib in _LINE.findall(text_of(root / "proc/meminfo"))}
+    if "MemTotal" in lines and "MemAvailable" in lines:
+        swap = lines.get("SwapTotal", 0)
+        told = (lines["MemTotal"], lines["MemAvailable"], swap, swap - lines.get("SwapFree", swap))
+    elif root == Path("/") or ask is not None:
+        told = (ask or _by_psutil)()
+    else:
+        return {}, {"memory": "the system does not tell how much memory is free"}
+    total, available, swap, used = told
+    facts: dict[str, JsonValue] = {
+        "total_bytes": total,
+        "available_bytes": available,
+        "swap_total_bytes": swap,
+        "swap_used_bytes": used,
+    }
+    moved = dict(_SWAPPED.findall(text_of(root / "proc/vmstat")))
+    if len(moved) == 2:
+        facts["swapped_pages"] = int(moved["in"]) + int(moved["out"])
+    return facts | _of_group(root / "sys/fs/cgroup", total, available), {}
+
+
+def _of_group(folder: Path, total: int, available: int) -> dict[str, JsonValue]:
+    """What a container may use, where that is less than the machine has."""
+    for limit_name, use_name, statistics, droppable in _GROUPS:
+        limit, used = number_of(folder / limit_name), number_of(folder / use_name)
+        if limit is None or used is None or limit >= total:
+            continue
+        match = re.search(rf"^{droppable} (\d+)$", text_of(folder / statistics), re.MULTILINE)
+        free = max(0, limit - used + (int(match[1]) if match else 0))
+        return {"limit_bytes": limit, "available_bytes": min(available, free)}
+    return {}
+
+
+def _by_psutil() -> tuple[int, int, int, int]:
+    main, swap = psutil.virtual_memory(), psutil.swap_memory()
+    return main.total, main.available, swap.total, swap.used
+
+
+_CPU = "sys/devices/system/cpu"
+# Switches of turbo: the file, and what it holds when turbo is on.
+_SWITCHES = ((f"{_CPU}/intel_pstate/no_turbo", "0"), (f"{_CPU}/cpufreq/boost", "1"))
+# The firmware of a Raspberry Pi holds its clock down for these reasons; higher bits tell of the time since its start.
+_FIRMWARE = "sys/devices/platform/soc/soc:firmware/get_throttled"
+_FIRMWARE_BITS = ("the supply voltage is low", "the frequency is capped", "the clock is throttled", "it is warm")
+
+
+def processor(root: Path) -> tuple[dict[str, JsonValue], dict[str, str]]:
+    """Read how the clock is set.
+
+    Returns:
+        What was read, and for what was not, the reason.
+    """
+    facts, absent = _governors(root)
+    turbo = _turbo(root)
+    if turbo:
+        facts |= turbo
+    else:
+        absent["turbo"] = "the system shows no switch for turbo"
+    if (events := throttle_events(root)) is not None:
+        facts["throttle_events"] = events
+    else:
+        absent["throttle events"] = "the kernel counts no thermal throttling here"
+    reasons = _held_down(root)
+    return (facts if reasons is None else {**facts, "held_down": list(reasons)}), absent
+
+
+def _governors(root: Path) -> tuple[dict[str, JsonValue], dict[str, str]]:
+    policies = sorted((root / _CPU).glob("cpufreq/policy[0-9]*")) or sorted((root / _CPU).glob("cpu[0-9]*/cpufreq"))
+    if not policies:
+        return {}, {"governor": "the system does not show how the clock is governed (no cpufreq)"}
+    governors, preferences = Counter[str](), Counter[str]()
+    fixed: set[int | None] = set()
+    for policy in policies:
+        cores = len(text_of(policy / "affected_cpus").split()) or 1
+        if name := text_of(policy / "scaling_governor"):
+            governors[name] += cores
+        if preference := text_of(policy / "energy_performance_preference"):
+            preferences[preference] += cores
+        lowest, highest = number_of(policy / "scaling_min_freq"), number_of(policy / "scaling_max_freq")
+        fixed.add(highest if lowest is not None and lowest == highest else None)
+    facts: dict[str, JsonValue] = {"governors": dict(governors)} if governors else {}
+    if preferences:
+        facts["preferences"] = dict(preferences)
+    if driver := text_of(policies[0] / "scaling_driver"):
+        facts["driver"] = driver
+    if len(fixed) == 1 and (only := fixed.pop()) is not None:
+        facts["fixed_mhz"] = only / 1e3
+    return facts, {} if governors else {"governor": "the governors of the clock cannot be read"}
+
+
+def _turbo(root: Path) -> dict[str, JsonValue]:
+    """Whether the clock may rise above its base, and the file that says so."""
+    for name, on in _SWITCHES:
+        if (value := text_of(root / name)) in ("0", "1"):
+            return {"turbo": "on" if value == on else "off", "turbo_switch": f"/{name}"}
+    own = [value for path in (root / _CPU).glob("cpufreq/policy[0-9]*/boost") if (value := text_of(path)) in ("0", "1")]
+    if not own:
+        return {}
+    return {"turbo": "on" if "1" in own else "off", "turbo_switch": f"/{_CPU}/cpufreq/policy*/boost"}
+
+
+def throttle_events(root: Path) -> int | None:
+    """How often the kernel saw a core throttle for heat since it started; None where it does not count."""
+    counts = [number_of(path) for path in (root / _CPU).glob("cpu[0-9]*/thermal_throttle/core_throttle_count")]
+    known = [one for one in counts if one is not None]
+    return sum(known) if known else None
+
+
+def _held_down(root: Path) -> tuple[str, ...] | None:
+    """Why the firmware of the board holds the clock down now; None where there is none that tells."""
+    try:
+        bits = int(text_of(root / _FIRMWARE), 16)
+    except ValueError:
+        return None
+    return tuple(reason for place, reason in enumerate(_FIRMWARE_BITS) if bits >> place & 1)
