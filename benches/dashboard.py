@@ -14,8 +14,8 @@ import httpx
 import psutil
 from tests.running_server import ServerProcess
 
-from assay.demo.alive import Keeper
-from assay.demo.filling import Amount, fill
+from assay.demo.fill import DemoSize, fill
+from assay.demo.keeper import Keeper
 from benches.fleet import percentile
 from benches.page import Page, Table
 from benches.processes import BUILD
@@ -70,7 +70,7 @@ def filled(size: Size) -> Path:
     if not ready.exists():
         shutil.rmtree(folder, ignore_errors=True)
         with opened(folder) as store:
-            fill(store, Amount(size.campaigns, results=size.results))
+            fill(store, DemoSize(size.campaigns, results=size.results))
         ready.touch()
     with opened(folder) as store:
         Keeper(store).step(BUILD)  # all agents say that they are there

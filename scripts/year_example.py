@@ -22,10 +22,10 @@ from assay.alert.digest.material import DigestInput, ended, movement, read
 from assay.alert.evaluate import act
 from assay.alert.ingest import expect
 from assay.api.store_source import StoreSource
-from assay.demo.replay import Standing, Watch, play
+from assay.demo.replay import DetectionObserver, play
 from assay.report.html.series import Spot, series_svg
 from assay.series.repository import SeriesStore
-from assay.sim.history import DetectedChange, History, ScoreLine, marks, score, series_name, truth, year
+from assay.sim.history import DetectedChange, History, ScoreLine, SimulatedClock, marks, score, series_name, truth, year
 from assay.sim.history.settings import year_text
 from assay.store.alerts import AlertFilter
 from assay.store.store import Store
@@ -52,7 +52,7 @@ def main(kept: Path | None = None) -> None:
     if first is None:
         sys.exit("the year has no first night")
     with TemporaryDirectory() as folder:
-        store, watch = Store(kept or Path(folder) / "year"), Watch(first)
+        store, watch = Store(kept or Path(folder) / "year"), DetectionObserver(first)
         play(history, store, watch, first)
         _deal_with(store, first, first + timedelta(days=history.nights - 1, hours=6))
         lines = score(truth(history), watch.found(store))
@@ -67,10 +67,17 @@ def _deal_with(store: Store, first: datetime, now: datetime) -> None:
     for one in SeriesStore(store).findings():
         near = abs((one.first_bad.at - first.timestamp()) / 86_400 + 1 - night) < 4
         if one.series.metric == metric and near and one.state == "open":
-            expect(store, one.id, Standing(now))
+            expect(store, one.id, SimulatedClock(now))
     for alert in StoreSource(store).alerts(AlertFilter(since=now.timestamp() - _WEEK_S)):
         if alert.benchmark == _ACKNOWLEDGED and alert.state == "open" and alert.findings:
-            act(store, alert.id, "acknowledge", by="alice", why="the tokenizer is called twice", clock=Standing(now))
+            act(
+                store,
+                alert.id,
+                "acknowledge",
+                by="alice",
+                why="the tokenizer is called twice",
+                clock=SimulatedClock(now),
+            )
 
 
 def _write(history: History, lines: Sequence[ScoreLine], store: Store, until: float) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from assay.analyse.series.identity import context, machine_kind
-from assay.demo.replay import Watch, play
+from assay.demo.replay import DetectionObserver, play
 from assay.report.reading import read_campaign
 from assay.series.repository import SeriesStore
 from assay.sim.history import History, marks, score, truth
@@ -102,7 +102,7 @@ def history() -> History:
 
 @pytest.fixture(scope="module")
 def played(history, tmp_path_factory):
-    kept, watch = Store(tmp_path_factory.mktemp("year") / "store"), Watch(FIRST)
+    kept, watch = Store(tmp_path_factory.mktemp("year") / "store"), DetectionObserver(FIRST)
     assert play(history, kept, watch, FIRST) == 2 * (110 - 4)
     yield kept, watch
     kept.close()

@@ -13,7 +13,7 @@ from assay.alert.digest.material import read
 from assay.api.server_source import ServerSource
 from assay.api.store_source import StoreSource
 from assay.cli.main import app
-from assay.demo.replay import Watch, play
+from assay.demo.replay import DetectionObserver, play
 from assay.place.fleet.client import FleetClient
 from assay.series.repository import SeriesStore
 from assay.sim.history import History
@@ -28,7 +28,7 @@ def folder(tmp_path):
     """A store with 57 nights, one of the last with a failed job."""
     place = tmp_path / "server"
     store = Store(place)
-    play(History.model_validate_json(json.dumps(SMALL | {"nights": 57})), store, Watch(FIRST), FIRST)
+    play(History.model_validate_json(json.dumps(SMALL | {"nights": 57})), store, DetectionObserver(FIRST), FIRST)
     known = SeriesStore(store)
     known.expect(known.findings()[0].id)
     store.close()

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from assay.cli.main import app
-from assay.sim.script import ListenOptions, Script, settings_of
+from assay.sim.script import ListenOptions, SimScript, settings_of
 
 ASSAY = [sys.executable, "-m", "assay"]
 
@@ -21,7 +21,7 @@ ASSAY = [sys.executable, "-m", "assay"]
 def test_every_setting_is_an_option(server):
     done = CliRunner().invoke(app, ["sim", server, "--help"])
     assert done.exit_code == 0
-    for setting in (*settings_of(ListenOptions, server), *settings_of(Script, server)):
+    for setting in (*settings_of(ListenOptions, server), *settings_of(SimScript, server)):
         assert f"{setting.flag} " in done.output, setting.flag
 
 

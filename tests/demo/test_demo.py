@@ -16,12 +16,11 @@ from sqlalchemy import Float, func, select
 from assay.analyse.records import MultiRunJobResult
 from assay.cli.demo_data import demo_data
 from assay.clock import iso
-from assay.demo.alive import Keeper
-from assay.demo.bulk import Bulk
-from assay.demo.calendar import cron_of, entries, shares
+from assay.demo.fill import Bulk
+from assay.demo.keeper import Keeper
 from assay.demo.machines import FLEET, enrolment, fleet
-from assay.demo.playing import Moving, Player, Settings
-from assay.demo.studies import STUDIES
+from assay.demo.player import DemoSettings, Player, SimulatedClock
+from assay.demo.scenario import STUDIES, cron_of, entries, shares
 from assay.documents import from_json
 from assay.errors import UsageError
 from assay.report.html import render_html
@@ -41,7 +40,7 @@ from assay.store.telemetry import read_telemetry
 from assay.store.watch_tables import FiringRow, PointRow, SeriesRow
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
-SMALL = Settings(campaigns=16, agents=12, days=60, seed=7, now=NOW)
+SMALL = DemoSettings(campaigns=16, agents=12, days=60, seed=7, now=NOW)
 
 
 @pytest.fixture(scope="module")
@@ -244,8 +243,8 @@ def test_the_fleet_goes_on_while_somebody_looks(played: tuple[Store, Player], tm
 def test_the_fleet_of_another_process_goes_on_for_a_day(
     mine: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay.demo.alive._STEPS", 1)  # jobs are short, so that a day takes few steps
-    clock = Moving(NOW)
+    monkeypatch.setattr("assay.demo.keeper._STEPS", 1)  # jobs are short, so that a day takes few steps
+    clock = SimulatedClock(NOW)
     stored = Catalogue(mine.engine, clock).benchmarks().items
     keeper = Keeper(mine, 7, clock)
     for _ in range(24 * 6):
@@ -263,8 +262,8 @@ def test_the_fleet_of_another_process_goes_on_for_a_day(
 def test_the_fleet_leaves_alone_what_people_changed(
     mine: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay.demo.alive._STEPS", 1)
-    clock = Moving(NOW)
+    monkeypatch.setattr("assay.demo.keeper._STEPS", 1)
+    clock = SimulatedClock(NOW)
     catalogue, control = Catalogue(mine.engine, clock), Control(mine.engine, clock)
     for study in STUDIES:
         catalogue.change(study.name, Draft({**study.pinned, "description": "mine"}, by="dora"))
@@ -311,7 +310,7 @@ def test_nothing_of_the_demo_lies_in_the_future(tmp_path: Path, now: datetime) -
 
 
 def test_bulk_campaigns_with_many_jobs_have_ended_by_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.demo.bulk._VARIANTS", 1)
+    monkeypatch.setattr("assay.demo.fill._VARIANTS", 1)
     store = Store(tmp_path / "bulk")
     try:
         Player(store, SMALL).enrol()

@@ -14,8 +14,8 @@ from assay.errors import SpecError
 from assay.sim.faults import (
     MEANING,
     Draw,
-    Fault,
-    Pause,
+    InjectedFault,
+    InjectedPause,
     SlowStart,
     Stop,
     choose,
@@ -26,7 +26,7 @@ from assay.sim.faults import (
     parse_slow_start,
     parse_stop,
 )
-from assay.sim.script import ListenOptions, Script, build, read_file, settings_of
+from assay.sim.script import ListenOptions, SimScript, build, read_file, settings_of
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_a_normal_draw_is_never_below_zero():
 
 
 def test_faults():
-    assert parse_fault("429:every=10") == Fault("429", every=10)
-    assert parse_fault("reset:share=5%") == Fault("reset", share=0.05)
-    assert parse_fault("hang:number=3") == Fault("hang", number=3)
+    assert parse_fault("429:every=10") == InjectedFault("429", every=10)
+    assert parse_fault("reset:share=5%") == InjectedFault("reset", share=0.05)
+    assert parse_fault("hang:number=3") == InjectedFault("hang", number=3)
     assert all(parse_fault(f"{kind}:every=1").kind == kind for kind in MEANING)
 
 
@@ -98,12 +98,12 @@ def test_faults_that_are_none(text):
 
 
 def test_which_requests_a_fault_befalls():
-    faults = [Fault("500", every=3), Fault("reset", number=3)]
+    faults = [InjectedFault("500", every=3), InjectedFault("reset", number=3)]
     assert [choose(faults, number, 0) for number in range(7)] == [None, None, "500", "reset", None, "500", None]
 
 
 def test_a_share_is_met_and_depends_on_the_seed_alone():
-    one = Fault("reset", share=0.1)
+    one = InjectedFault("reset", share=0.1)
     hit = [number for number in range(5000) if one.hits(number, seed=1)]
     assert len(hit) == pytest.approx(500, rel=0.15)
     assert hit == [number for number in range(5000) if one.hits(number, seed=1)]
@@ -112,8 +112,8 @@ def test_a_share_is_met_and_depends_on_the_seed_alone():
 
 def test_stops_pauses_and_slow_starts():
     assert parse_stop("5s:for=2s") == Stop(5.0, 2.0)
-    assert parse_pause("200ms:every=10,after=5") == Pause(0.2, 10, 5)
-    assert parse_pause("1s") == Pause(1.0, 1, 1)
+    assert parse_pause("200ms:every=10,after=5") == InjectedPause(0.2, 10, 5)
+    assert parse_pause("1s") == InjectedPause(1.0, 1, 1)
     assert parse_slow_start("3x:requests=10") == SlowStart(3.0, 10, 0.0)
     assert parse_slow_start("1.5:for=5s") == SlowStart(1.5, 0, 5.0)
 
@@ -146,7 +146,7 @@ def test_no_text_breaks_the_parsers(text):
 
 def test_a_script_with_everything():
     script = build(
-        Script,
+        SimScript,
         {
             "ttft": "50ms",
             "itl": "normal:10ms,1ms",
@@ -162,15 +162,15 @@ def test_a_script_with_everything():
     )
     assert script.tokens_per_chunk == (1, 4, 2)
     assert script.stall == (Stop(1.0, 2.0), Stop(9.0, 1.0))
-    assert script.error == (Fault("429", every=5),)
+    assert script.error == (InjectedFault("429", every=5),)
     assert not script.done
-    assert build(Script, {"tokens_per_chunk": [1, 4]}, "llm").tokens_per_chunk == (1, 4)
+    assert build(SimScript, {"tokens_per_chunk": [1, 4]}, "llm").tokens_per_chunk == (1, 4)
 
 
 def test_every_problem_of_a_script_is_told_at_once():
     values = {"tft": "50ms", "itl": "fast", "usage": "maybe", "done": "no", "capacity": 0}
     with pytest.raises(SpecError) as caught:
-        build(Script, values, "llm", "sim.yaml")
+        build(SimScript, values, "llm", "sim.yaml")
     told = str(caught.value)
     assert [problem.code for problem in caught.value.problems] == ["unknown-key", *["value"] * 4]
     assert "did you mean ttft?" in told
@@ -180,14 +180,14 @@ def test_every_problem_of_a_script_is_told_at_once():
 
 def test_a_server_has_its_own_settings_alone():
     with pytest.raises(SpecError, match="ttft"):
-        build(Script, {"ttft": "1s"}, "http")
+        build(SimScript, {"ttft": "1s"}, "http")
     with pytest.raises(SpecError, match="latency"):
-        build(Script, {"latency": "1s"}, "llm")
+        build(SimScript, {"latency": "1s"}, "llm")
 
 
 def test_flags_do_not_clash():
     for server in ("llm", "http"):
-        flags = [one.flag for one in (*settings_of(ListenOptions, server), *settings_of(Script, server))]
+        flags = [one.flag for one in (*settings_of(ListenOptions, server), *settings_of(SimScript, server))]
         assert len(flags) == len(set(flags))
         assert {"--no-record", "--port", "--error"} <= set(flags)
 

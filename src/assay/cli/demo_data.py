@@ -39,21 +39,21 @@ def demo_data(
 
     Nothing of it is measured: every benchmark has the label `demo: simulated`, every machine is called `demo-…`.
     """
-    from assay.demo.filling import Amount, fill
+    from assay.demo.fill import DemoSize, fill
     from assay.store.location import store_folder
     from assay.store.store import Store
 
     store = Store(store_folder(folder), database_url)
     try:
         if not _is_demo(store):
-            amount = Amount(campaigns, agents, days, results, seed)
+            amount = DemoSize(campaigns, agents, days, results, seed)
             say(fill(store, amount, _told if sys.stderr.isatty() else None).in_words)
         elif not alive:
             say(f"{store.folder} holds demo data already, and is left as it is")
         database = " and the same --database-url" if database_url else ""
         say(f"look around: assay serve --folder {store.folder}{database}")
         if alive:
-            from assay.demo.alive import Keeper
+            from assay.demo.keeper import Keeper
 
             say("the agents of the demo go on; Ctrl-C ends them")
             Keeper(store, seed).run()

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from assay.cli.options import Verbs
-from assay.sim.script import ListenOptions, Script, Server, Setting, settings_of
+from assay.sim.script import ListenOptions, ScriptSetting, Server, SimScript, settings_of
 
 app = Verbs(help="A server with known truth: what a load generator reports can be compared with what was done.")
 
@@ -31,11 +31,11 @@ def _command(server: Server, meaning: str) -> Callable[..., None]:
     return verb
 
 
-def _settings(server: Server) -> list[Setting]:
-    return [*settings_of(ListenOptions, server), *settings_of(Script, server)]
+def _settings(server: Server) -> list[ScriptSetting]:
+    return [*settings_of(ListenOptions, server), *settings_of(SimScript, server)]
 
 
-def _parameter(one: Setting) -> inspect.Parameter:
+def _parameter(one: ScriptSetting) -> inspect.Parameter:
     shown = f"{one.meaning} [{one.default}]" if one.default else one.meaning
     option = typer.Option(one.flag, help=shown, show_default=False)
     kind: Any = bool if one.switch is not None else list[str] if one.many else str

@@ -78,7 +78,7 @@ def _declared(file: object) -> list[dict[str, str]]:
 
 
 def _played(made: History, folder: Path, today: datetime) -> str:
-    from assay.demo.replay import Watch, play
+    from assay.demo.replay import DetectionObserver, play
     from assay.sim.history import first_night
     from assay.store.store import Store
 
@@ -90,7 +90,7 @@ def _played(made: History, folder: Path, today: datetime) -> str:
                 code="sim-history",
                 try_="name a new folder: simulated results must not stand beside measured ones",
             )
-        jobs = play(made, kept, Watch(first_night(made, today)), today)
+        jobs = play(made, kept, DetectionObserver(first_night(made, today)), today)
     finally:
         kept.close()
     return f"{jobs} jobs of {made.nights} nights in {folder.absolute()}"

@@ -3,12 +3,11 @@
 Nothing here is measured. Every benchmark carries the label `demo: simulated`, every machine is called `demo-…`.
 
 machines.py    the machines of the fleet
-studies.py     the benchmarks, and where they run
-changes.py     what happens in the course of the year
-calendar.py    which campaigns there are, and when
+scenario.py    the benchmarks, what happens in the course of the year, and which campaigns there are when
 scene.py       what is around one job while its numbers are drawn
 runs/          the numbers of one job, by kind of target
-playing.py     campaigns, jobs and results through the store
-bulk.py        many more of them, by bulk inserts
-alive.py       agents that beat and jobs that go on while somebody looks
+player.py      campaigns, jobs and results through the store, as a server handles them
+fill.py        a store filled with it; many more campaigns by bulk inserts
+keeper.py      agents that send heartbeats and jobs that advance while the demo is served
+replay.py      a simulated history (`assay sim history`) through the store
 """

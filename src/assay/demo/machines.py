@@ -15,10 +15,13 @@ from assay.version import __version__
 GIB = 2**30
 _DEBIAN = "Debian GNU/Linux 12 (bookworm)"
 _UBUNTU = "Ubuntu 24.04.2 LTS"
+_TORCH = {"torch": "2.7.0", "transformers": "5.0.0", "onnxruntime-gpu": "1.22.0", "numpy": "2.2.4"}
+FEWEST = 8
+_OS = {"linux": "Linux", "macos": "macOS", "windows": "Windows"}
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class DemoMachine:
     """One machine that never was."""
 
     name: str
@@ -66,7 +69,7 @@ class Machine:
         return hashlib.sha256(self.identity.encode()).hexdigest()[:16]
 
 
-_PI = Machine(
+_PI = DemoMachine(
     "demo-pi-01",
     "raspberry-pi",
     "Cortex-A76",
@@ -79,10 +82,11 @@ _PI = Machine(
     busy_w=8.4,
     spread=0.012,
 )
-_EPYC = Machine("demo-server-01", "server", "AMD EPYC 9454P", 48, 128, price=1.2)
-_XEON = Machine("demo-xeon-01", "server", "Intel Xeon Gold 6430", 32, 256, speed=1.15, idle_w=95, busy_w=260, price=1.4)
-_TORCH = {"torch": "2.7.0", "transformers": "5.0.0", "onnxruntime-gpu": "1.22.0", "numpy": "2.2.4"}
-_H100 = Machine(
+_EPYC = DemoMachine("demo-server-01", "server", "AMD EPYC 9454P", 48, 128, price=1.2)
+_XEON = DemoMachine(
+    "demo-xeon-01", "server", "Intel Xeon Gold 6430", 32, 256, speed=1.15, idle_w=95, busy_w=260, price=1.4
+)
+_H100 = DemoMachine(
     "demo-h100-01",
     "gpu-server",
     "Intel Xeon Platinum 8468",
@@ -100,7 +104,7 @@ _H100 = Machine(
     price=5.9,
     packages=_TORCH,
 )
-_A100 = Machine(
+_A100 = DemoMachine(
     "demo-a100-01",
     "gpu-server",
     "AMD EPYC 7763",
@@ -118,7 +122,7 @@ _A100 = Machine(
     price=3.4,
     packages=_TORCH,
 )
-_L4 = Machine(
+_L4 = DemoMachine(
     "demo-l4-01",
     "gpu-server",
     "Intel Xeon Platinum 8480+",
@@ -136,7 +140,7 @@ _L4 = Machine(
     price=0.8,
     packages=_TORCH,
 )
-_WORKSTATION = Machine(
+_WORKSTATION = DemoMachine(
     "demo-workstation-01",
     "workstation",
     "AMD Ryzen 9 7950X",
@@ -155,7 +159,7 @@ _WORKSTATION = Machine(
     spread=0.009,
     packages=_TORCH,
 )
-_LAPTOP = Machine(
+_LAPTOP = DemoMachine(
     "demo-laptop-01",
     "laptop",
     "Intel Core i7-1365U",
@@ -168,7 +172,7 @@ _LAPTOP = Machine(
     busy_w=28,
     spread=0.035,
 )
-_MAC = Machine(
+_MAC = DemoMachine(
     "demo-mac-mini-01",
     "mac",
     "Apple M2",
@@ -184,7 +188,7 @@ _MAC = Machine(
     busy_w=22,
     packages={"onnxruntime": "1.22.0", "coremltools": "8.2"},
 )
-_JETSON = Machine(
+_JETSON = DemoMachine(
     "demo-jetson-01",
     "edge",
     "Cortex-A78AE",
@@ -205,7 +209,7 @@ _JETSON = Machine(
 )
 
 # The first ones do most of the work, so that a small fleet has them all.
-FLEET: tuple[Machine, ...] = (
+FLEET: tuple[DemoMachine, ...] = (
     _EPYC,
     _H100,
     _PI,
@@ -229,16 +233,15 @@ FLEET: tuple[Machine, ...] = (
     replace(_EPYC, name="demo-server-03", memory_gib=256),
     replace(_L4, name="demo-l4-02"),
 )  # fmt: skip
-FEWEST = 8
 
 
-def fleet(count: int) -> tuple[Machine, ...]:
+def fleet(count: int) -> tuple[DemoMachine, ...]:
     """So many machines; beyond those that have a name of their own, more servers."""
     more = (replace(_EPYC, name=f"demo-server-{number:02}") for number in range(4, 4 + max(0, count - len(FLEET))))
     return (*FLEET[:count], *more)
 
 
-def enrolment(machine: Machine) -> Enrolment:
+def enrolment(machine: DemoMachine) -> Enrolment:
     """A machine as its agent would make it known."""
     runtimes = {name: version for name, version in machine.packages.items() if name != "numpy"}
     runtimes = {name.removesuffix("-gpu"): version for name, version in runtimes.items()}
@@ -265,7 +268,7 @@ def enrolment(machine: Machine) -> Enrolment:
     return Enrolment(machine.identity, machine.name, profile, device_facts(machine), version=__version__)
 
 
-def device_facts(machine: Machine) -> dict[str, JsonValue]:
+def device_facts(machine: DemoMachine) -> dict[str, JsonValue]:
     facts: dict[str, JsonValue] = {
         "demo": "simulated",
         "cpu": machine.cpu,
@@ -282,10 +285,7 @@ def device_facts(machine: Machine) -> dict[str, JsonValue]:
     return {name: value for name, value in facts.items() if value not in ("", 0)}
 
 
-_OS = {"linux": "Linux", "macos": "macOS", "windows": "Windows"}
-
-
-def machine_facts(machine: Machine) -> dict[str, JsonValue]:
+def machine_facts(machine: DemoMachine) -> dict[str, JsonValue]:
     """A machine in the words of an environment record."""
     facts: dict[str, JsonValue] = {
         "id": machine.machine_id,
@@ -307,7 +307,7 @@ def machine_facts(machine: Machine) -> dict[str, JsonValue]:
     return {name: value for name, value in facts.items() if value not in ("", 0)}
 
 
-def by_name(machines: Sequence[Machine]) -> dict[str, Machine]:
+def by_name(machines: Sequence[DemoMachine]) -> dict[str, DemoMachine]:
     return {machine.name: machine for machine in machines}
 
 

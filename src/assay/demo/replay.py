@@ -23,7 +23,7 @@ from assay.plan.job import Job
 from assay.plan.lifecycle import Event, campaign_state
 from assay.plan.plan import Plan, make_plan
 from assay.run.records import Failure, SingleRunResult
-from assay.sim.history import DetectedChange, History, NightResult, first_night, nights, series_name
+from assay.sim.history import DetectedChange, History, NightResult, SimulatedClock, first_night, nights, series_name
 from assay.sim.history.generator import NightEnvironment
 from assay.spec.benchmark import Definition
 from assay.spec.load import Loaded, load
@@ -40,20 +40,6 @@ _RUN_S = 60.0
 # So long after a night begins, all of its results are there.
 _MORNING_S = 4 * 3600.0
 _OS = "Debian GNU/Linux 12 (bookworm)"
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A clock that stands still at a moment of the history."""
-
-    at: datetime
-
-    def monotonic_s(self) -> float:
-        """Seconds, as the calendar counts them."""
-        return self.at.timestamp()
-
-    def utc(self) -> datetime:
-        return self.at
 
 
 class Observer(Protocol):
@@ -101,7 +87,7 @@ def _campaign(store: Store, loaded: Loaded, plan: Plan, results: Iterable[NightR
     found = {one.job: one for one in results}
     begin = min(one.at for one in found.values())
     labels = loaded.benchmark.labels
-    submitted = store.create_campaign(plan, loaded.source.document, labels, "simulated", Standing(begin))
+    submitted = store.create_campaign(plan, loaded.source.document, labels, "simulated", SimulatedClock(begin))
     end = begin
     for job in submitted.jobs:
         one = result_of(job, found[job.index])
@@ -112,7 +98,7 @@ def _campaign(store: Store, loaded: Loaded, plan: Plan, results: Iterable[NightR
         end = max(end, found[job.index].at + timedelta(seconds=seconds))
     campaign = submitted.jobs[0].campaign
     states = Counter("failed" if one.failure else "done" for one in found.values())
-    store.end_campaign(campaign, campaign_state(states), Standing(end))
+    store.end_campaign(campaign, campaign_state(states), SimulatedClock(end))
     return campaign, end
 
 
@@ -204,7 +190,7 @@ def _environment(around: NightEnvironment) -> dict[str, JsonValue]:
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class FindingReport:
     """What was told of a finding in a night."""
 
     night: int
@@ -213,7 +199,7 @@ class Telling:
     cause: str
 
 
-class Watch:
+class DetectionObserver:
     """Looks at a store as a server does while results come in, and keeps a diary of what was told when.
 
     Args:
@@ -222,7 +208,7 @@ class Watch:
 
     def __init__(self, first: datetime) -> None:
         self._first = first
-        self.diary: dict[str, list[Telling]] = {}
+        self.diary: dict[str, list[FindingReport]] = {}
         """Finding → what was told of it, in order of time."""
 
     def campaign(self, store: Store, campaign: str, at: datetime) -> None:
@@ -231,8 +217,10 @@ class Watch:
         from assay.report.reading import read_campaign
 
         night = _night(at.timestamp(), self._first)
-        for one in observe(store, read_campaign(store, campaign), Standing(at)):
-            self.diary.setdefault(one.id, []).append(Telling(night, one.state, one.finding.answer, one.triage.cause))
+        for one in observe(store, read_campaign(store, campaign), SimulatedClock(at)):
+            self.diary.setdefault(one.id, []).append(
+                FindingReport(night, one.state, one.finding.answer, one.triage.cause)
+            )
 
     def morning(self, store: Store, at: datetime) -> None:
         """See whether a benchmark gives no results any more."""
@@ -240,7 +228,7 @@ class Watch:
         from assay.alert.rules import rules_of
         from assay.store.alert_rules import AlertRules
 
-        check_silence(store, rules_of(AlertRules(store.engine).list()), Standing(at))
+        check_silence(store, rules_of(AlertRules(store.engine).list()), SimulatedClock(at))
 
     def found(self, store: Store) -> tuple[DetectedChange, ...]:
         """What was told of the series of the store, with nights instead of points; also what was taken back.
@@ -262,7 +250,7 @@ class Watch:
 
 
 def _found(
-    one: KnownFinding, nights_of: Sequence[int], first: datetime, told: Sequence[Telling]
+    one: KnownFinding, nights_of: Sequence[int], first: datetime, told: Sequence[FindingReport]
 ) -> DetectedChange | None:
     finding = one.finding
     claims = [each for each in told if each.answer != "cannot tell" and each.state != "gone"]

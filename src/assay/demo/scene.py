@@ -1,9 +1,9 @@
-"""What is around one job while its numbers are drawn: the machine of that day, its state, and a source of chance."""
+"""What is around one job while its numbers are drawn: the machine of that day, its state, and its log."""
 
 from __future__ import annotations
 
-import hashlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,16 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
+from assay.analyse.records import MultiRunJobResult
 from assay.clock import iso
-from assay.demo.changes import Moment
-from assay.demo.machines import GIB, Machine, machine_facts
+from assay.demo.machines import GIB, DemoMachine, machine_facts
+from assay.demo.scenario import Conditions
 from assay.plan.job import Job
+from assay.sim.history.generator import INTEGER_MS, MEMORY_MS
 from assay.version import __version__
 
 Values = NDArray[np.float64]
-# What a round of the control workload takes on a server at rest.
-_INTEGER_MS = 128.9
-_MEMORY_MS = 177.7
 _CONTROL_SPREAD = 0.006
 _HISTORY = 40
 
@@ -31,7 +30,7 @@ class Scene:
     """One job, about to be drawn."""
 
     job: Job
-    moment: Moment
+    moment: Conditions
     at: datetime
     draw: np.random.Generator
     scratch: Path
@@ -42,7 +41,7 @@ class Scene:
     """Whether somebody else uses the machine meanwhile."""
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> DemoMachine:
         """The machine, with the software of the day."""
         return self.moment.machine
 
@@ -68,12 +67,6 @@ class Scene:
         return np.sort(self.draw.random(count) * seconds * 1e9).astype(np.int64)
 
 
-def chance(*parts: object) -> np.random.Generator:
-    """A source of chance of its own for each thing that is drawn: another thing changes nothing."""
-    digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
-    return np.random.default_rng(int.from_bytes(digest[:8], "big"))
-
-
 def environment(scene: Scene) -> dict[str, JsonValue]:
     """What was around a job, in the words of a real environment record."""
     machine = scene.machine
@@ -92,7 +85,7 @@ def environment(scene: Scene) -> dict[str, JsonValue]:
     return facts
 
 
-def _governor(machine: Machine) -> str:
+def _governor(machine: DemoMachine) -> str:
     return "performance" if machine.kind in ("server", "gpu-server") else "ondemand"
 
 
@@ -101,7 +94,7 @@ def _state(scene: Scene) -> dict[str, JsonValue]:
     machine, draw = scene.machine, scene.draw
     slow = 1.08 if scene.moment.hot else 1.0
     spread = max(_CONTROL_SPREAD, machine.spread / 2)
-    parts = {"integer": _INTEGER_MS * machine.speed, "memory": _MEMORY_MS * machine.speed}
+    parts = {"integer": INTEGER_MS * machine.speed, "memory": MEMORY_MS * machine.speed}
     control: dict[str, JsonValue] = {"version": 1}
     history: dict[str, JsonValue] = {"entries": _HISTORY}
     for name, usual in parts.items():
@@ -143,3 +136,17 @@ def _heat(scene: Scene) -> dict[str, JsonValue]:
 
 def _busy(scene: Scene) -> list[JsonValue]:
     return [{"name": "updatedb", "pid": 4211, "cpu_pct": 94.0}] if scene.busy else []
+
+
+def log_lines(scene: Scene, result: MultiRunJobResult) -> Iterator[str]:
+    """The lines of one attempt, oldest first."""
+    yield f"simulated: nothing was measured on {scene.machine.name}"
+    for run in result.runs:
+        yield f"run {run.run_id + 1} of {scene.runs} begins"
+        for phase, seconds in run.phases.items():
+            yield f"run {run.run_id + 1}: {phase} took {seconds:.2f} s"
+        if run.error is not None:
+            yield from run.error.log_tail
+            yield f"run {run.run_id + 1} failed: {run.error.message}"
+        else:
+            yield f"run {run.run_id + 1} ended"

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from assay.errors import AssayError
-from assay.sim.script import ListenOptions, Script, Server, settings_of
+from assay.sim.script import ListenOptions, Server, SimScript, settings_of
 from assay.sim.serve import run
 
 
@@ -16,7 +16,7 @@ def _parser() -> argparse.ArgumentParser:
     names: tuple[Server, ...] = ("llm", "http")
     for server in names:
         one = kinds.add_parser(server, argument_default=argparse.SUPPRESS)
-        for setting in (*settings_of(ListenOptions, server), *settings_of(Script, server)):
+        for setting in (*settings_of(ListenOptions, server), *settings_of(SimScript, server)):
             meaning = setting.meaning.replace("%", "%%")
             if setting.switch is not None:
                 one.add_argument(

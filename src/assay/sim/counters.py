@@ -9,7 +9,7 @@ from time import process_time
 _BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
-class Histogram:
+class CounterHistogram:
     """Counts of times by their length."""
 
     __slots__ = ("_counts", "_sum_ns")
@@ -43,8 +43,8 @@ class Counters:
         self.faults = 0
         self.refused = 0
         self.backed_up = 0  # writes that a client did not take at once
-        self.waited = Histogram()  # to the first token
-        self.took = Histogram()  # to the end
+        self.waited = CounterHistogram()  # to the first token
+        self.took = CounterHistogram()  # to the end
 
     def text(self, model: str, running: int, waiting: int) -> str:
         """All of it in Prometheus' text format."""

@@ -38,7 +38,7 @@ _SHAPES: dict[Kind, tuple[str, tuple[bool, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class InjectedFault:
     """One thing that goes wrong: with every N-th request, with one of them, or with a share of them by chance."""
 
     kind: str
@@ -55,7 +55,7 @@ class Fault:
         return number == self.number
 
 
-def choose(faults: Sequence[Fault], number: int, seed: int) -> str | None:
+def choose(faults: Sequence[InjectedFault], number: int, seed: int) -> str | None:
     """The first fault of a list that befalls a request."""
     for fault in faults:
         if fault.hits(number, seed):
@@ -63,7 +63,7 @@ def choose(faults: Sequence[Fault], number: int, seed: int) -> str | None:
     return None
 
 
-def parse_fault(value: object) -> Fault:
+def parse_fault(value: object) -> InjectedFault:
     """Parse `429:every=10`, `reset:share=5%` or `hang:number=3`."""
     kind, options = parts(value, {"every", "share", "number"}, "429:every=10, reset:share=5% or hang:number=3")
     if not (kind in MEANING or (kind.isdecimal() and 400 <= int(kind) <= 599)):
@@ -74,10 +74,10 @@ def parse_fault(value: object) -> Fault:
         share = ratio(options["share"])
         if not 0 < share <= 1:
             raise ValueError(f"the share in {value!r} is not between 0 and 100 %")
-        return Fault(kind, share=share)
+        return InjectedFault(kind, share=share)
     if "every" in options:
-        return Fault(kind, every=whole(options["every"], at_least=1))
-    return Fault(kind, number=whole(options["number"]))
+        return InjectedFault(kind, every=whole(options["every"], at_least=1))
+    return InjectedFault(kind, number=whole(options["number"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def parse_stop(value: object) -> Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class InjectedPause:
     """Single answers stop for a while before a token."""
 
     for_s: float = 0.0
@@ -105,10 +105,10 @@ class Pause:
     after: int = 1
 
 
-def parse_pause(value: object) -> Pause:
+def parse_pause(value: object) -> InjectedPause:
     """Parse `200ms:every=10,after=5`: each tenth answer waits 200 ms more after its fifth token."""
     length, options = parts(value, {"every", "after"}, "200ms:every=10,after=5")
-    return Pause(
+    return InjectedPause(
         seconds(length), whole(options.get("every", "1"), at_least=1), whole(options.get("after", "1"), at_least=0)
     )
 

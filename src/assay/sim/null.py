@@ -42,7 +42,7 @@ def parts(pieces: int) -> list[bytes]:
     return [head + chunk, *[chunk] * (pieces - 1), end]
 
 
-class Client:
+class NullClient:
     """One connection, and what came of a request that is not complete."""
 
     __slots__ = ("left", "rest", "sock")
@@ -86,10 +86,10 @@ def serve(listener: socket.socket, content: list[bytes], lifeline: int | None) -
     poll.register(listener.fileno(), _READ)
     if lifeline is not None:
         poll.register(lifeline, _READ)
-    clients: dict[int, Client] = {}
+    clients: dict[int, NullClient] = {}
     sizes: dict[bytes, int] = {}
     door = listener.fileno()
-    answering: dict[int, Client] = {}
+    answering: dict[int, NullClient] = {}
     while True:
         for fd, _ in poll.poll(0 if answering else -1):
             client = clients.get(fd)
@@ -111,17 +111,17 @@ def serve(listener: socket.socket, content: list[bytes], lifeline: int | None) -
                 del answering[fd]
 
 
-def _open(listener: socket.socket, clients: dict[int, Client], poll: select.epoll | select.poll) -> None:
+def _open(listener: socket.socket, clients: dict[int, NullClient], poll: select.epoll | select.poll) -> None:
     try:
         sock, _ = listener.accept()
     except OSError:
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    clients[sock.fileno()] = Client(sock)
+    clients[sock.fileno()] = NullClient(sock)
     poll.register(sock.fileno(), _READ)
 
 
-def _write_next(client: Client) -> bool:
+def _write_next(client: NullClient) -> bool:
     """Write one piece of an answer; False when it was the last, or nobody takes it."""
     try:
         client.sock.sendall(client.left.pop())
@@ -130,7 +130,7 @@ def _write_next(client: Client) -> bool:
     return bool(client.left)
 
 
-def _turn(client: Client, content: list[bytes], sizes: dict[bytes, int]) -> bool:
+def _turn(client: NullClient, content: list[bytes], sizes: dict[bytes, int]) -> bool:
     """Read what came and answer it; False when the client has gone."""
     try:
         data = client.sock.recv(65536)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Literal
 
-from assay.sim.wire.connection import Connection
+from assay.sim.wire.connection import ServerConnection
 
 if TYPE_CHECKING:
     from assay.sim.world import World
@@ -49,7 +49,7 @@ class SimulatedReply:
     )  # fmt: skip
 
     def __init__(
-        self, world: World, connection: Connection, number: int, arrival_ns: int, course: ReplySchedule
+        self, world: World, connection: ServerConnection, number: int, arrival_ns: int, course: ReplySchedule
     ) -> None:
         self._world, self.connection, self.course = world, connection, course
         self.number, self.arrival_ns = number, arrival_ns

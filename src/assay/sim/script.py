@@ -11,8 +11,8 @@ from assay.errors import Problem, SpecError
 from assay.sim.faults import (
     MEANING,
     Draw,
-    Fault,
-    Pause,
+    InjectedFault,
+    InjectedPause,
     SlowStart,
     Stop,
     count,
@@ -34,7 +34,7 @@ _DRAWN = "may be drawn: normal:MEAN,SD, lognormal:MEDIAN,SIGMA, exponential:MEAN
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ScriptSetting:
     """One setting: its name, how its value is read, and what it means."""
 
     name: str
@@ -76,9 +76,9 @@ def _told(only: Server | None, **more: object) -> dict[str, object]:
     return {"servers": (only,) if only else ("llm", "http"), **more}
 
 
-def settings_of(record: type, server: Server) -> list[Setting]:
+def settings_of(record: type, server: Server) -> list[ScriptSetting]:
     """The settings of a record that a kind of server has, in order."""
-    found = [Setting(one.name, **one.metadata) for one in fields(record)]
+    found = [ScriptSetting(one.name, **one.metadata) for one in fields(record)]
     return [one for one in found if server in one.servers]
 
 
@@ -117,7 +117,7 @@ def _words(value: object) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class SimScript:
     """What the server does, and when; all times count from the last byte of a request."""
 
     ttft: Draw = setting(duration, "0", f"Time to the first token; {_DRAWN}.", only="llm")
@@ -167,10 +167,10 @@ class Script:
     stall: tuple[Stop, ...] = repeated(
         parse_stop, "Stop the whole server: 5s:for=2s after the first request; may be repeated."
     )
-    pause: Pause | None = setting(
+    pause: InjectedPause | None = setting(
         parse_pause, "", "Let single answers wait after a token: 200ms:every=10,after=5.", only="llm"
     )
-    error: tuple[Fault, ...] = repeated(
+    error: tuple[InjectedFault, ...] = repeated(
         parse_fault,
         "Fail some requests: KIND:every=N, KIND:share=P%, KIND:number=N; may be repeated. "
         f"KIND is a status (429) or {', '.join(MEANING)}.",
@@ -208,7 +208,7 @@ def build(record: type[T], values: Mapping[str, object], server: Server, source:
     return record(**read)
 
 
-def _read(one: Setting, value: object) -> object:
+def _read(one: ScriptSetting, value: object) -> object:
     if one.many:
         items = value if isinstance(value, list | tuple) else [value]
         return tuple(one.parse(item) for item in items)

@@ -14,8 +14,8 @@ from typing import NoReturn
 from assay.errors import MeasureError, UsageError
 from assay.sim.apis.llm import LlmServer
 from assay.sim.apis.site import PlainServer
-from assay.sim.script import ListenOptions, Script, Server, build, read_file
-from assay.sim.wire.connection import Connection, Serve, TlsConnection
+from assay.sim.script import ListenOptions, Server, SimScript, build, read_file
+from assay.sim.wire.connection import Serve, ServerConnection, TlsConnection
 from assay.sim.wire.loop import READ, Loop
 from assay.sim.wire.request_head import HeadCache
 from assay.sim.world import World
@@ -34,10 +34,10 @@ def run(server: Server, values: dict[str, object]) -> NoReturn:
     listening = build(ListenOptions, own, server)
     given = {} if listening.script is None else read_file(listening.script)
     source = "" if listening.script is None else str(listening.script)
-    build(Script, given, server, source)  # a problem of the file is told with the file's name
+    build(SimScript, given, server, source)  # a problem of the file is told with the file's name
     flags = {name: value for name, value in values.items() if name not in own}
-    build(Script, flags, server)
-    script = build(Script, {**given, **flags}, server, source)
+    build(SimScript, flags, server)
+    script = build(SimScript, {**given, **flags}, server, source)
     if listening.cpu is not None:
         _pin(listening.cpu)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -45,7 +45,7 @@ def run(server: Server, values: dict[str, object]) -> NoReturn:
     _serve(listening, script, server)
 
 
-def _serve(listening: ListenOptions, script: Script, server: Server) -> NoReturn:
+def _serve(listening: ListenOptions, script: SimScript, server: Server) -> NoReturn:
     loop = Loop()
     world = World(script, loop)
     site = LlmServer(world).site if server == "llm" else PlainServer(world).site
@@ -89,7 +89,7 @@ class _Door:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tls is None:
-            Connection(self._loop, sock, self._count, self._heads, self._serve)
+            ServerConnection(self._loop, sock, self._count, self._heads, self._serve)
         else:
             secure = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
             TlsConnection(self._loop, secure, self._count, self._heads, self._serve)

@@ -11,15 +11,15 @@ from assay.sim.counters import Counters
 from assay.sim.faults import choose
 from assay.sim.records import Records
 from assay.sim.reply import ABORTED, FAULT, NUMBER_MARK, OK, REFUSED, SimulatedReply
-from assay.sim.script import Script
-from assay.sim.wire.connection import Connection
+from assay.sim.script import SimScript
+from assay.sim.wire.connection import ServerConnection
 from assay.sim.wire.loop import Loop
 
 
 class World:
     """Everything that answers have in common."""
 
-    def __init__(self, script: Script, loop: Loop) -> None:
+    def __init__(self, script: SimScript, loop: Loop) -> None:
         self.script, self.loop = script, loop
         self.counters = Counters()
         self.shares_rate = script.rate_limit is not None
@@ -114,7 +114,7 @@ class World:
 
     def answer_now(
         self,
-        connection: Connection,
+        connection: ServerConnection,
         number: int,
         arrival_ns: int,
         data: bytes,

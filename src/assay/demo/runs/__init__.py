@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from assay.demo.runs.conversation import conversation_runs
 from assay.demo.runs.device import device_runs
-from assay.demo.runs.llm import llm_runs
-from assay.demo.runs.model import model_runs
-from assay.demo.runs.program import program_runs
-from assay.demo.runs.search import search_runs
-from assay.demo.runs.vector import vector_runs
+from assay.demo.runs.llm import conversation_runs, llm_runs, search_runs
+from assay.demo.runs.models import model_runs, program_runs, vector_runs
+from assay.demo.scenario import Kind
 from assay.demo.scene import Scene
-from assay.demo.studies import Kind
 from assay.run.records import RunOutcome
 
 RUNS: Mapping[Kind, Callable[[Scene], Sequence[RunOutcome]]] = {

@@ -11,7 +11,7 @@ from assay.demo.scene import Scene
 from assay.run.scoring.outputs import OUTPUTS, Output, as_asked, write_outputs
 
 if TYPE_CHECKING:
-    from assay.demo.runs.llm import Requests
+    from assay.demo.runs.llm import DrawnRequests
 
 _MOST_TURNS = 60
 _TOPICS = {
@@ -79,7 +79,7 @@ def summaries(scene: Scene, count: int) -> list[Summary]:
     return [Summary(names[place % len(names)], length) for place, length in enumerate(lengths)]
 
 
-def write_answers(scene: Scene, run: int, sent: Requests, answers: Sequence[Summary]) -> Path:
+def write_answers(scene: Scene, run: int, sent: DrawnRequests, answers: Sequence[Summary]) -> Path:
     """The answers of a run that sums up articles, each with what it was asked."""
     found = []
     for place, one in enumerate(answers):
@@ -88,7 +88,7 @@ def write_answers(scene: Scene, run: int, sent: Requests, answers: Sequence[Summ
     return _write(scene, run, found)
 
 
-def write_conversations(scene: Scene, run: int, sent: Requests, failed: int = 0) -> Path:
+def write_conversations(scene: Scene, run: int, sent: DrawnRequests, failed: int = 0) -> Path:
     """The answers of a run that talks: turn after turn, some of which failed."""
     found = []
     for place in range(min(_MOST_TURNS, len(sent))):
@@ -106,7 +106,7 @@ def _output(
     text: str,
     reference: str | None,
     prompt: str,
-    sent: Requests,
+    sent: DrawnRequests,
     place: int,
     *,
     wrong: bool = False,

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import JsonValue
 
-from assay.demo.machines import Machine
-from assay.demo.runs.record import Drawn, outcomes
+from assay.demo.machines import DemoMachine
+from assay.demo.runs.record import DrawnRun, outcomes
 from assay.demo.scene import Scene
 from assay.metrics import describe
 from assay.run.records import DeviceProof, RunOutcome, SampleSet
@@ -35,7 +35,7 @@ def device_runs(scene: Scene) -> list[RunOutcome]:
     return outcomes(scene, [_run(scene) for _ in range(scene.runs)])
 
 
-def _run(scene: Scene) -> Drawn:
+def _run(scene: Scene) -> DrawnRun:
     asked = str(getattr(scene.job.definition.target, "device", "cpu"))
     tests = {name: figure for name, figure in _tests(scene.machine, asked).items() if figure[1] > 0}
     slow = scene.moment.slower * scene.between_runs()
@@ -57,10 +57,10 @@ def _run(scene: Scene) -> Drawn:
         facts["bare"] = bare
     proof = DeviceProof(asked, asked, {asked: 24}, "devices of 24 result tensors, read after each size")
     phases = {"prepare": 0.1, "load": 1.4, "measure": _EACH_S * len(tests), "score": 0.1, "cleanup": 0.1}
-    return Drawn(phases, metrics, tuple(samples), facts, proof, work=0.97, rss_mb=900.0, spans=spans)
+    return DrawnRun(phases, metrics, tuple(samples), facts, proof, work=0.97, rss_mb=900.0, spans=spans)
 
 
-def _tests(machine: Machine, asked: str) -> Mapping[str, tuple[str, float]]:
+def _tests(machine: DemoMachine, asked: str) -> Mapping[str, tuple[str, float]]:
     """What a machine can do, beside those that are known best."""
     if asked == "cpu":
         cores = machine.cores / 48

@@ -1,4 +1,4 @@
-"""A language model behind an API: first tokens, the gaps between the others, goodput, and what it answered."""
+"""Runs of a language model behind an API, of a search for its capacity, and of conversations."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from assay.demo.runs.answers import Summary, summaries, write_answers
-from assay.demo.runs.record import Drawn, outcomes
+from assay.demo.runs.answers import Summary, summaries, write_answers, write_conversations
+from assay.demo.runs.record import DrawnRun, outcomes
 from assay.demo.scene import Scene, Values
 from assay.run.records import RunOutcome, SampleSet
 from assay.run.scoring.outputs import OUTPUTS
@@ -21,10 +21,18 @@ _TTFT_MS, _ITL_MS = 62.0, 8.6
 _OUTPUT_TOKENS, _INPUT_TOKENS = 128, 420
 _MEASURE_S, _WARMUP_S = 120.0, 5.0
 _MOST_GAPS, _FEW_GAPS = 6000, 1200
+_PROBE_S = 20.0
+_STEPS = (0.06, 0.12, 0.25, 0.5, 0.9, 0.75, 0.82, 0.86, 0.84)
+_SAFE = 0.83
+"""Share of the full rate at which the objective is still met."""
+_SECONDS = 60.0
+_TURN_TTFT_MS, _TURN_ITL_MS = 340.0, 17.0
+_TOKENS = 96
+_CENTS_IN, _CENTS_OUT = 0.5, 1.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Requests:
+class DrawnRequests:
     """The requests of one run, in the order in which they were due."""
 
     due_s: Values
@@ -48,7 +56,7 @@ def llm_runs(scene: Scene) -> list[RunOutcome]:
     """The runs of a job with a fixed rate."""
     rate = scene.job.definition.load.rate
     per_s = float(rate) if isinstance(rate, int | float) else 1.0
-    return outcomes(scene, [_run(scene, per_s, number) for number in range(scene.runs)])
+    return outcomes(scene, [_llm_run(scene, per_s, number) for number in range(scene.runs)])
 
 
 def capacity_per_s(scene: Scene) -> float:
@@ -56,7 +64,7 @@ def capacity_per_s(scene: Scene) -> float:
     return float(_FULL_PER_S * max(scene.machine.gpu_speed, 0.02) ** 0.8 / scene.moment.slower)
 
 
-def requests_at(scene: Scene, per_s: float, seconds: float) -> Requests:
+def requests_at(scene: Scene, per_s: float, seconds: float) -> DrawnRequests:
     """What a service answers to requests at a rate."""
     count = max(30, int(scene.draw.poisson(per_s * seconds)))
     load = per_s / capacity_per_s(scene)
@@ -71,10 +79,12 @@ def requests_at(scene: Scene, per_s: float, seconds: float) -> Requests:
     gaps = scene.times(gap, min(_MOST_GAPS if scene.rich else _FEW_GAPS, int(output.sum())), 0.16, tail=0.02)
     due = np.sort(scene.draw.random(count) * seconds)
     entered = np.clip(scene.draw.normal(_INPUT_TOKENS, 90, count).round(), 60, 900)
-    return Requests(due, ttft, tpot, gaps, output, entered)
+    return DrawnRequests(due, ttft, tpot, gaps, output, entered)
 
 
-def samples_of(scene: Scene, sent: Requests, seconds: float, answers: Sequence[Summary] = ()) -> tuple[SampleSet, ...]:
+def samples_of(
+    scene: Scene, sent: DrawnRequests, seconds: float, answers: Sequence[Summary] = ()
+) -> tuple[SampleSet, ...]:
     """The samples of a run; answers that were scored have a sample of each score."""
     at = (sent.due_s * 1e9).astype(np.int64)
     delay = np.abs(scene.draw.normal(0.06, 0.03, len(sent)))
@@ -95,7 +105,7 @@ def samples_of(scene: Scene, sent: Requests, seconds: float, answers: Sequence[S
     return (*found, SampleSet("itl_ms", "measure", gaps_at, sent.gaps_ms))
 
 
-def totals_of(scene: Scene, sent: Requests, seconds: float) -> dict[str, float]:
+def totals_of(scene: Scene, sent: DrawnRequests, seconds: float) -> dict[str, float]:
     """Numbers of the whole window."""
     limits = {name.partition(".")[0]: limit for name, limit in scene.job.definition.objective.items()}
     in_time = (sent.ttft_ms <= limits.get("ttft_ms", np.inf)) & (sent.tpot_ms <= limits.get("itl_ms", np.inf))
@@ -115,7 +125,7 @@ def totals_of(scene: Scene, sent: Requests, seconds: float) -> dict[str, float]:
     return totals | ({"goodput_per_s": float((in_time & ended).sum()) / seconds} if limits else {})
 
 
-def facts_of(sent: Requests, seconds: float, totals: Mapping[str, float]) -> dict[str, JsonValue]:
+def facts_of(sent: DrawnRequests, seconds: float, totals: Mapping[str, float]) -> dict[str, JsonValue]:
     """What is told of a load beside its numbers."""
     stops = int((sent.output < _OUTPUT_TOKENS).sum())
     return {
@@ -143,7 +153,7 @@ def facts_of(sent: Requests, seconds: float, totals: Mapping[str, float]) -> dic
     }
 
 
-def view_of(scene: Scene, sent: Requests) -> dict[str, JsonValue]:
+def view_of(scene: Scene, sent: DrawnRequests) -> dict[str, JsonValue]:
     """What the server itself would say of the same window: a little less, since it does not see the way."""
     seen = {
         "ttft_ms.p50": float(np.quantile(sent.ttft_ms, 0.5)),
@@ -162,7 +172,7 @@ def view_of(scene: Scene, sent: Requests) -> dict[str, JsonValue]:
     return {"llm": told}
 
 
-def _run(scene: Scene, per_s: float, number: int) -> Drawn:
+def _llm_run(scene: Scene, per_s: float, number: int) -> DrawnRun:
     sent = requests_at(scene, per_s, _MEASURE_S)
     answers = summaries(scene, len(sent)) if scene.job.definition.workload.task == "wikipedia-summary" else []
     totals = totals_of(scene, sent, _MEASURE_S)
@@ -188,7 +198,7 @@ def _run(scene: Scene, per_s: float, number: int) -> Drawn:
         "engine": {"name": "vLLM", "version": "0.8.5"},
     }
     files = {OUTPUTS: write_answers(scene, number, sent, answers)} if scene.rich and answers else {}
-    return Drawn(
+    return DrawnRun(
         phases,
         metrics,
         samples_of(scene, sent, _MEASURE_S, answers),
@@ -197,3 +207,98 @@ def _run(scene: Scene, per_s: float, number: int) -> Drawn:
         rss_mb=9400.0,
         files=files,
     )
+
+
+def search_runs(scene: Scene) -> list[RunOutcome]:
+    """The runs of a job with `rate: search`."""
+    return outcomes(scene, [_search_run(scene) for _ in range(scene.runs)])
+
+
+def _search_run(scene: Scene) -> DrawnRun:
+    full = capacity_per_s(scene) * scene.between_runs()
+    probes: list[JsonValue] = []
+    best: tuple[float, DrawnRequests] | None = None
+    lowest_missed = full
+    for step in _STEPS:
+        rate = round(step * full, 3)
+        sent = requests_at(scene, rate, _PROBE_S)
+        judged = _judged(sent)
+        meets = step <= _SAFE + 0.005 * float(scene.draw.normal())
+        sure: bool | None = meets if abs(step - _SAFE) > 0.015 else None
+        probes.append(
+            {"rate": rate, "duration_s": _PROBE_S, "meets": sure, "why": _why(judged, sure), "judged": judged}
+        )
+        if sure and (best is None or rate > best[0]):
+            best = (rate, sent)
+        if sure is False:
+            lowest_missed = min(lowest_missed, rate)
+    capacity, sent = best or (round(_STEPS[0] * full, 3), requests_at(scene, _STEPS[0] * full, _PROBE_S))
+    totals = totals_of(scene, sent, _PROBE_S)
+    objective: dict[str, JsonValue] = dict(scene.job.definition.objective)
+    search: dict[str, JsonValue] = {
+        "objective": objective,
+        "probes": probes,
+        "capacity": capacity,
+        "low": capacity,
+        "high": lowest_missed,
+        "reason": f"{capacity:.3g} requests/s meet the objective, and {lowest_missed:.3g} do not",
+    }
+    phases = {
+        "prepare": 1.1,
+        "load": 33.0,
+        "first": 0.4,
+        "warmup": 5.0,
+        "measure": _PROBE_S * len(_STEPS),
+        "score": 1.0,
+        "cleanup": 1.0,
+    }
+    metrics = {**totals, "capacity_per_s": capacity, "start_to_ready_s": 47.0 * scene.between_runs()}
+    facts: dict[str, JsonValue] = {**facts_of(sent, _PROBE_S, totals), "search": search}
+    samples = samples_of(scene, sent, _PROBE_S)
+    return DrawnRun(phases, metrics, samples, facts, work=0.9, rss_mb=9400.0)
+
+
+def _judged(sent: DrawnRequests) -> dict[str, JsonValue]:
+    return {"ttft_ms.p99": float(np.quantile(sent.ttft_ms, 0.99)), "itl_ms.p99": float(np.quantile(sent.gaps_ms, 0.99))}
+
+
+def _why(judged: dict[str, JsonValue], sure: bool | None) -> str:
+    word = {True: "is kept", False: "is missed", None: "cannot be told from so few samples"}[sure]
+    return f"ttft_ms.p99 is {judged['ttft_ms.p99']:.0f} ms: the objective {word}"
+
+
+def conversation_runs(scene: Scene) -> list[RunOutcome]:
+    users = scene.job.definition.load.concurrency or 1
+    return outcomes(scene, [_conversation_run(scene, users, number) for number in range(scene.runs)])
+
+
+def _conversation_run(scene: Scene, users: int, number: int) -> DrawnRun:
+    slow = scene.between_runs() * scene.moment.slower * (1 + 0.02 * users)
+    each_s = (_TURN_TTFT_MS + _TURN_ITL_MS * _TOKENS) * slow / 1000
+    count = max(20, int(users * _SECONDS / each_s))
+    ttft = _TURN_TTFT_MS * slow * np.exp(0.28 * scene.draw.normal(size=count))
+    tpot = _TURN_ITL_MS * slow * np.exp(0.08 * scene.draw.normal(size=count))
+    output = np.full(count, float(_TOKENS))
+    gaps = scene.times(_TURN_ITL_MS * slow, min(3000, count * _TOKENS), 0.2, tail=0.03)
+    entered = np.clip(scene.draw.normal(210, 80, count).round(), 20, 700)
+    sent = DrawnRequests(np.linspace(0, _SECONDS - each_s, count), ttft, tpot, gaps, output, entered)
+    failed = int(scene.draw.binomial(count, 0.004))
+    metrics = {
+        "throughput_per_s": (count - failed) / _SECONDS,
+        "offered_per_s": count / _SECONDS,
+        "concurrency": 0.99 * users,
+        "error_rate": failed / count,
+        "skipped": 0.0,
+        "output_tokens_per_s": float(output.sum()) / _SECONDS,
+        "input_tokens_per_s": float(entered.sum()) / _SECONDS,
+        "cost": (_CENTS_IN * float(entered.sum()) + _CENTS_OUT * float(output.sum())) / 1e6,
+        "client_cpu_pct": 3.1,
+        "client_ceiling_pct": 0.9,
+    }
+    metrics["cost_per_million_output"] = metrics["cost"] / float(output.sum()) * 1e6
+    facts: dict[str, JsonValue] = {**facts_of(sent, _SECONDS, metrics), "cost": {"currency": "USD"}}
+    if failed:
+        facts["errors"] = {"status 503": {"count": failed, "first": "the server was overloaded"}}
+    phases = {"prepare": 0.3, "first": 0.9, "warmup": 4.0, "measure": _SECONDS, "score": 0.6, "cleanup": 0.2}
+    files = {OUTPUTS: write_conversations(scene, number, sent, failed)} if scene.rich else {}
+    return DrawnRun(phases, metrics, samples_of(scene, sent, _SECONDS), facts, work=0.05, rss_mb=140.0, files=files)

@@ -82,7 +82,7 @@ class LocalRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SystemPart:
     """One process of a system."""
 
     name: str
@@ -99,7 +99,7 @@ class Part:
     """Whether it is a step that ends before the next part is started."""
 
 
-def parts_of(folder: Path, record: LocalRecord, keys: Keys, python: str = sys.executable) -> tuple[Part, ...]:
+def parts_of(folder: Path, record: LocalRecord, keys: Keys, python: str = sys.executable) -> tuple[SystemPart, ...]:
     """The parts of a system, each after those that it needs."""
     found = []
     if record.has("postgresql"):
@@ -126,7 +126,7 @@ def own_words(folder: Path, record: LocalRecord, part: str) -> dict[str, str]:
     }
 
 
-def _postgresql(folder: Path, record: LocalRecord) -> Part:
+def _postgresql(folder: Path, record: LocalRecord) -> SystemPart:
     own = folder / "postgresql"
     settings = {
         "listen_addresses": HERE,
@@ -136,7 +136,7 @@ def _postgresql(folder: Path, record: LocalRecord) -> Part:
     words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
     command = (record.programs["postgresql"], "-D", str(own / "data"), "-p", str(record.ports["postgresql"]), *words)
     # Its SIGTERM waits until everybody has gone by himself; SIGINT sends them away.
-    return Part(
+    return SystemPart(
         "postgresql",
         command,
         own_words(folder, record, "postgresql"),
@@ -146,9 +146,9 @@ def _postgresql(folder: Path, record: LocalRecord) -> Part:
     )
 
 
-def _redis(folder: Path, record: LocalRecord) -> Part:
+def _redis(folder: Path, record: LocalRecord) -> SystemPart:
     own = folder / "redis"
-    return Part(
+    return SystemPart(
         "redis",
         (record.programs["redis"], str(own / "redis.conf")),
         own_words(folder, record, "redis"),
@@ -157,7 +157,7 @@ def _redis(folder: Path, record: LocalRecord) -> Part:
     )
 
 
-def _prometheus(folder: Path, record: LocalRecord) -> Part:
+def _prometheus(folder: Path, record: LocalRecord) -> SystemPart:
     own = folder / "prometheus"
     command = (
         record.programs["prometheus"],
@@ -167,7 +167,7 @@ def _prometheus(folder: Path, record: LocalRecord) -> Part:
         f"--web.listen-address={HERE}:{record.ports['prometheus']}",
         "--log.level=warn",
     )
-    return Part(
+    return SystemPart(
         "prometheus",
         command,
         own_words(folder, record, "prometheus"),
@@ -176,12 +176,12 @@ def _prometheus(folder: Path, record: LocalRecord) -> Part:
     )
 
 
-def _prepare(folder: Path, record: LocalRecord, keys: Keys, python: str) -> Part:
+def _prepare(folder: Path, record: LocalRecord, keys: Keys, python: str) -> SystemPart:
     env = {**_server_words(folder, record, keys), **keys.tokens}
-    return Part(PREPARE, (python, "-m", "assay.infra.prepare"), env, inherits=True, cwd=folder / "tmp", once=True)
+    return SystemPart(PREPARE, (python, "-m", "assay.infra.prepare"), env, inherits=True, cwd=folder / "tmp", once=True)
 
 
-def _server(folder: Path, record: LocalRecord, keys: Keys, python: str) -> Part:
+def _server(folder: Path, record: LocalRecord, keys: Keys, python: str) -> SystemPart:
     command = (
         python,
         "-m",
@@ -195,10 +195,10 @@ def _server(folder: Path, record: LocalRecord, keys: Keys, python: str) -> Part:
         "--log-format",
         "json",
     )
-    return Part("server", command, _server_words(folder, record, keys), inherits=True, cwd=folder / "tmp")
+    return SystemPart("server", command, _server_words(folder, record, keys), inherits=True, cwd=folder / "tmp")
 
 
-def _agent(folder: Path, record: LocalRecord, python: str) -> Part:
+def _agent(folder: Path, record: LocalRecord, python: str) -> SystemPart:
     command = (
         python,
         "-m",
@@ -219,7 +219,7 @@ def _agent(folder: Path, record: LocalRecord, python: str) -> Part:
     )
     # What jobs fetch and write on the way lies in the folder too, and is gone with it.
     env = {"ASSAY_CACHE": str(folder / "cache"), "TMPDIR": str(folder / "tmp"), TAG_VARIABLE: record.tag}
-    return Part("agent", command, env, inherits=True, cwd=folder / "tmp", grace_s=_AGENT_GRACE_S + _GRACE_S)
+    return SystemPart("agent", command, env, inherits=True, cwd=folder / "tmp", grace_s=_AGENT_GRACE_S + _GRACE_S)
 
 
 def _server_words(folder: Path, record: LocalRecord, keys: Keys) -> dict[str, str]:

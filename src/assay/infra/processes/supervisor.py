@@ -17,7 +17,7 @@ from typing import Literal
 
 import psutil
 
-from assay.infra.processes.parts import Part
+from assay.infra.processes.parts import SystemPart
 from assay.infra.processes.setup import as_account
 from assay.infra.record import keep
 from assay.run.processes import own_start
@@ -125,7 +125,7 @@ class Notes:
 class Child:
     """A part and its process."""
 
-    part: Part
+    part: SystemPart
     course: RestartState = field(default_factory=RestartState)
     process: subprocess.Popen[bytes] | None = None
     started: float | None = None
@@ -141,7 +141,13 @@ class Supervisor:
     """Keeps the parts of one system running until it is asked to stop."""
 
     def __init__(
-        self, folder: Path, parts: Sequence[Part], ask: Ask, environ: Mapping[str, str], *, seldom_s: float = SELDOM_S
+        self,
+        folder: Path,
+        parts: Sequence[SystemPart],
+        ask: Ask,
+        environ: Mapping[str, str],
+        *,
+        seldom_s: float = SELDOM_S,
     ) -> None:
         self._folder, self._ask_part, self._environ, self._seldom_s = folder, ask, environ, seldom_s
         self._children = [Child(part) for part in parts]
@@ -302,7 +308,7 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if not name.startswith(_NOT_INHERITED)}
 
 
-def _end_one(process: subprocess.Popen[bytes], part: Part) -> None:
+def _end_one(process: subprocess.Popen[bytes], part: SystemPart) -> None:
     """Ask a part to end, and make it after a while."""
     with suppress(ProcessLookupError):
         process.send_signal(part.stop)

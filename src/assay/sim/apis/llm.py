@@ -22,9 +22,9 @@ from assay.sim.apis.schedule import (
     tail_of,
 )
 from assay.sim.apis.site import METRICS, Site
-from assay.sim.apis.text import Tokenizer, chat_texts, limit, one_prompt, prompt_tokens, texts_of, vector
+from assay.sim.apis.text import WordTokenizer, chat_texts, limit, one_prompt, prompt_tokens, texts_of, vector
 from assay.sim.reply import REFUSED, ReplySchedule, SimulatedReply
-from assay.sim.wire.connection import Connection
+from assay.sim.wire.connection import ServerConnection
 from assay.sim.wire.request_head import Head, HttpError
 from assay.sim.world import World
 
@@ -37,7 +37,7 @@ class LlmServer:
 
     def __init__(self, world: World) -> None:
         script = world.script
-        self._world, self._script, self._words = world, script, Tokenizer()
+        self._world, self._script, self._words = world, script, WordTokenizer()
         self._courses = ScheduleBuilder(script)
         self._model = script.model or "sim"
         self._created = int(time.time())
@@ -50,8 +50,8 @@ class LlmServer:
             reasoning_tokens=script.reasoning_tokens,
         )
         self._completions = openai.Completions(self._model, self._created, done=script.done)
-        self._ollama_chat = ollama.Ollama(self._model, created, chat=True)
-        self._ollama = ollama.Ollama(self._model, created, chat=False)
+        self._ollama_chat = ollama.OllamaDialect(self._model, created, chat=True)
+        self._ollama = ollama.OllamaDialect(self._model, created, chat=False)
         self._at_once = (
             script.ttft == script.itl
             and script.ttft.is_constant
@@ -87,7 +87,13 @@ class LlmServer:
     # Answers of tokens
 
     def _generate(
-        self, dialect: Dialect, planning: Planning, connection: Connection, head: Head, body: bytes, arrival_ns: int
+        self,
+        dialect: Dialect,
+        planning: Planning,
+        connection: ServerConnection,
+        head: Head,
+        body: bytes,
+        arrival_ns: int,
     ) -> None:
         world = self._world
         number = world.take_number()
@@ -199,7 +205,7 @@ class LlmServer:
         self,
         dialect: Dialect,
         telling: Callable[[dict[str, Any]], tuple[bytes, int]],
-        connection: Connection,
+        connection: ServerConnection,
         head: Head,
         body: bytes,
         arrival_ns: int,
@@ -300,7 +306,13 @@ class LlmServer:
             raise HttpError(404, f"The model `{ask.get('model')}` does not exist.", "model_not_found")
 
     def _refuse(
-        self, dialect: Dialect, problem: HttpError, connection: Connection, head: Head, number: int, arrival_ns: int
+        self,
+        dialect: Dialect,
+        problem: HttpError,
+        connection: ServerConnection,
+        head: Head,
+        number: int,
+        arrival_ns: int,
     ) -> None:
         data = fitted(reply(dialect.error(problem), problem.status), head)
         course = ReplySchedule((data,), (0,), (0,), status=problem.status, outcome=REFUSED)
@@ -309,10 +321,10 @@ class LlmServer:
         answer.start(arrival_ns)
 
 
-def _bound(serving: Callable[..., None], *first: object) -> Callable[[Connection, Head, bytes, int], None]:
+def _bound(serving: Callable[..., None], *first: object) -> Callable[[ServerConnection, Head, bytes, int], None]:
     """A serving function with its first arguments given."""
 
-    def bound(connection: Connection, head: Head, body: bytes, arrival_ns: int) -> None:
+    def bound(connection: ServerConnection, head: Head, body: bytes, arrival_ns: int) -> None:
         serving(*first, connection, head, body, arrival_ns)
 
     return bound

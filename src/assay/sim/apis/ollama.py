@@ -8,7 +8,7 @@ from assay.sim.apis.schedule import LINES, ReplyPlan, ReplyTimes, packed
 from assay.sim.wire.request_head import HttpError
 
 
-class Ollama:
+class OllamaDialect:
     """`/api/chat` and `/api/generate`."""
 
     kind = LINES

@@ -10,9 +10,9 @@ from random import Random
 from typing import Protocol
 
 from assay.sim.apis.text import MADE, made_word
-from assay.sim.faults import Pause
+from assay.sim.faults import InjectedPause
 from assay.sim.reply import NUMBER_MARK, ReplySchedule, SimulatedReply
-from assay.sim.script import Script
+from assay.sim.script import SimScript
 from assay.sim.wire.request_head import Head, HttpError, status_line
 
 JSON = b"application/json"
@@ -143,7 +143,7 @@ class ReplyShape:
 class ScheduleBuilder:
     """Makes courses of plans."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: SimScript) -> None:
         self._script = script
         self._shapes: dict[tuple[str, int], ReplyShape] = {}
         self._fixed = script.ttft.is_constant and script.itl.is_constant
@@ -187,7 +187,9 @@ class ScheduleBuilder:
         pieces[0] = stream_head(dialect.kind) + pieces[0]
         return ReplyShape(tuple(events), tuple(carried), tuple(offsets), tuple(pieces), b"".join(pieces))
 
-    def offsets_ns(self, shape: ReplyShape, chance: Random, factor: float, pause: Pause | None) -> Sequence[int]:
+    def offsets_ns(
+        self, shape: ReplyShape, chance: Random, factor: float, pause: InjectedPause | None
+    ) -> Sequence[int]:
         """When each event of a request is due."""
         if self._fixed and factor == 1.0 and pause is None:
             return shape.offsets_ns
@@ -244,7 +246,11 @@ def times_of(answer: SimulatedReply) -> ReplyTimes:
 
 
 def offsets_ns(
-    script: Script, carried: Sequence[int], chance: Random | None, factor: float = 1.0, pause: Pause | None = None
+    script: SimScript,
+    carried: Sequence[int],
+    chance: Random | None,
+    factor: float = 1.0,
+    pause: InjectedPause | None = None,
 ) -> list[int]:
     """When each chunk is due after the start.
 
@@ -268,7 +274,7 @@ def offsets_ns(
     return offsets
 
 
-def _spans(script: Script, tokens: int) -> list[tuple[int, int]]:
+def _spans(script: SimScript, tokens: int) -> list[tuple[int, int]]:
     """Which tokens travel together; a chunk is either reasoning or answer."""
     first = () if script.first_chunk_tokens is None else (script.first_chunk_tokens,)
     spans: list[tuple[int, int]] = []

@@ -9,13 +9,13 @@ from assay.sim.apis.broken_replies import IntactReply, broken_reply
 from assay.sim.apis.schedule import JSON, LINES, asked, fitted, packed, reply
 from assay.sim.records import OUTCOMES
 from assay.sim.reply import NUMBER_MARK, REFUSED, ReplySchedule, SimulatedReply
-from assay.sim.wire.connection import Connection
+from assay.sim.wire.connection import ServerConnection
 from assay.sim.wire.request_head import Head, HttpError
 from assay.sim.world import World
 from assay.units import seconds
 
 # Serves a request in its own time.
-Serving = Callable[[Connection, Head, bytes, int], None]
+Serving = Callable[[ServerConnection, Head, bytes, int], None]
 # Gives the bytes of a whole answer.
 Telling = Callable[[Head, bytes], bytes]
 METRICS = b"text/plain; version=0.0.4; charset=utf-8"
@@ -44,7 +44,7 @@ class Site:
         """Add a path that is answered at once."""
         self._telling[method, path] = telling
 
-    def __call__(self, connection: Connection, head: Head, body: bytes, arrival_ns: int) -> None:
+    def __call__(self, connection: ServerConnection, head: Head, body: bytes, arrival_ns: int) -> None:
         serving = self._serving.get((head.method, head.path))
         if serving is not None:
             serving(connection, head, body, arrival_ns)
@@ -136,7 +136,7 @@ class PlainServer:
         self.site = Site(world, other=self._serve)
         self.site.tell("GET", "/metrics", self._metrics)
 
-    def _serve(self, connection: Connection, head: Head, body: bytes, arrival_ns: int) -> None:  # noqa: ARG002
+    def _serve(self, connection: ServerConnection, head: Head, body: bytes, arrival_ns: int) -> None:  # noqa: ARG002
         world, script = self._world, self._script
         number = world.take_number()
         refusal = self._refusal(head)

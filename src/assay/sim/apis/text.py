@@ -25,7 +25,7 @@ def made_word(number: int) -> str:
     return "".join(reversed(syllables))
 
 
-class Tokenizer:
+class WordTokenizer:
     """Words and their numbers."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ def prompt_tokens(prompt: object) -> int:
     raise HttpError(400, "the prompt is neither a text nor a list of tokens")
 
 
-def texts_of(value: object, words: Tokenizer) -> list[str]:
+def texts_of(value: object, words: WordTokenizer) -> list[str]:
     """The texts of an embedding request: one text, several, or their tokens.
 
     Raises:

@@ -1,6 +1,6 @@
 """A history of results with known truth: what a detector finds can be compared with what was done."""
 
-from assay.sim.history.generator import NightResult, TrueChange, first_night, nights, series_name, truth
+from assay.sim.history.generator import NightResult, SimulatedClock, TrueChange, first_night, nights, series_name, truth
 from assay.sim.history.score import DetectedChange, DetectionScore, ScoreLine, marks, score
 from assay.sim.history.settings import History, HistoryEvent, read_history, year
 
@@ -11,6 +11,7 @@ __all__ = [
     "HistoryEvent",
     "NightResult",
     "ScoreLine",
+    "SimulatedClock",
     "TrueChange",
     "first_night",
     "marks",

@@ -12,12 +12,29 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from assay.sim.history.settings import Bench, Cause, History, HistoryEvent, Noise, SimulatedHost
+from assay.sim.history.settings import Bench, Cause, History, HistoryEvent, NoiseModel, SimulatedHost
 
 # What the control workload takes on a machine at rest.
-_INTEGER_MS = 128.9
-_MEMORY_MS = 177.7
+INTEGER_MS = 128.9
+MEMORY_MS = 177.7
 _CONTROL_SPREAD = 0.008
+
+
+@dataclass(slots=True)
+class SimulatedClock:
+    """A clock that stands at a moment of a history until it is moved."""
+
+    at: datetime
+
+    def monotonic_s(self) -> float:
+        """Seconds, as the calendar counts them."""
+        return self.at.timestamp()
+
+    def utc(self) -> datetime:
+        return self.at
+
+    def forward(self, seconds: float) -> None:
+        self.at += timedelta(seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +167,7 @@ class _Job:
         )
 
 
-def _unit(one: Noise, source: Random) -> float:
+def _unit(one: NoiseModel, source: Random) -> float:
     """A deviation with variance 1."""
     normal = source.gauss(0, 1)
     if one.tails == "normal":
@@ -194,7 +211,7 @@ def _machine(history: History, name: str, night: int, source: Random) -> tuple[S
         if event.control is not None and (event.what != "span" or event.lasts(night)) and event.slowed == name:
             slower *= 1 + event.control
         throttled = throttled or (event.throttled and event.lasts(night))
-    integer, memory = (ms * slower * math.exp(_CONTROL_SPREAD * source.gauss(0, 1)) for ms in (_INTEGER_MS, _MEMORY_MS))
+    integer, memory = (ms * slower * math.exp(_CONTROL_SPREAD * source.gauss(0, 1)) for ms in (INTEGER_MS, MEMORY_MS))
     return machine, integer, memory, throttled
 
 

@@ -54,7 +54,7 @@ class SimulatedHost(Section):
     """Packages with their versions, at first."""
 
 
-class Noise(Section):
+class NoiseModel(Section):
     """One metric of a job: its level and how it varies."""
 
     level: float = Field(gt=0)
@@ -78,7 +78,7 @@ class Bench(Section):
     """The benchmark file."""
     host: str
     """The machine that it runs on."""
-    jobs: tuple[dict[str, Noise], ...] = Field(min_length=1)
+    jobs: tuple[dict[str, NoiseModel], ...] = Field(min_length=1)
     """The metrics of each job, in the order of the matrix."""
 
     @property

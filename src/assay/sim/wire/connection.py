@@ -29,12 +29,12 @@ class ReplyWriter(Protocol):
 class Serve(Protocol):
     """Answers a request: `send`, in the end `finished`, at once or later."""
 
-    def __call__(self, connection: Connection, head: Head, body: bytes, arrival_ns: int) -> None:
+    def __call__(self, connection: ServerConnection, head: Head, body: bytes, arrival_ns: int) -> None:
         """Serve one request, whose last byte came at a moment of `perf_counter_ns`."""
         ...
 
 
-class Connection:
+class ServerConnection:
     """HTTP/1.1 over one socket."""
 
     __slots__ = (
@@ -231,7 +231,7 @@ class Connection:
         self.close()
 
 
-class TlsConnection(Connection):
+class TlsConnection(ServerConnection):
     """The same over TLS."""
 
     __slots__ = ("_shaken",)

@@ -68,7 +68,7 @@ def find_alarm() -> Alarm | None:
         return None
 
 
-class Poll(Protocol):
+class SocketPoll(Protocol):
     """What waits for file descriptors."""
 
     def register(self, fd: int, mask: int, /) -> None:
@@ -123,9 +123,9 @@ class Loop:
     was stopped, so that whatever waits while it is stopped waits that much longer.
     """
 
-    def __init__(self, poll: Poll | None = None, alarm: Alarm | None = None) -> None:
+    def __init__(self, poll: SocketPoll | None = None, alarm: Alarm | None = None) -> None:
         own = poll is None and hasattr(select, "epoll")
-        self._poll: Poll = poll or (select.epoll() if own else SelectorPoll())
+        self._poll: SocketPoll = poll or (select.epoll() if own else SelectorPoll())
         self._alarm = find_alarm() if own else alarm
         self._set_ns = 0
         self._watched: dict[int, OnEvent] = {}

@@ -1,4 +1,4 @@
-"""The demo fleet while somebody looks: agents say that they are there, and jobs go on to their end.
+"""The demo fleet while it is served: agents send heartbeats, and jobs advance to their end.
 
 Only campaigns of the demo are touched, never those of a real user.
 """
@@ -14,12 +14,11 @@ from pathlib import Path
 
 from assay.analyse.judge import judge
 from assay.clock import SYSTEM_CLOCK, Clock
-from assay.demo.calendar import Entry
-from assay.demo.machines import Machine
-from assay.demo.playing import AWAY, Player, Settings, lasted_s
+from assay.demo.machines import DemoMachine
+from assay.demo.player import AWAY, DemoSettings, Player, lasted_s
 from assay.demo.runs import RUNS
+from assay.demo.scenario import LABELS, STUDIES, CampaignEntry, Study
 from assay.demo.scene import environment
-from assay.demo.studies import LABELS, STUDIES, Study
 from assay.errors import UsageError
 from assay.place.fleet.protocol import Heartbeat, Held, Progress
 from assay.plan.job import Job
@@ -46,7 +45,7 @@ class Keeper:
 
     def __init__(self, store: Store, seed: int = 2026, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
-        self._player = Player(store, Settings(seed=seed, now=clock.utc()))
+        self._player = Player(store, DemoSettings(seed=seed, now=clock.utc()))
         self._listing = Listing(store.engine)
         self._control = self._player.control
         self._number = 20_000
@@ -104,9 +103,9 @@ class Keeper:
         if study is not None and machine is not None:
             self._end(agent, job, summary.fence, study, machine, scratch)
 
-    def _end(self, agent: AgentRecord, job: Job, fence: int, study: Study, machine: Machine, scratch: Path) -> None:
+    def _end(self, agent: AgentRecord, job: Job, fence: int, study: Study, machine: DemoMachine, scratch: Path) -> None:
         """End a job with a result whose runs end now, however long they are said to have taken."""
-        entry = Entry(study, self._player.clock.at, "running", 1.0, self._number, newest=True)
+        entry = CampaignEntry(study, self._player.clock.at, "running", 1.0, self._number, newest=True)
         self._number += 1
         drawn = RUNS[study.kind](self._player.scene(entry, job, machine, scratch))
         begun = self._player.clock.at - timedelta(seconds=lasted_s(drawn))
@@ -132,7 +131,7 @@ class Keeper:
         if not ready:
             return
         study = replace(ready[self._submitted % len(ready)], scheduled=False, by="alice")
-        entry = Entry(study, self._player.clock.at, "running", 1.0, self._number, newest=True)
+        entry = CampaignEntry(study, self._player.clock.at, "running", 1.0, self._number, newest=True)
         self._number, self._submitted = self._number + 1, self._submitted + 1
         self._player.submit(entry)
 

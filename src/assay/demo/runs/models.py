@@ -1,4 +1,4 @@
-"""A model file in our own process: latency, throughput and memory over batch and threads."""
+"""Runs of a model file in our own process, of a program with its own metrics, and of a vector database."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import hashlib
 import numpy as np
 from pydantic import JsonValue
 
-from assay.demo.runs.record import Drawn, outcomes
-from assay.demo.scene import Scene
+from assay.demo.runs.record import DrawnRun, outcomes
+from assay.demo.scene import Scene, Values
 from assay.run.records import DeviceProof, RunOutcome, SampleSet
 from assay.spec.target import ModelTarget
 
 # Milliseconds of one item with one thread of a server, megabytes of the model.
 _MODELS = {"squeezenet": (21.0, 5.0), "mobilenet": (9.5, 9.0), "resnet50": (68.0, 98.0)}
-_WITHIN = 0.018
+_MODEL_WITHIN = 0.018
 _MEASURE_S, _RICH_S = 6.0, 10.0
+_IMAGES_PER_S = 9200.0
+_SECONDS = 20.0
+_VECTOR_WITHIN = 0.09
 
 
 def model_runs(scene: Scene) -> list[RunOutcome]:
-    return outcomes(scene, [_run(scene, number) for number in range(scene.runs)])
+    return outcomes(scene, [_model_run(scene, number) for number in range(scene.runs)])
 
 
 def level_ms(scene: Scene) -> float:
@@ -32,14 +35,14 @@ def level_ms(scene: Scene) -> float:
     return float(each * batch**0.94 / threads**0.78 * scene.machine.speed * scene.moment.slower)
 
 
-def _run(scene: Scene, number: int) -> Drawn:
+def _model_run(scene: Scene, number: int) -> DrawnRun:
     target, batch = _target(scene), scene.job.definition.workload.batch or 1
     _, model_mb = _model(target)
     level = level_ms(scene) * scene.between_runs()
     seconds = _RICH_S if scene.rich else _MEASURE_S
     count = int(np.clip(seconds * 1000 / level, 120, 900 if scene.rich else 160))
-    values = scene.times(level, count, _WITHIN)
-    warm = level * (1 + 0.8 * np.exp(-np.arange(24) / 5)) * np.exp(_WITHIN * scene.draw.normal(size=24))
+    values = scene.times(level, count, _MODEL_WITHIN)
+    warm = level * (1 + 0.8 * np.exp(-np.arange(24) / 5)) * np.exp(_MODEL_WITHIN * scene.draw.normal(size=24))
     cold = 2.6 if number == 0 else 1.0
     memory = (70 + 3.2 * model_mb + 1.1 * batch) * scene.moment.heavier
     metrics = {
@@ -74,7 +77,7 @@ def _run(scene: Scene, number: int) -> Drawn:
     }
     provider = "CUDAExecutionProvider" if target.device.startswith("cuda") else "CPUExecutionProvider"
     proof = DeviceProof(target.device, target.device, {provider: 66}, "nodes by provider, as the runtime tells them")
-    return Drawn(phases, metrics, samples, facts, proof, work=0.85, rss_mb=memory)
+    return DrawnRun(phases, metrics, samples, facts, proof, work=0.85, rss_mb=memory)
 
 
 def _target(scene: Scene) -> ModelTarget:
@@ -86,3 +89,60 @@ def _target(scene: Scene) -> ModelTarget:
 
 def _model(target: ModelTarget) -> tuple[float, float]:
     return next(figures for name, figures in _MODELS.items() if name in target.model)
+
+
+def program_runs(scene: Scene) -> list[RunOutcome]:
+    return outcomes(scene, [_program_run(scene) for _ in range(scene.runs)])
+
+
+def _program_run(scene: Scene) -> DrawnRun:
+    fast = max(scene.machine.gpu_speed, 0.05) ** 0.7
+    speed = _IMAGES_PER_S * fast / scene.moment.slower / scene.between_runs()
+    seconds = 1_281_167 / speed / 4
+    metrics = {
+        "images_per_s": speed,
+        "accuracy": 0.712 + 0.002 * float(scene.draw.normal()),
+        "duration_s": seconds,
+        "cpu_s": 6.4 * seconds,
+        "cpu_pct": 640.0,
+        "peak_run_rss_mb": 5100.0 * scene.moment.heavier,
+    }
+    facts: dict[str, JsonValue] = {"command": ["python", "train.py", "--epochs", "1"], "output_lines": 312}
+    return DrawnRun({"prepare": 0.4, "measure": seconds, "score": 0.1}, metrics, facts=facts, work=0.93, rss_mb=5100.0)
+
+
+def vector_runs(scene: Scene) -> list[RunOutcome]:
+    return outcomes(scene, [_vector_run(scene) for _ in range(scene.runs)])
+
+
+def _vector_run(scene: Scene) -> DrawnRun:
+    point = scene.job.point
+    ef, users = float(str(point.get("target.search.ef", 64))), int(str(point.get("load.concurrency", 1)))
+    level = (0.55 + 0.011 * ef) * (1 + 0.11 * (users - 1)) * scene.machine.speed * scene.moment.slower
+    level *= scene.between_runs()
+    count = 1200 if scene.rich else 300
+    values = scene.times(level, count, _VECTOR_WITHIN, tail=0.015)
+    truth = 1 - 0.34 * (16 / ef) ** 0.9
+    found: Values = np.round(np.clip(scene.draw.normal(truth, 0.08, count), 0, 1), 1).astype(np.float64)
+    metrics = {
+        "throughput_per_s": users * 1000 / float(values.mean()),
+        "offered_per_s": users * 1000 / float(values.mean()),
+        "error_rate": 0.0,
+        "skipped": 0.0,
+        "concurrency": 0.995 * users,
+        "insert_s": 96.0 * scene.between_runs(),
+        "index_s": 41.0 * scene.between_runs() * scene.moment.slower,
+        "index_mb": 1730.0 * scene.moment.heavier,
+        "start_to_ready_s": 2.6 * scene.between_runs(),
+        "client_ceiling_pct": 6.0 * users,
+        "client_cpu_pct": 9.0 * users,
+    }
+    at = scene.moments_ns(count, _SECONDS)
+    samples = (SampleSet("latency_ms", "measure", at, values), SampleSet("recall", "measure", at, found))
+    facts: dict[str, JsonValue] = {
+        "engine": {"name": "Qdrant", "version": "1.13.4"},
+        "load": {"stopped": "finished", "warmup": {"steady": True}},
+        "corpus": {"sha256": "5f1c0e7d9a" * 6 + "abcd", "vectors": 1_000_000},
+    }
+    phases = {"prepare": 3.0, "load": 96.0 + 41.0, "warmup": 3.0, "measure": _SECONDS, "score": 1.0, "cleanup": 1.0}
+    return DrawnRun(phases, metrics, samples, facts, work=min(1.0, 0.12 * users), rss_mb=2400 * scene.moment.heavier)

@@ -9,19 +9,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from assay.alert.evaluate import act
 from assay.alert.ingest import observe_job
 from assay.alert.periodic import follow_jobs
+from assay.alert.records import Trigger, record_of
 from assay.analyse.judge import judge
 from assay.analyse.records import MultiRunJobResult
-from assay.demo.calendar import Entry, cron_of, entries, shares
-from assay.demo.changes import moment
-from assay.demo.logs import log_lines
-from assay.demo.machines import Machine, by_name, enrolment, fleet
+from assay.clock import Clock
+from assay.demo.machines import DemoMachine, by_name, enrolment, fleet
 from assay.demo.runs import RUNS
 from assay.demo.runs.record import failed
-from assay.demo.scene import Scene, chance, environment
-from assay.demo.studies import LABELS, STUDIES, Study
-from assay.demo.watching import deal_with, import_series, tell_channels
+from assay.demo.scenario import LABELS, STUDIES, CampaignEntry, Study, chance, cron_of, entries, moment, shares
+from assay.demo.scene import Scene, environment, log_lines
 from assay.documents import to_json
 from assay.errors import UsageError
 from assay.place.fleet.protocol import Heartbeat, Held, Progress, Submission
@@ -29,18 +28,31 @@ from assay.plan.job import Job
 from assay.plan.plan import Plan, make_plan
 from assay.report.wording import failure_of, failure_sentence, job_label
 from assay.run.records import Failure, RunOutcome
+from assay.series.repository import SeriesStore
+from assay.sim.history import SimulatedClock
 from assay.spec.load import load
 from assay.spec.watching import Schedule
+from assay.store.alerts import AlertFilter, Alerts
 from assay.store.artefacts import left_by, note_left
 from assay.store.catalogue import Catalogue, Draft
 from assay.store.control import Control
 from assay.store.database import writing
 from assay.store.firings import FiringRecord, Firings
+from assay.store.notices import Notices
 from assay.store.prices import Prices
 from assay.store.records import AgentRecord, FleetSettings
 from assay.store.schedules import Schedules
+from assay.store.series_file import FilePoint
 from assay.store.store import Store
 
+_LOST = "the chat answered 503: try again later"
+# What becomes of the alerts that are open at the end, the newest first.
+_DEALT_WITH: tuple[tuple[Trigger, str, str], ...] = (
+    ("acknowledge", "alice", "the tokenizer is called twice: a fix is on its way"),
+    ("snooze", "bob", "after the release"),
+    ("expect", "carol", "the filter has to be applied twice, since rights may differ"),
+)
+_IMPORTED = "demo nightly build"
 AWAY = frozenset({"demo-pi-03", "demo-laptop-02"})
 RESTS = "demo-xeon-02"
 _SILENT_S = 600.0
@@ -73,8 +85,44 @@ _LOST_DEVICE = Failure(
 )
 
 
+def tell_channels(store: Store, clock: Clock) -> None:
+    """Let every channel take what waits for it; now and then one fails at first."""
+    notices = Notices(store.engine, clock)
+    for channel in notices.due():
+        while (taken := notices.take(channel)) is not None:
+            notices.sent(taken, _LOST if taken.id % 9 == 0 else "")
+
+
+def deal_with(store: Store, clock: Clock) -> int:
+    """Do with some open alerts what people do; return how many were dealt with."""
+    alerts = [record_of(one) for one in Alerts(store.engine).page(AlertFilter(states=("open",)), limit=50).items]
+    done = 0
+    for (what, by, why), alert in zip(_DEALT_WITH, alerts[1:], strict=False):
+        until = (clock.utc() + timedelta(days=3)).timestamp() if what == "snooze" else None
+        try:
+            act(store, alert.id, what, by=by, why=why, until=until, clock=clock)
+        except UsageError:  # one that has no level to stay at cannot be expected
+            act(store, alert.id, "acknowledge", by=by, why=why, clock=clock)
+        done += 1
+    return done
+
+
+def import_series(store: Store, clock: Clock, days: int, seed: int) -> None:
+    """Points that another tool would have written down, day after day: they are no results of ours."""
+    known = SeriesStore(store, clock)
+    draw = chance(seed, _IMPORTED)
+    now = clock.utc()
+    points = []
+    for day in range(days):
+        level = 14.2 * (1.08 if day > 0.7 * days else 1.0)
+        at = (now - timedelta(days=days - day)).timestamp()
+        value = float(level * (1 + 0.03 * draw.normal()))
+        points.append(FilePoint(f"{_IMPORTED}, minutes", at, value, "lower", "min"))
+    known.check(known.take(points).series)
+
+
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DemoSettings:
     """How much of a year there is."""
 
     campaigns: int = 200
@@ -82,24 +130,6 @@ class Settings:
     days: int = 365
     seed: int = 2026
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
-
-
-@dataclass(slots=True)
-class Moving:
-    """A clock that stands where the player puts it."""
-
-    at: datetime
-
-    def monotonic_s(self) -> float:
-        """Seconds, as the calendar counts them."""
-        return self.at.timestamp()
-
-    def utc(self) -> datetime:
-        return self.at
-
-    def forward(self, seconds: float) -> None:
-        """Let time go by."""
-        self.at += timedelta(seconds=seconds)
 
 
 class Player:
@@ -110,11 +140,11 @@ class Player:
         settings: how many, over how long.
     """
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: DemoSettings) -> None:
         self.store, self.settings = store, settings
-        self.clock = Moving(settings.now - timedelta(days=settings.days + 1))
+        self.clock = SimulatedClock(settings.now - timedelta(days=settings.days + 1))
         self.control = Control(store.engine, self.clock, seed=settings.seed)
-        self.machines: Mapping[str, Machine] = by_name(fleet(settings.agents))
+        self.machines: Mapping[str, DemoMachine] = by_name(fleet(settings.agents))
         self.agents: dict[str, AgentRecord] = {}
         self._schedules: dict[str, str] = {}
         self._stored: dict[str, int | None] = {}
@@ -138,7 +168,7 @@ class Player:
         self._beat()
         return self.jobs
 
-    def campaign(self, entry: Entry, scratch: Path) -> str:
+    def campaign(self, entry: CampaignEntry, scratch: Path) -> str:
         """Play one campaign as far as it gets by now; return its id."""
         self.clock.at = entry.at
         plan = self.submit(entry)
@@ -163,7 +193,7 @@ class Player:
         tell_channels(self.store, self.clock)
         return campaign
 
-    def submit(self, entry: Entry) -> Plan:
+    def submit(self, entry: CampaignEntry) -> Plan:
         """Submit the campaign of an entry, as whoever is behind it does."""
         study = entry.study
         document = self._document(study)
@@ -183,10 +213,12 @@ class Player:
             also=(lambda session, campaign: firings.confirm(session, firing, campaign)) if firing else None,
         )
 
-    def machine_of(self, study: Study, job: Job) -> Machine:
+    def machine_of(self, study: Study, job: Job) -> DemoMachine:
         return self.machines[job.definition.needs.agent or study.machine]
 
-    def scene(self, entry: Entry, job: Job, machine: Machine, scratch: Path, at: datetime | None = None) -> Scene:
+    def scene(
+        self, entry: CampaignEntry, job: Job, machine: DemoMachine, scratch: Path, at: datetime | None = None
+    ) -> Scene:
         """What is around a job that begins at a moment; now when left out."""
         seed = self.settings.seed
         draw = chance(seed, entry.study.name, entry.number, job.index)
@@ -202,7 +234,7 @@ class Player:
         for place, (study, minutes) in enumerate(_UNDER_WAY):
             at = self.settings.now - timedelta(minutes=minutes)
             by_hand = replace(study, scheduled=False, by="alice")
-            self.campaign(Entry(by_hand, at, "running", 1.0, 10_000 + place, newest=True), scratch)
+            self.campaign(CampaignEntry(by_hand, at, "running", 1.0, 10_000 + place, newest=True), scratch)
         self.clock.at = self.settings.now - timedelta(hours=5)
         waits = replace(STUDIES[4], scheduled=False, by="bob")
         document = {**waits.document, "needs": {"gpu_model": "B200"}}
@@ -264,11 +296,11 @@ class Player:
             self._stored[study.name] = next((one.version for one in there if one.digest == draft.digest), None)
         return self._stored[study.name]
 
-    def _firing(self, entry: Entry) -> FiringRecord | None:
+    def _firing(self, entry: CampaignEntry) -> FiringRecord | None:
         """The firing of a schedule that is due; the schedule is made when it is first needed."""
         study = entry.study
         if study.name not in self._schedules:
-            before = Moving(entry.at - timedelta(minutes=1))
+            before = SimulatedClock(entry.at - timedelta(minutes=1))
             count = shares(self.settings.campaigns)[study.name]
             schedule = Schedule(cron=cron_of(study, count, self.settings.days))
             submission = Submission(document=self._document(study))
@@ -277,7 +309,7 @@ class Player:
         taken = Firings(self.store.engine, self.clock).take_due(self._schedules[study.name], _SERVER)
         return taken[-1] if taken else None
 
-    def _measure(self, entry: Entry, job: Job, machine: Machine, scratch: Path) -> None:
+    def _measure(self, entry: CampaignEntry, job: Job, machine: DemoMachine, scratch: Path) -> None:
         agent = self.agents[machine.name]
         fence = 1
         if entry.ends == "lost once" and job.index == 0 and self._is_past(_LEASE_S + _WAIT_S):
@@ -302,7 +334,7 @@ class Player:
         """Whether what takes so long from here on has ended by now."""
         return self.clock.at + timedelta(seconds=seconds) <= self.settings.now
 
-    def _runs(self, entry: Entry, scene: Scene) -> list[RunOutcome]:
+    def _runs(self, entry: CampaignEntry, scene: Scene) -> list[RunOutcome]:
         broken = entry.ends == "all failed" or (entry.ends == "one failed" and scene.job.index == 1)
         if not broken:
             return list(RUNS[entry.study.kind](scene))

@@ -1,4 +1,4 @@
-"""Many more campaigns by bulk inserts: a few are drawn and judged, the others copied under other names and times."""
+"""How a store is filled with demo data: a year through the real code, and as many more as are asked for in bulk."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from assay.analyse.readings import Reading, readings
 from assay.analyse.records import MultiRunJobResult
 from assay.analyse.series.identity import context, identity, machine_kind
 from assay.clock import iso
-from assay.demo.changes import moment
 from assay.demo.machines import FLEET, machine_facts
-from assay.demo.playing import label_of
-from assay.demo.runs.model import model_runs
-from assay.demo.scene import Scene, chance
-from assay.demo.studies import LABELS
+from assay.demo.player import DemoSettings, Player, label_of
+from assay.demo.runs.models import model_runs
+from assay.demo.scenario import LABELS, chance, moment
+from assay.demo.scene import Scene
 from assay.documents import to_json
 from assay.place.leasing import needs_key
 from assay.plan.job import Job
@@ -39,6 +38,9 @@ from assay.store.store import Store
 from assay.store.tables import AgentRow, AttemptRow, CampaignRow, EventRow, JobRow
 from assay.store.watch_tables import PointRow
 
+# More campaigns than this are not played one by one: they are copies of those that were.
+PLAYED = 300
+Tell = Callable[[int, int], None]
 _BENCHMARKS = 40
 _VARIANTS = 6
 _LEAST_JOBS = 10
@@ -60,7 +62,46 @@ _BETWEEN_JOBS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class DemoSize:
+    """How much demo data there is to be."""
+
+    campaigns: int = 200
+    agents: int = 20
+    days: int = 365
+    results: int | None = None
+    """At least so many results; those of the campaigns when left out."""
+    seed: int = 2026
+
+
+@dataclass(frozen=True, slots=True)
+class FillSummary:
+    """What was put into a store."""
+
+    campaigns: int
+    jobs: int
+    days: int
+
+    @property
+    def in_words(self) -> str:
+        """One line for people."""
+        return f"{self.campaigns:,} simulated campaigns with {self.jobs:,} results over {self.days} days"
+
+
+def fill(store: Store, amount: DemoSize, tell: Tell | None = None) -> FillSummary:
+    played = min(amount.campaigns, PLAYED) if amount.results is None else min(amount.campaigns, PLAYED // 2)
+    player = Player(store, DemoSettings(played, amount.agents, amount.days, amount.seed))
+    jobs = player.play(tell or (lambda _done, _of: None))
+    made = played
+    if amount.campaigns > played or (amount.results or 0) > jobs:
+        more = Bulk(store, amount.days, amount.seed).copy(
+            max(amount.campaigns - played, 1), max((amount.results or 0) - jobs, 0), tell
+        )
+        made, jobs = made + more.campaigns, jobs + more.jobs
+    return FillSummary(made, jobs, amount.days)
+
+
+@dataclass(frozen=True, slots=True)
+class BulkSummary:
     """How much was written."""
 
     campaigns: int
@@ -100,7 +141,7 @@ class Bulk:
         with writing(store.engine) as session:
             self._agents: Sequence[str] = session.scalars(select(AgentRow.id).order_by(AgentRow.name)).all()
 
-    def copy(self, campaigns: int, results: int, tell: Callable[[int, int], None] | None = None) -> Copied:
+    def copy(self, campaigns: int, results: int, tell: Callable[[int, int], None] | None = None) -> BulkSummary:
         """Write so many campaigns, with so many results at least in all."""
         each = max(_LEAST_JOBS, math.ceil(results / campaigns))
         plan = _plan(each).submitted_as(_CAMPAIGN)
@@ -115,7 +156,7 @@ class Bulk:
             if tell is not None:
                 tell(numbers.stop, campaigns)
         self._analyse()
-        return Copied(campaigns, campaigns * each)
+        return BulkSummary(campaigns, campaigns * each)
 
     def _know_series(self, names: Sequence[str], plan: Plan) -> None:
         records = []
