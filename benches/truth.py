@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from assay.run.contract import Order
-from assay.run.fingerprints import plan_of
+from assay.run.inputs import plan_of
 from assay.run.load.streams import single_stream
 from assay.run.load.timing import Stopwatch, quiet_collector
 from assay.run.targets.onnx import OnnxModel

@@ -12,8 +12,8 @@ from assay.analyse.stopping import enough, steady
 from assay.plan.job import Job
 from assay.run.contract import Order, Rules
 from assay.run.load.in_process import drive
+from assay.run.pipes import PipeStage
 from assay.run.records import DeviceProof
-from assay.run.stage import PipeStage
 from assay.spec.benchmark import Definition, Measure, Until
 from assay.spec.target import ModelTarget
 

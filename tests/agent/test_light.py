@@ -18,7 +18,7 @@ def loaded(code):
 
 def test_the_modules_of_the_agent_load_nothing_heavy():
     imports = "; ".join(f"import assay.agent.{name}" for name in MODULES)
-    more = "import assay.run.files, assay.cli.main, assay.hardware.machine"
+    more = "import assay.run.job_files, assay.cli.main, assay.hardware.machine"
     assert not loaded(f"{imports}; {more}") & HEAVY
 
 

@@ -347,7 +347,7 @@ def test_one_bad_point_does_not_spoil_the_others(write, tiny_model):
 @pytest.mark.live
 def test_exec_turns_a_job_document_into_a_result_document(bench, tmp_path, tiny_model):
     from assay.documents import to_json
-    from assay.run.fingerprints import plan_of
+    from assay.run.inputs import plan_of
     from assay.spec.load import load
 
     (tmp_path / "job.json").write_text(to_json(plan_of(load(bench)).jobs[1]))

@@ -10,7 +10,7 @@ from sqlalchemy import event
 from assay.clock import SYSTEM_CLOCK
 from assay.engines.base import FailureReason
 from assay.engines.collect import Ended, collect
-from assay.run.fingerprints import plan_of
+from assay.run.inputs import plan_of
 from assay.spec.load import load
 from assay.store.store import Store
 from assay.store.tables import JobRow

@@ -21,7 +21,7 @@ from tests.simulated import llm_server
 
 from assay.engines.kubernetes.objects import plan as pods
 from assay.engines.slurm.plan import group
-from assay.run.fingerprints import plan_of
+from assay.run.inputs import plan_of
 from assay.spec.load import load
 
 pytestmark = pytest.mark.live

@@ -23,7 +23,7 @@ import json, os, signal, sys
 from pathlib import Path
 from assay.infra.processes import course
 from assay.infra.processes.parts import Part
-from assay.run.services.teardown import adopt_orphans
+from assay.run.processes import adopt_orphans
 from assay.infra.processes.supervisor import Supervisor
 
 folder = Path(sys.argv[1])

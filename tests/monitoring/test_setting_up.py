@@ -47,7 +47,7 @@ def test_what_means_nothing_is_refused(section):
 
 
 def test_monitoring_does_not_change_what_a_job_is():
-    from assay.run.fingerprints import plan_of
+    from assay.run.inputs import plan_of
 
     digests = {plan_of(load({**PLAIN, "monitoring": one})).jobs[0].digest for one in (False, True)}
     assert len(digests) == 1
@@ -233,7 +233,7 @@ def test_a_tunnel_finds_the_monitor_of_a_campaign(tmp_path):
 
 
 def endpoint_job(**more):
-    from assay.run.fingerprints import plan_of
+    from assay.run.inputs import plan_of
 
     target = {"endpoint": "http://127.0.0.1:8000/v1", "api": "openai-chat", "model": "m", **more}
     document = {"benchmark": "b", "target": target, "load": {"concurrency": 1, "requests": 1}}

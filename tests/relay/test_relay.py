@@ -14,7 +14,7 @@ from assay.documents import adapter, from_json, to_json
 from assay.engines.reporting import NullReporter, remembered_server, reporting_to
 from assay.place.fleet.client import FleetClient
 from assay.place.fleet.protocol import Standing
-from assay.run.fingerprints import plan_of
+from assay.run.inputs import plan_of
 from assay.run.records import RunOutcome
 from assay.spec.load import load
 from assay.store.store import Store

@@ -12,9 +12,9 @@ import pytest
 from assay.errors import MeasureError
 from assay.plan.digest import digest_of
 from assay.plan.job import Job, JobFile
-from assay.run.files import local_paths, materialise, place_files
-from assay.run.fingerprints import LocalPart, files_of, fingerprints
-from assay.run.packing import pack, unpack
+from assay.run.code_archive import pack, unpack
+from assay.run.inputs import LocalPart, files_of, fingerprints
+from assay.run.job_files import local_paths, materialise, place_files
 from assay.spec.benchmark import Definition
 
 

@@ -8,7 +8,7 @@ from tests.serve.setups import Agent, is_problem, result_of, samples_file
 
 from assay.documents import to_json
 from assay.place.fleet.protocol import Elsewhere
-from assay.run.fingerprints import plan_of
+from assay.run.inputs import plan_of
 from assay.spec.load import load
 
 ID = "c0ffee01"

@@ -120,7 +120,7 @@ class Attempt:
 
     def _prepare(self) -> Job:
         """Refuse what is not allowed, fetch the job's files, and write the document that the executor reads."""
-        from assay.run.files import materialise
+        from assay.run.job_files import materialise
 
         programs = programs_in_words(self._job.definition)
         if programs and "command" not in self._tools.allow:

@@ -157,7 +157,7 @@ def _jobs(sides: Sequence[Loaded], *, alike: bool) -> tuple[tuple[int, int], tup
     """Which job of its file each side is, and what they are called where a matrix names them."""
     from assay.errors import UsageError
     from assay.report.wording import job_label
-    from assay.run.fingerprints import plan_of
+    from assay.run.inputs import plan_of
 
     plans = [plan_of(side) for side in sides]
     counts = [len(plan.jobs) for plan in plans]

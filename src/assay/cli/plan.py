@@ -22,8 +22,7 @@ def plan(
     from assay.place.needs import missing
     from assay.plan.estimate import estimate
     from assay.run.capabilities import local_profile
-    from assay.run.fingerprints import plan_of
-    from assay.run.inputs import refuse_inputs
+    from assay.run.inputs import plan_of, refuse_inputs
     from assay.spec.override import read_with
 
     loaded = read_with(file, settings or ())

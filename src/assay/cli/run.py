@@ -176,8 +176,7 @@ def _on_server(
 def _opened(file: Path, settings: Sequence[str], *, text: bool, quiet: bool) -> tuple[Loaded, View]:
     """The benchmark and who is told how it goes, beginning with how the file was read."""
     from assay.report.live import view_for
-    from assay.run.fingerprints import plan_of
-    from assay.run.inputs import refuse_inputs
+    from assay.run.inputs import plan_of, refuse_inputs
     from assay.spec.override import read_with
 
     loaded = read_with(file, settings)

@@ -13,8 +13,7 @@ from assay.cli.output import say
 def validate(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Benchmark files.")]) -> None:
     """Check benchmark files, every point of their matrix included."""
     from assay.errors import Problem, SpecError
-    from assay.run.fingerprints import plan_of
-    from assay.run.inputs import refuse_inputs
+    from assay.run.inputs import plan_of, refuse_inputs
     from assay.spec.load import load
     from assay.spec.secrets import references
 

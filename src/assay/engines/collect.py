@@ -23,7 +23,7 @@ from assay.errors import AssayError, StoreError
 from assay.exec.document import RESULT
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL
-from assay.run.kept import FOLDER, gather
+from assay.run.artefacts import FOLDER, gather
 from assay.run.records import Failure, RunOutcome, SampleSet, SingleRunResult
 from assay.run.scratch import scratch_folder
 from assay.spec.secrets import references

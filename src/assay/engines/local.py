@@ -28,7 +28,7 @@ from assay.report.reading import read_campaign, read_job
 from assay.report.wording import job_label
 from assay.run.capabilities import profile_for
 from assay.run.execute import execute_job
-from assay.run.fingerprints import plan_of
+from assay.run.inputs import plan_of
 from assay.run.records import RunOutcome
 from assay.run.scratch import sweep_abandoned
 from assay.spec.load import Loaded

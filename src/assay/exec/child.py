@@ -20,13 +20,11 @@ from pydantic import JsonValue
 from assay.analyse.stopping import enough, samples_for_objective, steady
 from assay.documents import from_json
 from assay.errors import AssayError
-from assay.run.contract import Order, ProbeSeen, Rules
+from assay.run.contract import Order, RateProbe, Rules
 from assay.run.handover import Refusal, leave, leave_refusal
-from assay.run.inherited import take_over
-from assay.run.lifeline import hold
 from assay.run.numerics import forget
-from assay.run.processes import TAG_VARIABLE, adopt_orphans, end_descendants
-from assay.run.stage import PipeStage
+from assay.run.pipes import PipeStage, take_over
+from assay.run.processes import TAG_VARIABLE, adopt_orphans, end_descendants, hold_lifeline
 from assay.run.targets import find_target, target_name
 from assay.spec.benchmark import Definition
 
@@ -44,7 +42,7 @@ def main(arguments: list[str]) -> int:
     order = from_json(Order, order_path.read_bytes(), source=str(order_path))
     scratch = Path(order.scratch)
     adopt_orphans()
-    hold(lifeline_fd, os.environ.get(TAG_VARIABLE, ""), scratch)
+    hold_lifeline(lifeline_fd, os.environ.get(TAG_VARIABLE, ""), scratch)
     _guard_memory(order.job.definition.measure.memory_limit)
     stage = PipeStage(events_fd)
     try:
@@ -104,7 +102,7 @@ class _Search:
         step = self._search.step()
         return (step.rate, step.duration_s) if isinstance(step, Step) else None
 
-    def tell(self, seen: ProbeSeen) -> None:
+    def tell(self, seen: RateProbe) -> None:
         from assay.analyse.capacity.probe import ProbeOutcome
 
         self._search.tell(

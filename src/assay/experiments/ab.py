@@ -22,7 +22,7 @@ from assay.plan.digest import digest_of
 from assay.plan.job import Job
 from assay.plan.plan import Plan
 from assay.report.live import SilentView, View
-from assay.run.fingerprints import fingerprints
+from assay.run.inputs import fingerprints
 from assay.store.listing import Listing
 from assay.store.location import store_folder
 from assay.store.store import Store

@@ -43,7 +43,7 @@ from assay.metrics import Better
 from assay.plan.digest import content_hash
 from assay.plan.job import Job
 from assay.report.live import SilentView, View
-from assay.run.fingerprints import plan_of
+from assay.run.inputs import plan_of
 from assay.spec.load import Loaded
 
 # Labels of the campaigns of a search.

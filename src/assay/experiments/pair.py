@@ -12,7 +12,7 @@ from assay.plan.job import Job
 from assay.plan.plan import Plan
 from assay.plan.support import refuse_parts_in_turn, refuse_unsupported
 from assay.run.capabilities import profile_for
-from assay.run.fingerprints import plan_of
+from assay.run.inputs import plan_of
 from assay.spec.load import Loaded
 
 

@@ -36,7 +36,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProbeSeen:
+class RateProbe:
     """What was seen while one rate was tried."""
 
     rate: float
@@ -48,14 +48,14 @@ class ProbeSeen:
     saturated: bool
 
 
-class Searching(Protocol):
+class RateSearch(Protocol):
     """A search for the highest rate that meets the objective."""
 
     def next(self) -> tuple[float, float] | None:
         """Rate to try next and for how many seconds; None when the answer is known."""
         ...
 
-    def tell(self, seen: ProbeSeen) -> None: ...
+    def tell(self, seen: RateProbe) -> None: ...
 
     def facts(self) -> Mapping[str, JsonValue]:
         """The record of the search; `capacity` is its answer, None where there is none."""
@@ -66,7 +66,7 @@ def _never(_story: Sequence[tuple[float, int, int, int]], _latency_s: float) -> 
     return False
 
 
-def _no_search(_definition: Definition) -> Searching:
+def _no_search(_definition: Definition) -> RateSearch:
     raise NotImplementedError
 
 
@@ -78,7 +78,7 @@ class Rules:
     enough: Callable[[NDArray[np.int64], float], bool]  # durations so far (ns), relative width → stop
     # (seconds, in flight, due so far, done so far) over time, seconds of one answer → the service will not catch up
     falls_behind: Callable[[Sequence[tuple[float, int, int, int]], float], bool] = _never
-    search: Callable[[Definition], Searching] = _no_search
+    search: Callable[[Definition], RateSearch] = _no_search
 
 
 class Stage(Protocol):

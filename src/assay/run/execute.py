@@ -17,12 +17,12 @@ from pydantic import JsonValue
 from assay.clock import Clock, iso
 from assay.errors import AssayError, Problem
 from assay.plan.job import Job
+from assay.run.artefacts import FOLDER, gather
 from assay.run.contract import Order
-from assay.run.derived import derived, labels_of
+from assay.run.derived_metrics import derived, labels_of
 from assay.run.fetch import fetched_inputs
 from assay.run.handover import ChildReport, take
-from assay.run.kept import FOLDER, gather
-from assay.run.launch import TAIL_LINES, Ended, Watch, launch, log_tail
+from assay.run.launch import TAIL_LINES, ChildExit, Watch, launch, log_tail
 from assay.run.load.barrier import Meeting, give_up
 from assay.run.models.sources import LocalModel, resolve
 from assay.run.probes.columns import WINDOW
@@ -66,7 +66,7 @@ HOPELESS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedJob:
     """What is fetched and checked once for all runs of a job."""
 
     model: LocalModel | None
@@ -93,7 +93,7 @@ class JobWatch(Watch, Protocol):
         """A run has ended."""
 
 
-def prepare(job: Job, cache: Path, watch: Watch) -> Prepared:
+def prepare(job: Job, cache: Path, watch: Watch) -> PreparedJob:
     """Fetch and verify what the job needs; timed, and never part of a load."""
     start = perf_counter()
     target = job.definition.target
@@ -101,7 +101,7 @@ def prepare(job: Job, cache: Path, watch: Watch) -> Prepared:
     if isinstance(target, ModelTarget):
         watch.phase("prepare")
         model = resolve(target, Path(job.base), cache=cache, on_progress=_told(watch))
-    return Prepared(model, perf_counter() - start)
+    return PreparedJob(model, perf_counter() - start)
 
 
 def execute_job(
@@ -154,7 +154,7 @@ def execute_job(
 
 @contextmanager
 def _watched(job: Job) -> Iterator[JobProbe | None]:
-    """The process that looks at all runs of the job from the side; None where the file turns it off."""
+    """The process that samples all runs of the job; None where the file turns it off."""
     every = job.definition.measure.probe
     if every == "off":
         yield None
@@ -198,7 +198,7 @@ def is_hopeless(results: Iterable[SingleRunResult]) -> bool:
 def execute_run(
     job: Job,
     run_id: int,
-    prepared: Prepared,
+    prepared: PreparedJob,
     scratch: Path,
     *,
     clock: Clock,
@@ -247,7 +247,7 @@ def execute_run(
 
 
 def _seen(probe: JobProbe | None, report: ChildReport, scratch: Path) -> MachineTelemetry | None:
-    """What was seen of a run from the side; its readings lie among the files that are kept."""
+    """Telemetry of a run; its readings lie among the files that are kept."""
     if probe is None:
         return None
     tests = report.facts.get("tests")
@@ -285,7 +285,7 @@ def _secrets(job: Job) -> tuple[str, ...]:
     return tuple(references(job.definition.model_dump()))
 
 
-def _model_of(prepared: Prepared) -> tuple[str | None, str | None]:
+def _model_of(prepared: PreparedJob) -> tuple[str | None, str | None]:
     return (str(prepared.model.path), prepared.model.sha256) if prepared.model else (None, None)
 
 
@@ -294,8 +294,8 @@ def _complete(
     result: SingleRunResult,
     report: ChildReport,
     samples: tuple[SampleSet, ...],
-    prepared: Prepared,
-    ended: Ended,
+    prepared: PreparedJob,
+    ended: ChildExit,
 ) -> SingleRunResult:
     secrets = _secrets(job)
     more, unmade, told = derived(
@@ -332,7 +332,7 @@ def _noted(known: JsonValue, note: str) -> dict[str, JsonValue]:
     return {**kept, "note": note} if note else kept
 
 
-def _failure(job: Job, ended: Ended, report: ChildReport | None, tail: tuple[str, ...]) -> Failure:
+def _failure(job: Job, ended: ChildExit, report: ChildReport | None, tail: tuple[str, ...]) -> Failure:
     evidence = Failure(
         code="crashed",
         message=f"the process ended with code {ended.exit_code} in phase {ended.phase}",

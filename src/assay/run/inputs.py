@@ -1,21 +1,180 @@
-"""The files that a benchmark reads from this machine, looked at before anything is measured or sent."""
+"""The input files of a benchmark: hashed, since a changed file is a changed job, and checked before anything runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from assay.errors import AssayError, Problem, SpecError
-from assay.plan.job import Job
-from assay.plan.plan import Plan
+from assay.errors import AssayError, MeasureError, Problem, SpecError
+from assay.folders import cache_folder
+from assay.plan.job import Job, JobFile
+from assay.plan.plan import Plan, make_plan
+from assay.run.code_archive import pack
 from assay.run.models.builtin import BUILTIN_NAMES
+from assay.run.models.cache import whole_digest
+from assay.run.models.folder import digest_of, find_folder, parts_of
+from assay.run.models.graph import OUTSIDE, external_files
 from assay.run.models.sources import existing, is_folder
+from assay.run.targets.words import words_of
 from assay.spec.benchmark import Definition
 from assay.spec.load import Loaded
-from assay.spec.paths import fetched_files, named_files
+from assay.spec.paths import fetched_files, named_files, service_programs
 from assay.spec.problems import place_of, unique
 from assay.spec.protocols import is_vector_database
-from assay.spec.target import ModelTarget, Served
+from assay.spec.target import CommandTarget, ModelTarget, Served
+
+# A larger file on a command line is its data, not its code; hashing it would hold up every plan.
+MAX_COMMAND_FILE = 64 * 2**20
+TOKENIZER = "tokenizer.json"
+CODE = "code.tar"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPart:
+    """A file on this machine that a definition depends on."""
+
+    name: str
+    """Without folder; for weights beside a model, as the model names them, which may hold folders."""
+    path: Path
+    sha256: str
+    size_bytes: int
+
+
+Files = dict[str, tuple[LocalPart, ...]]
+
+
+def files_of(definition: Definition, base: Path) -> Files:
+    """Text in the definition that names a file → the file, then those that lie beside it and belong to it.
+
+    A file that is not there is left out; measuring it will say so.
+
+    Raises:
+        MeasureError: if a model names a file outside its own folder.
+    """
+    names = [entry.file for entry in definition.workload.inputs.values() if entry.file]
+    found: Files = {name: (part,) for name in names if (part := _part(_below(base, name))) is not None}
+    target = definition.target
+    if isinstance(target, ModelTarget):
+        found |= _folder_files(target, base) if is_folder(target, base) else _model_files(target.model, base)
+    if isinstance(target, CommandTarget) and not target.is_boxed:  # words in a container name files of its image
+        found |= _command_files(words_of(target)[1 if not target.shell else 0 :], base / (target.cwd or ""))
+    for key, name in named_files(definition).items():
+        found |= _code_files(name, base) if key == "target.code" else _data_files(name, base)
+    for name in fetched_files(definition).values():
+        found |= _data_files(name, base)
+    for program in service_programs(definition):
+        found |= _command_files(program.words, base / program.folder)
+    return found
+
+
+def fingerprints(definition: Definition, base: Path) -> dict[str, str]:
+    """Text in the definition that names a file → SHA-256 of the content behind it."""
+    return {text: fingerprint_of(parts) for text, parts in files_of(definition, base).items()}
+
+
+def plan_of(loaded: Loaded) -> Plan:
+    """The plan of a benchmark, with the content of its files hashed in."""
+    return make_plan(loaded, lambda definition: fingerprints(definition, loaded.base))
+
+
+def fingerprint_of(parts: Sequence[JobFile | LocalPart]) -> str:
+    """The SHA-256 that stands for a file and those beside it, from their digests alone: no file is read."""
+    if len(parts) == 1:
+        return parts[0].sha256
+    return whole_digest([(part.sha256, part.name) for part in parts])
+
+
+def _model_files(name: str, base: Path) -> Files:
+    """The model file with the weights that lie beside it; a built-in name is no file, whatever lies in the folder."""
+    if name in BUILTIN_NAMES or "://" in name:
+        return {}
+    path = _below(base, name)
+    external = external_files(path) if path.is_file() else ()  # refused before anything is hashed
+    own = _part(path)
+    if own is None:
+        return {}
+    beside = (_part(path.parent / one, one) for one in external)
+    return {name: (own, *(part for part in beside if part is not None))}
+
+
+def _folder_files(target: ModelTarget, base: Path) -> Files:
+    """The files of a language model that lies in a folder, its configuration first; none for a name on the hub."""
+    folder = find_folder(target.model, base)
+    if folder is None:
+        return {}
+    try:
+        names = parts_of(folder, code=target.remote_code)
+        sizes = {name: (folder / name).stat().st_size for name in names}
+        return {
+            target.model: tuple(
+                LocalPart(name, folder / name, digest_of(folder / name), size) for name, size in sizes.items()
+            )
+        }
+    except (MeasureError, OSError) as problem:
+        if isinstance(problem, MeasureError) and problem.problem.code == OUTSIDE:
+            raise
+        return {}  # measuring it will say so
+
+
+def _command_files(words: Sequence[str], folder: Path) -> Files:
+    """Scripts and small files that a command names: `python train.py` depends on train.py."""
+    files = {word: folder / word for word in words if not word.startswith("-")}
+    return {word: (part,) for word, path in files.items() if _is_small_file(path) and (part := _part(path)) is not None}
+
+
+def _data_files(name: str, base: Path) -> Files:
+    path = _below(base, name)
+    found = _part(path) or _part(path / TOKENIZER)
+    return {} if found is None else {name: (found,)}
+
+
+def _code_files(name: str, base: Path) -> Files:
+    """The code of a command, packed into one file.
+
+    Raises:
+        MeasureError: if it is there and cannot be packed.
+    """
+    path = _below(base, name)
+    if not path.exists():
+        return {}
+    packed = pack(path, cache_folder())
+    # Under a name of its own, whatever it is called here: that of the archive is no part of what it holds.
+    return {name: (LocalPart(CODE, packed.path, packed.sha256, packed.size_bytes),)}
+
+
+def _below(base: Path, name: str) -> Path:
+    try:
+        return base / Path(name).expanduser()
+    except RuntimeError:  # the home folder of nobody
+        return base / name
+
+
+def _is_small_file(path: Path) -> bool:
+    try:
+        return path.is_file() and path.stat().st_size <= MAX_COMMAND_FILE
+    except (OSError, ValueError):
+        return False
+
+
+def _part(path: Path, name: str = "") -> LocalPart | None:
+    try:
+        stat = path.stat()
+        if not path.is_file():
+            return None
+        digest = _hash_file(path, stat.st_mtime_ns, stat.st_size)
+        return LocalPart(name or path.name, path, digest, stat.st_size)
+    except (OSError, ValueError):  # ValueError: a command word with a NUL is no path
+        return None
+
+
+@cache
+def _hash_file(path: Path, modified_ns: int, size: int) -> str:  # noqa: ARG001  (they make the cache forget a changed file)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
 
 # Whether the server has a tokenizer is known only when it is asked.
 _LATER = frozenset({"no-tokenizer"})

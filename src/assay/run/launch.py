@@ -17,11 +17,11 @@ from typing import Protocol
 
 from assay.clock import Clock
 from assay.documents import to_json
+from assay.run.artefacts import COMMAND_LOGS
 from assay.run.contract import Order
-from assay.run.inherited import hand_over, readable
-from assay.run.kept import COMMAND_LOGS
 from assay.run.memory import rusage_mb
 from assay.run.numerics import for_child
+from assay.run.pipes import hand_over, readable
 from assay.run.processes import TAG_VARIABLE, kill_tree, sweep
 from assay.run.services.containers import sweep_containers
 
@@ -41,7 +41,7 @@ class Watch(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ChildExit:
     """How a child process ended."""
 
     exit_code: int  # negative: killed by that signal
@@ -63,7 +63,7 @@ class Ended:
 
 def launch(
     order: Order, *, timeout_s: float, clock: Clock, watch: Watch, started: Callable[[int], None] | None = None
-) -> Ended:
+) -> ChildExit:
     """Run a child to its end. Whatever happens here, no process of it stays behind."""
     tag = uuid.uuid4().hex
     oom_before = _oom_kills()
@@ -80,7 +80,7 @@ def launch(
         at_death = kill_tree(process.pid, tag) if timed_out else None
         exit_code, peak = _reap(process)
     stragglers = sweep(tag) + sweep_containers(tag, Path(order.scratch))
-    return Ended(exit_code, timed_out, phase, at_death or peak, max(0, _oom_kills() - oom_before), stragglers)
+    return ChildExit(exit_code, timed_out, phase, at_death or peak, max(0, _oom_kills() - oom_before), stragglers)
 
 
 def log_tail(scratch: Path, lines: int = TAIL_LINES) -> tuple[str, ...]:

@@ -1,10 +1,13 @@
-"""Process trees: everything a run started is found and ended, even what slipped out of its group."""
+"""Process trees: everything a run started is found and ended, even what slipped out of its group or lost its parent."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import threading
+from pathlib import Path
 
 import psutil
 
@@ -21,7 +24,7 @@ def kill_tree(root: int, tag: str, *, spare: int | None = None) -> float:
     Returns:
         The resident memory of all of them in MB, just before their end.
     """
-    victims = {process.pid: process for process in (*_descendants(root), *_tagged(tag))}
+    victims = {process.pid: process for process in (*descendants(root), *_tagged(tag))}
     victims.pop(spare or -1, None)
     victims.pop(os.getpid(), None)
     resident_mb = sum(_resident_mb(process) for process in victims.values())
@@ -63,7 +66,7 @@ def end_descendants() -> int:
     """End everything below this process, adopted orphans among it; return how many processes that was."""
     ended: set[int] = set()
     for _ in range(_ROUNDS):  # what was started while others were ended
-        left = [one for one in _descendants(os.getpid())[1:] if _status(one) != psutil.STATUS_ZOMBIE]
+        left = [one for one in descendants(os.getpid())[1:] if _status(one) != psutil.STATUS_ZOMBIE]
         if not left:
             break
         for process in left:
@@ -87,7 +90,7 @@ def own_start() -> float:
     return float(psutil.Process().create_time())
 
 
-def _descendants(root: int) -> list[psutil.Process]:
+def descendants(root: int) -> list[psutil.Process]:
     try:
         top = psutil.Process(root)
         return [top, *top.children(recursive=True)]
@@ -134,3 +137,22 @@ def _kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return
+
+
+def hold_lifeline(fd: int, tag: str, scratch: Path) -> None:
+    """End this process and everything it started as soon as the other end of a pipe is closed."""
+    from assay.run.services.containers import sweep_containers  # now: nothing can be imported when the end comes
+
+    def watch() -> None:
+        # Blocks in the kernel until the parent is gone: no wake-up disturbs the measurement.
+        try:
+            while os.read(fd, 1):
+                continue
+        except OSError:
+            return
+        kill_tree(os.getpid(), tag, spare=os.getpid())
+        sweep_containers(tag, scratch)
+        shutil.rmtree(scratch, ignore_errors=True)
+        os._exit(137)
+
+    threading.Thread(target=watch, daemon=True).start()

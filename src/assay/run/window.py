@@ -15,7 +15,7 @@ _THROTTLE = "/sys/devices/system/cpu"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CounterReading:
     """Counters at one moment."""
 
     wall_ns: int
@@ -26,13 +26,13 @@ class Reading:
     load_average: float | None
 
 
-def read(own_cpu_s: float | None = None) -> Reading:
+def read(own_cpu_s: float | None = None) -> CounterReading:
     """Read all counters once; costs well under a millisecond."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
     total = sum(value for name, value in times._asdict().items() if name not in ("guest", "guest_nice"))
     steal = getattr(times, "steal", None)
-    return Reading(
+    return CounterReading(
         wall_ns=time.perf_counter_ns(),
         own_cpu_s=time.process_time() if own_cpu_s is None else own_cpu_s,
         busy_s=total - idle - (steal or 0.0),
@@ -57,7 +57,9 @@ class Pause:
         self.cpu_s += time.process_time() - self._since[1]
 
 
-def between(start: Reading, end: Reading, *, harness_ns: float | None = None, pause: Pause | None = None) -> Window:
+def between(
+    start: CounterReading, end: CounterReading, *, harness_ns: float | None = None, pause: Pause | None = None
+) -> Window:
     """What happened between two readings, less our own pauses."""
     own = end.own_cpu_s - start.own_cpu_s
     left_out = pause or Pause()

@@ -9,8 +9,8 @@ import pytest
 
 from assay.errors import MeasureError
 from assay.plan.job import Job, JobFile
-from assay.run.files import place_files
-from assay.run.fingerprints import files_of, fingerprints
+from assay.run.inputs import files_of, fingerprints
+from assay.run.job_files import place_files
 from assay.run.models import resolve
 from assay.run.models.sources import is_folder
 from assay.spec.benchmark import Definition

@@ -108,7 +108,7 @@ def test_weights_behind_a_link_out_of_the_folder_are_refused(tmp_path, found, se
 
 
 def test_the_fingerprint_of_a_plan_opens_nothing_outside_the_folder(tmp_path, secret):
-    from assay.run.fingerprints import fingerprints
+    from assay.run.inputs import fingerprints
     from assay.spec.benchmark import Definition
 
     naming(tmp_path / "model", "../secret/id_rsa")

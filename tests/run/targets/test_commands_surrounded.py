@@ -16,8 +16,8 @@ import pytest
 from assay.analyse.stopping import enough, steady
 from assay.errors import MeasureError
 from assay.plan.job import Job
+from assay.run.code_archive import pack
 from assay.run.contract import Measured, Order, Rules
-from assay.run.packing import pack
 from assay.run.services import RunningService
 from assay.run.targets.benchmark_ai import variables
 from assay.run.targets.capture import Emitted, take_line

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from assay.clock import iso
 from assay.demo.machines import enrolment
 from assay.demo.scene import Scene, Values
-from assay.run.derived import derived
+from assay.run.derived_metrics import derived
 from assay.run.probes.columns import Rows, write
 from assay.run.probes.job import FILE
 from assay.run.records import (

@@ -20,8 +20,8 @@ from assay.plan.lifecycle import FINAL
 from assay.report.grid import plain
 from assay.report.live import View
 from assay.report.result import CampaignResult
-from assay.run.files import local_paths
-from assay.run.fingerprints import LocalPart, files_of
+from assay.run.inputs import LocalPart, files_of
+from assay.run.job_files import local_paths
 from assay.run.models.sources import existing, hub_name
 from assay.run.records import SampleSet
 from assay.spec.load import Loaded
@@ -159,7 +159,7 @@ def _schedule_line(schedule: Mapping[str, Any]) -> str:
 
 def _local_files(loaded: Loaded) -> dict[str, tuple[LocalPart, ...]]:
     """Every file that a point of the benchmark names on this machine."""
-    from assay.run.fingerprints import plan_of
+    from assay.run.inputs import plan_of
 
     found: dict[str, tuple[LocalPart, ...]] = {}
     for job in plan_of(loaded).jobs:

@@ -22,7 +22,7 @@ from assay.exec.machine import surroundings
 from assay.plan.plan import Plan
 from assay.plan.support import refuse_unsupported
 from assay.report.live import View
-from assay.run.fingerprints import plan_of
+from assay.run.inputs import plan_of
 from assay.run.scratch import is_held
 from assay.spec.kubernetes import Kubernetes
 from assay.spec.load import Loaded

@@ -9,8 +9,8 @@ from pathlib import Path
 from assay.errors import UsageError
 from assay.hardware.environment import git_state
 from assay.plan.job import Job, JobFile
-from assay.run.files import local_paths, place_files
-from assay.run.fingerprints import LocalPart, files_of
+from assay.run.inputs import LocalPart, files_of
+from assay.run.job_files import local_paths, place_files
 from assay.run.models.sources import existing, hub_name
 from assay.run.services.containers.sidecar import WAITING
 from assay.spec.paths import service_programs

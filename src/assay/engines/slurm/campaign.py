@@ -29,7 +29,7 @@ from assay.monitoring.hold import order_for, write_order
 from assay.plan.plan import Plan
 from assay.plan.support import refuse_unsupported
 from assay.report.live import View
-from assay.run.fingerprints import plan_of
+from assay.run.inputs import plan_of
 from assay.run.scratch import is_held
 from assay.spec.benchmark import Benchmark
 from assay.spec.clusters import Slurm

@@ -15,8 +15,8 @@ from assay.errors import AssayError
 from assay.infra.processes.parts import RECORD, LocalRecord, answer_of, parts_of
 from assay.infra.processes.supervisor import SUPERVISOR, Supervisor, supervisor_runs
 from assay.infra.record import kept, make_keys
+from assay.run.processes import adopt_orphans
 from assay.run.scratch import held
-from assay.run.services.teardown import adopt_orphans
 
 
 def main(folder: Path) -> int:

@@ -20,9 +20,9 @@ import psutil
 from assay.infra.processes.parts import SystemPart
 from assay.infra.processes.setup import as_account
 from assay.infra.record import keep
-from assay.run.processes import own_start
+from assay.run.processes import descendants, own_start
 from assay.run.scratch import is_held
-from assay.run.services.teardown import end_children, members
+from assay.run.services.teardown import end_children
 
 SupervisedState = Literal["waiting", "starting", "healthy", "unhealthy", "restarting", "done", "failed", "stopped"]
 # One that was never healthy and ended this often will not get healthy by itself.
@@ -322,7 +322,7 @@ def _end_one(process: subprocess.Popen[bytes], part: SystemPart) -> None:
 
 def _end_rest(leader: int) -> None:
     """End what is left of the group and session of a part whose first process has ended."""
-    for one in members(os.getpid())[1:]:
+    for one in descendants(os.getpid())[1:]:
         with suppress(OSError, psutil.Error):
             if leader in (os.getpgid(one.pid), os.getsid(one.pid)):
                 one.kill()

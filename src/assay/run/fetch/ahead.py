@@ -12,8 +12,8 @@ from assay.errors import AssayError
 from assay.folders import cache_folder, images_folder
 from assay.plan.plan import make_plan
 from assay.run.fetch import fetch, is_here
-from assay.run.files import local_paths
-from assay.run.fingerprints import files_of, fingerprint_of
+from assay.run.inputs import files_of, fingerprint_of
+from assay.run.job_files import local_paths
 from assay.run.models.builtin import BUILTIN_NAMES
 from assay.run.models.cache import file_digest, whole_digest
 from assay.run.models.sources import LocalModel, is_folder, resolve

@@ -19,8 +19,8 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.plan.job import Job
+from assay.run.code_archive import pack
 from assay.run.fetch.source import Fetched, Progress, fetch
-from assay.run.packing import pack
 from assay.run.scratch import scratch_folder
 from assay.spec.benchmark import Definition, Service
 from assay.spec.fetching import Fetch, in_folders

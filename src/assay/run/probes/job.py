@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from assay.run.inherited import readable
+from assay.run.pipes import readable
 from assay.run.probes.columns import WINDOW
 from assay.run.records import Energy, MachineTelemetry
 

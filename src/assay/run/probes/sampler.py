@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from assay.run.inherited import readable
+from assay.run.pipes import readable
 from assay.run.probes.columns import POWERMETRICS, WINDOW, Columns, Rows, Window, answer, write
 from assay.run.probes.readers import Reading
 from assay.run.probes.readers.energy import Powermetrics, Rapl

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
-from assay.run.inherited import readable
+from assay.run.pipes import readable
 
 FILE = "telemetry.csv.gz"
 _LOG = "probe.log"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from assay.errors import MeasureError
-from assay.run.processes import TAG_VARIABLE
+from assay.run.processes import TAG_VARIABLE, descendants
 from assay.run.services import containers
 from assay.run.services.plan import (
     HOST,
@@ -32,7 +32,7 @@ from assay.run.services.plan import (
 )
 from assay.run.services.readiness import Question, steps
 from assay.run.services.service import How, Pump, RunningService, exit_file, exit_text, last_words, log_excerpt
-from assay.run.services.teardown import end, members
+from assay.run.services.teardown import end
 from assay.spec.secrets import references
 
 # A port that was free a moment ago can be taken when the service asks for it; five times in a row is no chance.
@@ -260,7 +260,7 @@ def _await_ready(child: ServiceProcess, ports: Ports, setting: LaunchContext) ->
 def _stranger(child: ServiceProcess) -> str | None:
     """Who answered in the service's place, having taken its port; None when it was the service, or nobody can tell."""
     holder = listener(child.port) if child.box is None else None
-    if holder is None or any(one.pid == holder for one in members(os.getpid())):
+    if holder is None or any(one.pid == holder for one in descendants(os.getpid())):
         return None
     return f"port {child.port} is answered by {name_of(holder)}, not by the service"
 

@@ -12,6 +12,8 @@ from contextlib import suppress
 
 import psutil
 
+from assay.run.processes import descendants
+
 # How long services are asked to end before they are made to: in good order, and when somebody is waiting (Ctrl-C) or
 # gone. The byte is what the holder of a lifeline sends before it lets go in good order.
 GRACE_S, HURRIED_GRACE_S = 10.0, 5.0
@@ -19,17 +21,6 @@ IN_GOOD_ORDER = b"."
 # A service whose first process has ended in good order leaves its children this long to follow.
 FOLLOW_S = 2.0
 _LOOK_S = 0.01
-
-
-def adopt_orphans() -> None:
-    """Become the parent of every orphaned descendant (Linux), so that a daemon that left its group is still found."""
-    if sys.platform != "linux":
-        return
-    import ctypes
-
-    set_child_subreaper = 36
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(set_child_subreaper, 1, 0, 0, 0)
 
 
 def end(process: subprocess.Popen[bytes], until_s: float) -> bool:
@@ -49,20 +40,12 @@ def end(process: subprocess.Popen[bytes], until_s: float) -> bool:
 
 def end_children() -> int:
     """Kill whatever is left below this process; return how many that were."""
-    left = [one for one in members(os.getpid()) if one.pid != os.getpid() and is_there(one)]
+    left = [one for one in descendants(os.getpid()) if one.pid != os.getpid() and is_there(one)]
     for one in left:
         with suppress(psutil.Error):
             one.kill()
     _all_gone(left, time.monotonic() + FOLLOW_S)
     return len(left)
-
-
-def members(pid: int) -> list[psutil.Process]:
-    try:
-        top = psutil.Process(pid)
-        return [top, *top.children(recursive=True)]
-    except psutil.Error:
-        return []
 
 
 def is_there(process: psutil.Process) -> bool:
@@ -78,8 +61,8 @@ _KILL = signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM
 
 def _tree(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     """A service's processes: its descendants, and those of its group whose parents have ended."""
-    found = {one.pid: one for one in members(process.pid)}
-    for one in members(os.getpid())[1:]:
+    found = {one.pid: one for one in descendants(process.pid)}
+    for one in descendants(os.getpid())[1:]:
         if sys.platform != "win32" and one.pid not in found:
             with suppress(ProcessLookupError, PermissionError):
                 if os.getpgid(one.pid) == process.pid:

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import IO
 
-from assay.run.inherited import readable
+from assay.run.pipes import readable
 
 # Enough for any honest log; a program that prints without end must not fill the disk. Of longer output the beginning
 # says what it did, and the end has its results.

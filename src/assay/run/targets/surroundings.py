@@ -13,8 +13,8 @@ from pydantic import JsonValue
 
 from assay.emit import PIPE_VARIABLE
 from assay.errors import MeasureError
+from assay.run.code_archive import unpack
 from assay.run.contract import Order, Stage
-from assay.run.packing import unpack
 from assay.run.services import RunningService, started
 from assay.run.targets.benchmark_ai import variables
 from assay.spec.benchmark import Definition

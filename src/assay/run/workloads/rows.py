@@ -154,14 +154,14 @@ def _row(line: _Line, raw: bytes) -> Row:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Conversation:
     turns: tuple[str, ...]
     system: str | None = None
     reference: str | None = None
     answers: int = 0
 
 
-def _asked(line: _Line, key: str, value: JsonValue) -> _Asked:
+def _asked(line: _Line, key: str, value: JsonValue) -> _Conversation:
     if key == "messages":
         return _from_messages(line, value)
     texts = value if key == "turns" else [value]
@@ -170,10 +170,10 @@ def _asked(line: _Line, key: str, value: JsonValue) -> _Asked:
     turns = tuple(text for text in texts if isinstance(text, str) and text.strip())
     if len(turns) < len(texts):
         raise line.wrong(f"has an empty text or no text at all in {key}")
-    return _Asked(turns)
+    return _Conversation(turns)
 
 
-def _from_messages(line: _Line, value: JsonValue) -> _Asked:
+def _from_messages(line: _Line, value: JsonValue) -> _Conversation:
     """Turns of the user, what was set beforehand, and the recorded last answer as reference."""
     if not isinstance(value, list) or not value:
         raise line.wrong(f"has {_kind(value)} for messages; a list of messages is needed")
@@ -196,7 +196,7 @@ def _from_messages(line: _Line, value: JsonValue) -> _Asked:
             raise line.wrong(f"has a message with the role {role!r} at a place where it cannot be asked")
     if not turns:
         raise line.wrong("has no message of the user")
-    return _Asked(tuple(turns), "\n\n".join(system) or None, last_answer, answers)
+    return _Conversation(tuple(turns), "\n\n".join(system) or None, last_answer, answers)
 
 
 def _content(line: _Line, content: JsonValue) -> str:

@@ -15,8 +15,8 @@ from assay.plan.job import Job, JobFile
 from assay.plan.plan import Plan, make_plan
 from assay.plan.support import refuse_unsupported
 from assay.report.wording import job_label
-from assay.run.files import local_paths, place_files
-from assay.run.fingerprints import fingerprint_of
+from assay.run.inputs import fingerprint_of
+from assay.run.job_files import local_paths, place_files
 from assay.run.models.sources import hub_name
 from assay.run.targets import find_target, target_name
 from assay.run.targets.program import words_of

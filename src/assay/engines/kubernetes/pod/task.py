@@ -40,7 +40,7 @@ from assay.exec.document import execute_document, refuse_document
 from assay.files import write_whole
 from assay.plan.job import Job
 from assay.plan.parts import is_part
-from assay.run.files import materialise
+from assay.run.job_files import materialise
 from assay.run.load.barrier import Meeting
 from assay.run.services import RunningService
 

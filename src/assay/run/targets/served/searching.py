@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.run.apis import Api
-from assay.run.contract import Order, ProbeSeen, Rules, Stage
+from assay.run.contract import Order, RateProbe, Rules, Stage
 from assay.run.load.http.driver import HttpLoad, Supply, Warmup
 from assay.run.load.http.origin import Origin
 from assay.run.load.http.recording import Recording
@@ -113,7 +113,7 @@ class _Judgeable:
         self._unseen = set(self._limits.values())
         self._probes = self._answers = 0
 
-    def check(self, seen: ProbeSeen, recording: Recording, rows: Rows, api: Api) -> None:
+    def check(self, seen: RateProbe, recording: Recording, rows: Rows, api: Api) -> None:
         """Look at one more probe.
 
         Raises:
@@ -137,10 +137,10 @@ class _Judgeable:
         )
 
 
-def _seen(rate: float, recording: Recording, api: Api, rows: Rows, order: Order) -> ProbeSeen:
+def _seen(rate: float, recording: Recording, api: Api, rows: Rows, order: Order) -> RateProbe:
     probe = probe_figures(recording, rows, api, order.job.definition)
     wall_s = max(1e-9, (recording.window[1] - recording.window[0]) / 1e9)
-    return ProbeSeen(
+    return RateProbe(
         rate=rate,
         duration_s=wall_s,
         offered_per_s=probe.metrics.get("offered_per_s", 0.0),

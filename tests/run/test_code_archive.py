@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import MeasureError
-from assay.run import packing
-from assay.run.packing import pack, unpack
+from assay.run import code_archive
+from assay.run.code_archive import pack, unpack
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_equal_content_is_the_same_file_wherever_and_whenever_it_is_packed(sourc
     assert pack(other, tmp_path / "other cache").sha256 == pack(source, tmp_path / "cache").sha256
     (other / "train.py").write_text("print(2)\n")
     assert pack(other, tmp_path / "cache").sha256 != pack(source, tmp_path / "cache").sha256
-    assert len(list((tmp_path / "cache" / packing.FOLDER).iterdir())) == 2, "nothing half-written stays"
+    assert len(list((tmp_path / "cache" / code_archive.FOLDER).iterdir())) == 2, "nothing half-written stays"
 
 
 def test_a_cache_that_was_emptied_is_filled_again(source: Path, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_code_that_is_none_is_refused(source: Path, tmp_path: Path, monkeypatch:
     (tmp_path / "wrong.tar").write_text("no archive")
     with pytest.raises(MeasureError, match="no archive that can be read"):
         pack(tmp_path / "wrong.tar", tmp_path / "cache")
-    monkeypatch.setattr(packing, "MAX_BYTES", 10)
+    monkeypatch.setattr(code_archive, "MAX_BYTES", 10)
     with pytest.raises(MeasureError, match="which is no code"):
         pack(source, tmp_path / "cache")
 
@@ -179,7 +179,7 @@ def test_hard_links_are_copies_and_pipes_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_archive_that_unfolds_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "MAX_FILES", 3)
+    monkeypatch.setattr(code_archive, "MAX_FILES", 3)
     with pytest.raises(MeasureError, match="unfolds to more than"):
         unpacked(tmp_path, *[(f"f{index}", FILE, "x") for index in range(4)])
 
@@ -202,7 +202,7 @@ def test_whatever_is_packed_comes_back(tmp_path_factory: pytest.TempPathFactory,
     kept = {}
     for name, text in content.items():
         (source / name).write_bytes(text)
-        if name not in packing._LEFT_OUT and not name.endswith(".pyc"):
+        if name not in code_archive._LEFT_OUT and not name.endswith(".pyc"):
             kept[name] = text
     if not kept:
         return

@@ -35,7 +35,7 @@ Stamp = tuple[tuple[str, int, int, int], ...]  # name, time of change, size, mod
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class CodeArchive:
     """Code in one file."""
 
     path: Path
@@ -45,7 +45,7 @@ class Packed:
     """How many files it holds."""
 
 
-def pack(source: Path, cache: Path) -> Packed:
+def pack(source: Path, cache: Path) -> CodeArchive:
     """Pack a folder or a file under its own name; a `.tar` is taken as it is.
 
     Equal content gives equal bytes, whoever packs it and when; what is packed already is not packed again.
@@ -91,12 +91,12 @@ def unpack(packed: Path, folder: Path) -> int:
         raise _refused(f"{packed.name} cannot be unpacked: {problem.strerror or problem}", "free some space") from None
 
 
-def _as_it_is(source: Path) -> Packed:
+def _as_it_is(source: Path) -> CodeArchive:
     if not tarfile.is_tarfile(source):
         raise _refused(f"{str(source)!r} is no archive that can be read", "make it with `tar -cf`, or name the folder")
     with tarfile.open(source) as archive:
         files = sum(1 for member in archive if member.isfile() or member.islnk())
-    return Packed(source, file_digest(source), source.stat().st_size, files)
+    return CodeArchive(source, file_digest(source), source.stat().st_size, files)
 
 
 def _stamps(source: Path) -> Iterator[tuple[str, int, int, int]]:
@@ -133,7 +133,7 @@ def _files(source: Path) -> Iterator[Path]:
 
 
 @lru_cache(maxsize=64)
-def _packed(source: Path, name: str, cache: Path, stamp: Stamp) -> Packed:
+def _packed(source: Path, name: str, cache: Path, stamp: Stamp) -> CodeArchive:
     """Pack the files of a stamp; a changed one has another stamp, so that it is packed anew."""
     folder = cache / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ def _packed(source: Path, name: str, cache: Path, stamp: Stamp) -> Packed:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    return Packed(place, digest, size, len(stamp))
+    return CodeArchive(place, digest, size, len(stamp))
 
 
 def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from assay.documents import from_json, to_json
 from assay.errors import AssayError, MeasureError, UsageError
 from assay.plan.job import Job, JobFile
-from assay.run.files import local_paths, materialise, place_files
+from assay.run.job_files import local_paths, materialise, place_files
 from assay.run.models import resolve
 from assay.spec.benchmark import Definition
 
@@ -225,7 +225,7 @@ def test_a_command_may_name_what_the_device_has():
 
 
 def test_an_agent_can_use_this_without_anything_heavy():
-    script = "import assay.run.files, sys; print(' '.join(sys.modules))"
+    script = "import assay.run.job_files, sys; print(' '.join(sys.modules))"
     loaded = {
         name.partition(".")[0] for name in subprocess.check_output([sys.executable, "-c", script], text=True).split()
     }

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.run import kept
-from assay.run.kept import gather
+from assay.run import artefacts
+from assay.run.artefacts import gather
 
 KEY = "sk-very-secret-1234"
 ENVIRON = {"KEY": KEY, "SHORT": "abc", "ODD": 'sé"cr\\et\nin two lines', "EMPTY": ""}
@@ -109,9 +109,9 @@ def test_the_same_answers_stay_the_same_file(tmp_path):
 )
 def test_secrets_that_lie_across_blocks_are_found(parts, size):
     content = b"".join(parts)
-    hidden = kept._pattern(["A", "B"], {"A": "secret", "B": "secretive"})
+    hidden = artefacts._pattern(["A", "B"], {"A": "secret", "B": "secretive"})
     blocks = [content[at : at + size] for at in range(0, len(content), size)]
-    assert b"".join(kept._without(hidden, iter(blocks))) == hidden.sub(b"***", content)
+    assert b"".join(artefacts._without(hidden, iter(blocks))) == hidden.sub(b"***", content)
 
 
 def test_a_binary_file_that_holds_a_secret_is_left_out(tmp_path):

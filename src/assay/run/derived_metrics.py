@@ -1,4 +1,4 @@
-"""Metrics made of what a target measured and what was seen from the side: energy, power, and what both cost.
+"""Metrics made of what a target measured and of telemetry: energy, power, and what both cost.
 
 Nothing is estimated here: a figure whose parts were not read is absent, with the reason.
 """

@@ -26,7 +26,7 @@ _MAX_PLACE = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class FilePlacement:
     """Where the files of a job go, and the definition that finds them there."""
 
     definition: Definition
@@ -46,7 +46,7 @@ def local_paths(definition: Definition) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*model, *inputs, *names]))
 
 
-def place_files(job: Job) -> Placed:
+def place_files(job: Job) -> FilePlacement:
     """Decide where the files of a job go; nothing is written, so that a server can refuse bad names at once.
 
     Raises:
@@ -71,7 +71,7 @@ def place_files(job: Job) -> Placed:
     names, data = _data(named_files(definition), files, slot)
     sources, more = _data(fetched_files(definition), files, slot + len(named_files(definition)))
     rewritten = refetched(renamed(rewritten, names), sources)
-    return Placed(rewritten, _distinct([*places, *data, *more, *_beside_services(job)]), folder)
+    return FilePlacement(rewritten, _distinct([*places, *data, *more, *_beside_services(job)]), folder)
 
 
 def _data(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.run.derived import derived, gpus_used, labels_of
+from assay.run.derived_metrics import derived, gpus_used, labels_of
 from assay.run.records import Energy, MachineTelemetry
 from assay.spec.benchmark import Definition
 

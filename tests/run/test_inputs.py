@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper, save
 
 from assay.plan.digest import digest_of
 from assay.plan.job import JobFile
-from assay.run.fingerprints import files_of, fingerprint_of, fingerprints
+from assay.run.inputs import files_of, fingerprint_of, fingerprints
 from assay.spec.benchmark import Definition
 
 
