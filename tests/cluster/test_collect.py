@@ -9,8 +9,8 @@ from sqlalchemy import event
 
 from assay.clock import SYSTEM_CLOCK
 from assay.engines.base import FailureReason
-from assay.engines.collect import Ended, collect
 from assay.run.inputs import plan_of
+from assay.engines.collect import Termination, collect
 from assay.spec.load import load
 from assay.store.store import Store
 from assay.store.tables import JobRow
@@ -48,7 +48,7 @@ def test_taking_in_one_job_reads_no_other_job(tmp_path: Path) -> None:
     job = plan.jobs[7]
     with jobs_read() as seen:
         found = collect(
-            store, Outs(tmp_path), job, Ended(None, FailureReason("lost", "gone", ""), {}, {}), SYSTEM_CLOCK.utc()
+            store, Outs(tmp_path), job, Termination(None, FailureReason("lost", "gone", ""), {}, {}), SYSTEM_CLOCK.utc()
         )
     assert found.state == "failed"
     assert set(seen) == {job.id}

@@ -20,7 +20,7 @@ def test_what_comes_is_told_in_whole_lines_until_the_end(tmp_path):
         rounds.append(more)
         return False
 
-    told = [text for _, text in follow_logs(lambda: [log], ended, sleep=lambda _: None)]
+    told = [line.text for line in follow_logs(lambda: [log], ended, sleep=lambda _: None)]
     assert told == ["one\n", "two\n", "three\n"]
     assert len(rounds) == 4
 
@@ -35,7 +35,7 @@ def test_a_log_that_is_written_anew_is_read_anew(tmp_path):
             path.write_text(more)
         return more is None
 
-    assert [text for _, text in follow_logs(lambda: [LogFile("a", path)], ended, sleep=lambda _: None)] == [
+    assert [line.text for line in follow_logs(lambda: [LogFile("a", path)], ended, sleep=lambda _: None)] == [
         "a long first life\n",
         "second\n",
     ]
@@ -44,4 +44,4 @@ def test_a_log_that_is_written_anew_is_read_anew(tmp_path):
 def test_logs_that_are_not_there_are_passed_over(tmp_path):
     (tmp_path / "b").write_bytes(b"\xff text\n")
     logs = [LogFile("a", tmp_path / "a"), LogFile("b", tmp_path / "b")]
-    assert [(log.title, text) for log, text in read_logs(logs)] == [("b", "\N{REPLACEMENT CHARACTER} text\n")]
+    assert [(line.source, line.text) for line in read_logs(logs)] == [("b", "\N{REPLACEMENT CHARACTER} text\n")]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from assay.engines.drive import refuse_followed
 from assay.engines.slurm.folder import (
     SharedFolder,
     SlurmCampaign,
     is_on_cluster,
-    refuse_followed,
     remember_folder,
     remove_folder,
 )

@@ -19,7 +19,7 @@ from tests.kube_cluster import IMAGE, PATIENCE_S, KubeCluster
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.api.run import run
 from assay.clock import SYSTEM_CLOCK
-from assay.engines.kubernetes.attach import attach, cancel
+from assay.engines.drive import attach, cancel
 from assay.report.live import PlainView
 from assay.report.reading import read_campaign
 from assay.spec.load import load

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from assay.engines.kubernetes.observation import JobSeen, Observation, PodObservation
-from assay.engines.kubernetes.told import has_ended
+from assay.engines.kubernetes.observer import has_ended
 
 ASKED = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OVER = ASKED + timedelta(seconds=30)

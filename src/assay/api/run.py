@@ -66,8 +66,12 @@ def run(
     kept = Store(place, objects=objects)
     try:
         if clustered:
-            manner = _telling(server, manner)
-            return _on_cluster(loaded, kept, told, clock, fresh=fresh, lock=lock, control=control, manner=manner)
+            from assay.engines import drive
+            from assay.engines.base import FollowOptions, RunOptions
+
+            follow = _reporting(server, manner or FollowOptions())
+            options = RunOptions(fresh=fresh, lock=lock, control=control, follow=follow)
+            return kept_result(place, drive.run(loaded, kept, told, clock, options))
         around = DeviceSession(mode, cache_folder(), told.waiting, control=control)
         record = run_here(loaded, kept, told, clock, around, fresh=fresh)
     finally:
@@ -75,29 +79,9 @@ def run(
     return kept_result(place, record)
 
 
-def _on_cluster(
-    loaded: Loaded,
-    store: Store,
-    view: View,
-    clock: Clock,
-    *,
-    fresh: bool,
-    lock: str | None,
-    control: bool,
-    manner: FollowOptions | None,
-) -> CampaignResult:
-    if loaded.benchmark.place.engine == "kubernetes":
-        from assay.engines.kubernetes.campaign import run_on_kubernetes as follow
-    else:
-        from assay.engines.slurm.campaign import run_on_cluster as follow
-    record = follow(loaded, store, view, clock, fresh=fresh, lock=lock, control=control, manner=manner)
-    return kept_result(store.folder, record)
-
-
-def _telling(server: str | None, manner: FollowOptions | None) -> FollowOptions | None:
+def _reporting(server: str | None, options: FollowOptions) -> FollowOptions:
     if server is None:
-        return manner
-    from assay.engines.base import FollowOptions as How
+        return options
     from assay.place.fleet.client import FleetClient, read_token
 
-    return replace(manner or How(), server=FleetClient(server, read_token()))
+    return replace(options, server=FleetClient(server, read_token()))

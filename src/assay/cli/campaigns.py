@@ -24,6 +24,7 @@ from assay.cli.output import rendered, say, say_json, say_table
 from assay.cli.run import CancelOption, end
 
 if TYPE_CHECKING:
+    from assay.engines.base import Engine
     from assay.place.fleet.client import FleetClient
     from assay.report.live import View
     from assay.report.result import CampaignResult
@@ -103,15 +104,12 @@ def _attached(
     here: _ClusterCampaign, server: ServerOptions, view: View, *, cancel_on_interrupt: bool
 ) -> CampaignResult:
     from assay.clock import SYSTEM_CLOCK
+    from assay.engines import drive
     from assay.engines.base import FollowOptions
     from assay.report.result import kept_result
 
-    if here.on_kubernetes:
-        from assay.engines.kubernetes.attach import attach as follow
-    else:
-        from assay.engines.slurm.attach import attach as follow
-    how = FollowOptions(cancel_on_interrupt=cancel_on_interrupt, server=here.reporting_server(server))
-    return kept_result(here.store.folder, follow(here.store, here.id, view, SYSTEM_CLOCK, how))
+    options = FollowOptions(cancel_on_interrupt=cancel_on_interrupt, server=here.reporting_server(server))
+    return kept_result(here.store.folder, drive.attach(here.store, here.id, view, SYSTEM_CLOCK, options))
 
 
 @app.command("placement")
@@ -148,13 +146,10 @@ def cancel(
 
 def _cancelled(here: _ClusterCampaign, server: ServerOptions) -> str:
     from assay.clock import SYSTEM_CLOCK
+    from assay.engines import drive
     from assay.report.live import PlainView
 
-    if here.on_kubernetes:
-        from assay.engines.kubernetes.attach import cancel as end_all
-    else:
-        from assay.engines.slurm.attach import cancel as end_all
-    return end_all(here.store, here.id, PlainView(), SYSTEM_CLOCK, here.reporting_server(server)).state
+    return drive.cancel(here.store, here.id, PlainView(), SYSTEM_CLOCK, here.reporting_server(server)).state
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,16 +158,13 @@ class _ClusterCampaign:
 
     store: Store
     id: str
-    on_kubernetes: bool
+    engine: type[Engine]
 
     def reporting_server(self, named: ServerOptions) -> FleetClient | None:
         """The server that the progress is reported to: the one that is named, or the one of an earlier run."""
-        from assay.engines.kubernetes.folder import folder_of as pods_folder_of
         from assay.engines.reporting import remembered_server
-        from assay.engines.slurm.folder import folder_of as slurm_folder_of
 
-        folder_of = pods_folder_of if self.on_kubernetes else slurm_folder_of
-        url = named.url or remembered_server(folder_of(self.store.folder, self.id).path)
+        url = named.url or remembered_server(self.engine.folder_of(self.store.folder, self.id).path)
         # A server from an earlier run is informed if it answers; only one that was named now must be right.
         return replace(named, url=url).connect(greet=bool(named.url)) if url else None
 
@@ -180,8 +172,7 @@ class _ClusterCampaign:
 @contextmanager
 def _on_cluster(campaign: str, store: Path | None) -> Iterator[_ClusterCampaign | None]:
     """A campaign of the store here that was submitted to a cluster; None where a server must know it."""
-    from assay.engines.kubernetes.folder import is_on_kubernetes
-    from assay.engines.slurm.folder import is_on_cluster
+    from assay.engines.registry import engine_holding
     from assay.errors import UsageError
 
     with open_store(store) as opened:
@@ -189,9 +180,8 @@ def _on_cluster(campaign: str, store: Path | None) -> Iterator[_ClusterCampaign 
             name = opened.find(campaign)
         except UsageError:  # no such campaign here
             name = ""
-        pods = bool(name) and is_on_kubernetes(opened.folder, name)
-        known = pods or (bool(name) and is_on_cluster(opened.folder, name))
-        yield _ClusterCampaign(opened, name, pods) if known else None
+        engine = engine_holding(opened.folder, name) if name else None
+        yield None if engine is None else _ClusterCampaign(opened, name, engine)
 
 
 @app.command("retry")

@@ -14,7 +14,7 @@ from assay.cli.output import say
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.engines.logs import LogFile
+    from assay.engines.base import LogLine
     from assay.place.fleet.client import FleetClient
     from assay.plan.job import Job
     from assay.store.store import Store
@@ -70,20 +70,21 @@ def _job(kept: Store, name: str) -> Job:
 
 
 def _from_store(kept: Store, job: Job, *, follow: bool, service: str) -> None:
-    from assay.engines.kubernetes.folder import is_on_kubernetes
-    from assay.engines.slurm.folder import is_on_cluster
+    from assay.engines.registry import engine_holding
     from assay.errors import UsageError
 
-    pods = is_on_kubernetes(kept.folder, job.campaign)
-    if pods or is_on_cluster(kept.folder, job.campaign):
-        look = _of_pods if pods else _of_cluster
+    engine = engine_holding(kept.folder, job.campaign)
+    if engine is not None:
         try:
-            if look(kept, job, follow=follow, service=service):
+            if _show(engine.logs(kept, job, service, follow=follow)):
                 return
         except UsageError as problem:
             # The shared folder may be gone, or the node may have started the service: then its runs have the log.
             if problem.problem.code not in ("no-service", "no-campaign") or not _of_runs(kept, job, service):
                 raise
+            return
+        if not kept.runs(job.id):
+            say("nothing was written yet")
             return
     if not _of_runs(kept, job, service):
         what = f"the service {service!r} of job {job.id}" if service else f"job {job.id}"
@@ -92,41 +93,13 @@ def _from_store(kept: Store, job: Job, *, follow: bool, service: str) -> None:
         )
 
 
-def _of_cluster(kept: Store, job: Job, *, follow: bool, service: str) -> bool:
-    """Print what lies in the shared folder; False where there is nothing."""
-    from assay.engines.logs import follow_logs, read_logs
-    from assay.engines.slurm.logs import has_ended, logs_of
-
-    lying = logs_of(kept, job, service)
-    if follow:
-        came = follow_logs(lambda: logs_of(kept, job, service), lambda: has_ended(kept, job))
-    else:
-        came = read_logs(lying)
-    shown = _show(came)
-    if not shown and any(one.path.is_file() for one in lying):
-        say("nothing was written")
-        return True
-    return shown
-
-
-def _of_pods(kept: Store, job: Job, *, follow: bool, service: str) -> bool:
-    """Print what whoever follows a campaign on Kubernetes keeps of its pods, or what they tell themselves."""
-    from assay.engines.kubernetes.logs import logs as written
-
-    shown = _show(written(kept, job, service, follow=follow))
-    if not shown and not kept.runs(job.id):
-        say("nothing was written yet")
-        return True
-    return shown
-
-
-def _show(came: Iterator[tuple[LogFile, str]]) -> bool:
+def _show(lines: Iterator[LogLine]) -> bool:
     last, shown = None, False
-    for log, text in came:
-        if log != last:
-            say(f"==> {log.title} <==")
-        last, shown = log, True
-        say(text)
+    for line in lines:
+        if line.source != last:
+            say(f"==> {line.source} <==")
+        last, shown = line.source, True
+        say(line.text)
     return shown
 
 

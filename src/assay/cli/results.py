@@ -112,15 +112,11 @@ def export(
 @app.command("rm")
 def rm(campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")], store: StoreOption = None) -> None:
     """Remove campaigns with their samples; of those on a cluster also the shared folder."""
-    from assay.engines.kubernetes.folder import folder_of
-    from assay.engines.kubernetes.folder import remove_folder as remove_pods_folder
-    from assay.engines.slurm.folder import refuse_followed, remove_folder
+    from assay.engines import drive
 
     with open_store(store) as opened:
         for reference in [opened.find(one) for one in campaigns]:
-            refuse_followed(opened.folder, reference, folder_of(opened.folder, reference).path)
-            opened.remove(reference)
+            notes = drive.remove(opened, reference)
             say(f"removed {reference}")
-            remove_pods_folder(opened.folder, reference)
-            if said := remove_folder(opened.folder, reference):
-                say(said)
+            for note in notes:
+                say(note)

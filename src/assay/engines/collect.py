@@ -44,8 +44,8 @@ class Outs(Protocol):
         ...
 
 
-class Lasted(Protocol):
-    """What whoever ran a job tells about its time; None stands for "not told"."""
+class Execution(Protocol):
+    """When a job ran and how its process ended; None stands for "not told"."""
 
     @property
     def started_at(self) -> datetime | None: ...
@@ -67,22 +67,22 @@ class Lasted(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class Termination:
     """How the batch job or the pod of a job ended."""
 
-    state: Lasted | None
+    execution: Execution | None
     """What Slurm or Kubernetes tells; None where it does not remember."""
-    told: FailureReason | None
+    reason: FailureReason | None
     """Why there is no result; None where nothing went wrong."""
     logs: Mapping[str, Path]
     """What the job wrote around its runs: `slurm.out` and `slurm.err`, or `pod.log` → the file."""
     environment: Mapping[str, JsonValue]
-    """What is told about the job and the services that it used."""
-    by_us: bool = False
+    """What is known about the job and the services that it used."""
+    cancelled: bool = False
     """The campaign was cancelled on purpose."""
     final: bool = False
-    """Nothing more can come from where it was measured: samples that are missing are told, and not waited for."""
-    lacking: Mapping[str, str] = field(default_factory=dict)
+    """Nothing more can come from where it was measured: missing samples are noted, and not waited for."""
+    missing: Mapping[str, str] = field(default_factory=dict)
     """File below the folder of the job → why it did not come, where that is known."""
 
 
@@ -100,7 +100,7 @@ def read_result(folder: Outs, job: Job) -> MultiRunJobResult | None:
     return found if found.job == job.id and found.digest == job.digest else None
 
 
-def collect(store: Store, folder: Outs, job: Job, ended: Ended, now: datetime) -> MultiRunJobResult:
+def collect(store: Store, folder: Outs, job: Job, ended: Termination, now: datetime) -> MultiRunJobResult:
     """Take what a job left into the store, and end it there.
 
     Raises:
@@ -136,14 +136,14 @@ def _outcomes(
     runs: tuple[SingleRunResult, ...],
     logs: Mapping[str, Path],
     absent: Mapping[str, str],
-    ended: Ended,
+    ended: Termination,
 ) -> list[RunOutcome]:
     files, samples = ArtefactFiles(out / "files"), SampleFiles(out / "samples")
     outcomes = []
     for place, run in enumerate(runs):
         there = {name: files.path(digest) for name, digest in run.files.items() if files.is_whole(digest)}
         gone = {
-            name: ended.lacking.get(files.path(digest).relative_to(out).as_posix(), _GONE)
+            name: ended.missing.get(files.path(digest).relative_to(out).as_posix(), _GONE)
             for name, digest in run.files.items()
             if name not in there
         }
@@ -156,7 +156,9 @@ def _outcomes(
     return outcomes
 
 
-def _samples(files: SampleFiles, run: SingleRunResult, out: Path, ended: Ended) -> tuple[tuple[SampleSet, ...], str]:
+def _samples(
+    files: SampleFiles, run: SingleRunResult, out: Path, ended: Termination
+) -> tuple[tuple[SampleSet, ...], str]:
     """The samples of a run, or why they are not here; its figures stand without them."""
     if not run.samples:
         return (), ""
@@ -165,29 +167,29 @@ def _samples(files: SampleFiles, run: SingleRunResult, out: Path, ended: Ended) 
     except StoreError as problem:
         if not ended.final:
             raise
-        known = ended.lacking.get(files.path(run.samples).relative_to(out).as_posix())
+        known = ended.missing.get(files.path(run.samples).relative_to(out).as_posix())
         return (), known or f"they did not come from where they were measured: {problem.problem.message}"
 
 
-def _lost(outcomes: list[RunOutcome], ended: Ended, now: datetime) -> SingleRunResult:
+def _lost(outcomes: list[RunOutcome], ended: Termination, now: datetime) -> SingleRunResult:
     """The run that was going on, or never began, when the batch job ended."""
-    told = ended.told or FailureReason(
+    reason = ended.reason or FailureReason(
         "slurm-failed", "the batch job ended and left no result", "look into its log: assay logs"
     )
-    state = ended.state
+    execution = ended.execution
     known = {one.result.run_id for one in outcomes}
     run_id = next(number for number in range(len(known) + 1) if number not in known)
-    begun = (state.started_at if state else None) or now
-    done = (state.ended_at if state else None) or now
+    begun = (execution.started_at if execution else None) or now
+    done = (execution.ended_at if execution else None) or now
     failure = Failure(
-        told.code,
-        told.message,
+        reason.code,
+        reason.message,
         phase="",
-        exit_code=(state.exit_code or None) if state and not state.signal else None,
-        signal=str(state.signal) if state and state.signal else None,
-        memory_mb=state.memory_max_bytes / 2**20 if state and state.memory_max_bytes else None,
+        exit_code=(execution.exit_code or None) if execution and not execution.signal else None,
+        signal=str(execution.signal) if execution and execution.signal else None,
+        memory_mb=execution.memory_max_bytes / 2**20 if execution and execution.memory_max_bytes else None,
         log_tail=_tail(ended.logs),
-        try_=told.try_,
+        try_=reason.try_,
     )
     lasted_s = max(0.0, (done - begun).total_seconds())
     return SingleRunResult(run_id, run_id == 0, iso(begun), iso(max(done, begun)), lasted_s, error=failure)
@@ -198,7 +200,7 @@ def _result(
     found: MultiRunJobResult | None,
     outcomes: list[RunOutcome],
     kept: tuple[SingleRunResult, ...],
-    ended: Ended,
+    ended: Termination,
 ) -> MultiRunJobResult:
     own = {**ended.environment}
     if found is not None:
@@ -208,11 +210,11 @@ def _result(
 
     whole = [replace(one, result=run) for one, run in zip(outcomes, kept, strict=True)]
     result = judge(job, whole, own, planned_runs=job.definition.measure.runs)
-    cancelled = ended.by_us and result.state == "failed"
+    cancelled = ended.cancelled and result.state == "failed"
     return replace(result, state="cancelled") if cancelled else result
 
 
-def _end(store: Store, job: Job, result: MultiRunJobResult, ended: Ended) -> None:
+def _end(store: Store, job: Job, result: MultiRunJobResult, ended: Termination) -> None:
     state = store.job(job.id).state
     if state in FINAL:
         store.replace_result(job.id, verdict=result.verdict, result=to_json(result))
@@ -222,7 +224,7 @@ def _end(store: Store, job: Job, result: MultiRunJobResult, ended: Ended) -> Non
     event: Literal["finish", "fail", "cancel"] = (
         "finish" if result.state == "done" else "cancel" if result.state == "cancelled" else "fail"
     )
-    elapsed = ended.state.elapsed_s if ended.state else None
+    elapsed = ended.execution.elapsed_s if ended.execution else None
     seconds = elapsed or sum(run.duration_seconds for run in result.runs)
     store.end_job(job.id, event, verdict=result.verdict, result=to_json(result), seconds=seconds)
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay.engines.base import LogLine
+
 _BLOCK = 1 << 16
 _LOOK_S = 0.3
 
@@ -19,7 +21,7 @@ class LogFile:
     path: Path
 
 
-def read_logs(logs: Sequence[LogFile]) -> Iterator[tuple[LogFile, str]]:
+def read_logs(logs: Sequence[LogFile]) -> Iterator[LogLine]:
     """What the logs hold now, one text after another."""
     for log in logs:
         try:
@@ -27,12 +29,12 @@ def read_logs(logs: Sequence[LogFile]) -> Iterator[tuple[LogFile, str]]:
         except OSError:
             continue
         if text:
-            yield log, text
+            yield LogLine(log.title, text)
 
 
 def follow_logs(
     logs: Callable[[], Sequence[LogFile]], ended: Callable[[], bool], sleep: Callable[[float], None] = time.sleep
-) -> Iterator[tuple[LogFile, str]]:
+) -> Iterator[LogLine]:
     """What comes into the logs, as it comes, until the job has ended and everything was read.
 
     Args:
@@ -46,7 +48,7 @@ def follow_logs(
             text, read[log.path] = _more(log.path, read.get(log.path, 0))
             if text:
                 quiet = False
-                yield log, text
+                yield LogLine(log.title, text)
         if over and quiet:
             return
         if quiet:

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from assay.engines.base import Progress
 from assay.engines.kubernetes.client.api import FORBIDDEN, NOT_FOUND, SILENT, Api
 from assay.engines.kubernetes.folder import PodFolder
 from assay.engines.kubernetes.objects.plan import Group
 from assay.engines.kubernetes.objects.pods import CONTAINER, SERVICE
 from assay.engines.kubernetes.observation import Observation, PodObservation
 from assay.engines.kubernetes.pod.log_transport import Parcel, Receiver
-from assay.engines.node.progress import Progress
 from assay.errors import AssayError, MeasureError
 from assay.place.fleet.client import FleetClient, read_token
 from assay.run.services.service import log_excerpt, tail_of

@@ -101,15 +101,13 @@ def _listed(api: Api, kind: Kind, campaign: str, sleep: Sleep) -> tuple[Document
     raise AssertionError("the last try returns or raises")
 
 
-def tear_down(api: Api, campaign: str, tell: Callable[[str], None]) -> None:
-    """Remove whatever is left of a campaign, and say so where something will not go."""
+def tear_down(api: Api, campaign: str) -> str:
+    """Remove whatever is left of a campaign; return what will not go in words, empty where nothing is left."""
     try:
         stubborn = take_out(api, campaign)
     except MeasureError as problem:
-        tell(
+        return (
             f"objects of campaign {campaign} may be left: {problem.problem.message}; "
             f"`assay campaigns cancel {campaign}` removes them"
         )
-        return
-    if stubborn:
-        tell(f"still there: {', '.join(stubborn[:10])}; Kubernetes was asked to remove them")
+    return f"still there: {', '.join(stubborn[:10])}; Kubernetes was asked to remove them" if stubborn else ""

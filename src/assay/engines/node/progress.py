@@ -6,29 +6,13 @@ import json
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from assay.engines.base import Progress
 from assay.report.live import PlainView
 
 # A shared file system is not written to more often than this while a phase goes on: the node is measuring.
 EVERY_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a job is."""
-
-    run: int
-    """Number of the run, from 1."""
-    of: int
-    phase: str = ""
-    share: float = 0.0
-    """Of the phase, from 0 to 1."""
-
-    def __str__(self) -> str:
-        words = [f"run {self.run}/{self.of}", self.phase, f"{self.share:.0%}" if self.share > 0 else ""]
-        return " ".join(word for word in words if word)
 
 
 class ProgressView(PlainView):

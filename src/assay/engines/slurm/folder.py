@@ -18,7 +18,6 @@ from assay.engines.slurm.plan import Group
 from assay.engines.slurm.scheduler import Kind
 from assay.errors import AssayError, StoreError, UsageError
 from assay.files import write_whole
-from assay.run.scratch import is_held
 from assay.spec.clusters import Batch, Slurm
 
 VARIABLE = "ASSAY_SHARED"
@@ -204,6 +203,10 @@ class SlurmCampaign:
         group = next(one for one in self.groups if index in one.jobs)
         return group, group.jobs.index(index)
 
+    def places(self) -> dict[int, tuple[Group, int]]:
+        """Index of every job → its group, and its place there."""
+        return {index: (group, place) for group in self.groups for place, index in enumerate(group.jobs)}
+
     def batch_of(self, group: str) -> BatchPlan:
         """The sbatch that runs the jobs of a group."""
         return next(one for one in self.batches if one.group == group and one.role in ("jobs", "steps"))
@@ -253,17 +256,6 @@ def folder_of(store: Path, campaign: str) -> SharedFolder:
 
 def is_on_cluster(store: Path, campaign: str) -> bool:
     return (store / _POINTERS / f"{campaign}.json").is_file()
-
-
-def refuse_followed(store: Path, campaign: str, *also: Path) -> None:
-    """Refuse to remove what a process still follows.
-
-    Raises:
-        UsageError: `busy` if one does.
-    """
-    shared = [folder_of(store, campaign).path] if is_on_cluster(store, campaign) else []
-    if any(path.is_dir() and is_held(path) for path in (*shared, *also)):
-        raise UsageError(f"a process follows campaign {campaign}", code="busy", try_="wait until it ends")
 
 
 def remove_folder(store: Path, campaign: str) -> str:

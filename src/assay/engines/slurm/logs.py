@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from assay.engines.logs import LogFile
+from collections.abc import Iterator
+
+from assay.engines.base import LogLine
+from assay.engines.logs import LogFile, follow_logs, read_logs
+from assay.engines.slurm.batches import CampaignBatches
 from assay.engines.slurm.folder import SharedFolder, SlurmCampaign, folder_of, read_document
 from assay.engines.slurm.submit import read_submitted
-from assay.engines.slurm.told import Seen
 from assay.errors import UsageError
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL
@@ -13,8 +16,19 @@ from assay.spec.clusters import MONITOR
 from assay.store.store import Store
 
 
-def logs_of(store: Store, job: Job, service: str = "") -> tuple[LogFile, ...]:
-    """The logs of a job on a cluster, or of a service that it uses.
+def logs(store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogLine]:
+    """What a job on Slurm or one of its services wrote, text by text.
+
+    Raises:
+        UsageError: if it has no such service.
+    """
+    if not follow:
+        return read_logs(log_files(store, job, service))
+    return follow_logs(lambda: log_files(store, job, service), lambda: _has_ended(store, job))
+
+
+def log_files(store: Store, job: Job, service: str = "") -> tuple[LogFile, ...]:
+    """The files that a job on a cluster writes, or a service that it uses.
 
     Raises:
         UsageError: if it has no such service.
@@ -24,8 +38,8 @@ def logs_of(store: Store, job: Job, service: str = "") -> tuple[LogFile, ...]:
     ids = read_submitted(folder).ids
     if service:
         return _of_service(folder, document, ids, job, service)
-    seen = Seen(folder, document, ids, {})
-    return tuple(LogFile(name, path) for name, path in seen.logs_of(job).items())
+    batches = CampaignBatches(folder, document, ids, {}, document.places())
+    return tuple(LogFile(name, path) for name, path in batches.logs_of(job).items())
 
 
 def _of_service(
@@ -58,6 +72,6 @@ def _of_service(
     return (*own_logs, *held)
 
 
-def has_ended(store: Store, job: Job) -> bool:
+def _has_ended(store: Store, job: Job) -> bool:
     state = store.job(job.id).state
     return state in FINAL or (folder_of(store.folder, job.campaign).out(job.index) / "result.json").is_file()

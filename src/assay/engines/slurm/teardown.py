@@ -85,14 +85,8 @@ def _patiently(ask: Callable[[], T], sleep: Callable[[float], None]) -> T:
     return ask()
 
 
-def tear_down(
-    folder: SharedFolder,
-    document: SlurmCampaign,
-    ids: Mapping[str, str],
-    scheduler: Scheduler,
-    tell: Callable[[str], None],
-) -> None:
-    """End whatever is left of a campaign, and say so where something will not end.
+def tear_down(folder: SharedFolder, document: SlurmCampaign, ids: Mapping[str, str], scheduler: Scheduler) -> str:
+    """End whatever is left of a campaign; return what will not end in words, empty where nothing is left.
 
     Args:
         ids: name of each sbatch → its number, as far as they are known.
@@ -102,10 +96,8 @@ def tear_down(
         _let_end(document, ids, scheduler)
         stubborn = take_out(folder, document, scheduler)
     except AssayError as problem:
-        tell(
+        return (
             f"batch jobs of campaign {document.campaign} may be left: {problem.problem.message}; "
             f"`assay campaigns cancel {document.campaign}` ends them"
         )
-        return
-    if stubborn:
-        tell(f"still in the queue: {', '.join(stubborn)}; Slurm was asked to end them")
+    return f"still in the queue: {', '.join(stubborn)}; Slurm was asked to end them" if stubborn else ""

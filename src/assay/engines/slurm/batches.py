@@ -1,4 +1,4 @@
-"""What Slurm tells about the batch jobs of a campaign, by job: which one it is, how it stands, why it failed."""
+"""The batch jobs of a campaign as Slurm reports them, by job: which one it is, how it stands, why it failed."""
 
 from __future__ import annotations
 
@@ -9,34 +9,45 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from assay.clock import iso
+from assay.engines.base import FailureReason
 from assay.engines.collect import tail_of
 from assay.engines.slurm.folder import BatchPlan, SharedFolder, SlurmCampaign
+from assay.engines.slurm.plan import Group
 from assay.engines.slurm.scheduler import BatchState
-from assay.engines.slurm.states import FailureReason, failure_of, forgotten, is_final
+from assay.engines.slurm.states import WAITING, failure_of, forgotten, is_final
 from assay.plan.job import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """One look at Slurm."""
+class CampaignBatches:
+    """The batch jobs of a campaign at one moment."""
 
     folder: SharedFolder
     document: SlurmCampaign
     ids: Mapping[str, str]
     """Name of the sbatch → its number."""
     states: Mapping[str, BatchState]
+    """Key of a batch job → its state."""
+    places: Mapping[int, tuple[Group, int]]
+    """Index of a job → its group, and its place there."""
 
     def key_of(self, job: Job) -> str:
-        """What Slurm calls the batch job of a job."""
-        group, place = self.document.place_of(job.index)
+        """What Slurm calls the batch job of a job; empty where it was never submitted."""
+        return self._key(*self.places[job.index])
+
+    def _key(self, group: Group, place: int) -> str:
         number = self.ids.get(group.name, "")
-        if not number:
-            return ""
-        return number if self.document.batch_of(group.name).tasks is None else f"{number}_{place}"
+        return number if not number or self.document.batch_of(group.name).tasks is None else f"{number}_{place}"
 
     def state_of(self, job: Job) -> BatchState | None:
         """How a job stands; None where Slurm does not tell."""
         return self.states.get(self.key_of(job))
+
+    def is_running(self, index: int) -> bool:
+        """Whether the batch job of a job has begun and not ended."""
+        group, place = self.places[index]
+        state = self.states.get(self._key(group, place))
+        return state is not None and state.state not in WAITING and not is_final(state.state)
 
     def of(self, one: BatchPlan) -> list[BatchState]:
         """How the batch jobs of one sbatch stand."""
@@ -50,15 +61,15 @@ class Seen:
 
     def logs_of(self, job: Job) -> dict[str, Path]:
         """What Slurm wrote of a job."""
-        group, _ = self.document.place_of(job.index)
+        group, _ = self.places[job.index]
         if not self.ids.get(group.name):
             return {}
         key = self.key_of(job)
         return {f"slurm.{stream}": self.folder.log(group.name, key, stream) for stream in ("out", "err")}
 
-    def told_of(self, job: Job) -> FailureReason:
+    def failure_reason(self, job: Job) -> FailureReason:
         """Why a job left no result."""
-        group, _ = self.document.place_of(job.index)
+        group, _ = self.places[job.index]
         state = self.state_of(job)
         if state is None:
             key = self.key_of(job)
@@ -75,7 +86,7 @@ class Seen:
             "look into its log with `assay logs`; see that the nodes can write to the shared folder",
         )
 
-    def told_of_service(self, one: BatchPlan) -> FailureReason | None:
+    def service_failure(self, one: BatchPlan) -> FailureReason | None:
         """Why a service's batch job ended; None while it has not, or where nothing is known."""
         found = self.of(one)
         if not found or not all(is_final(state.state) for state in found):
@@ -88,7 +99,7 @@ class Seen:
 
     def environment_of(self, job: Job) -> dict[str, JsonValue]:
         """What Slurm tells about a job and the services of its group."""
-        group, _ = self.document.place_of(job.index)
+        group, _ = self.places[job.index]
         own: dict[str, JsonValue] = {"job": self.key_of(job), "group": group.name, **_facts(self.state_of(job))}
         services: dict[str, JsonValue] = {
             one.service: {"job": self.ids.get(one.name, ""), **_facts(next(iter(self.of(one)), None))}

@@ -32,7 +32,7 @@ _LATE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class PodLasted:
+class PodExecution:
     """When a pod ran and how its container ended; None stands for "not told"."""
 
     started_at: datetime | None = None
@@ -50,7 +50,7 @@ class PodLasted:
 
 
 @dataclass(slots=True)
-class Looker:
+class Observer:
     """Puts together what is known of the jobs and services of a campaign, one look after another."""
 
     api: Api
@@ -125,12 +125,14 @@ class Looker:
         asked = next(one.asked for one in group.services if one.name == service)
         return seen(names.service_name(self.campaign.campaign, group.name, service), None, pods, told, asked)
 
-    def told_of(self, found: Observation, group: Group, now: datetime) -> FailureReason | None:
+    def failure_reason(self, found: Observation, group: Group, now: datetime) -> FailureReason | None:
         """Why a job gives no result; None while it may."""
         free = self._free_since(found, group, now)
         return failure_of(found, now, free_since=free, patience_s=self.campaign.section.unschedulable)
 
-    def told_of_service(self, name: str, found: Observation, group: Group, now: datetime) -> FailureReason | None:
+    def service_failure_reason(
+        self, name: str, found: Observation, group: Group, now: datetime
+    ) -> FailureReason | None:
         """Why a service cannot be used; None while it may."""
         free = self._free_since(found, group, now)
         patience_s = self.campaign.section.unschedulable
@@ -180,12 +182,12 @@ def environment_of(
     return {"kubernetes": told}
 
 
-def lasted(pod: PodObservation | None) -> PodLasted | None:
+def execution_of(pod: PodObservation | None) -> PodExecution | None:
     """When the measuring container of a pod ran; None where nothing is told of it."""
     main = None if pod is None else pod.container(CONTAINER)
     if main is None:
         return None
-    return PodLasted(main.started_at, main.ended_at, main.exit_code, main.signal)
+    return PodExecution(main.started_at, main.ended_at, main.exit_code, main.signal)
 
 
 def has_ended(found: Observation, now: datetime, gone: Collection[str]) -> bool:

@@ -1,0 +1,384 @@
+"""Kubernetes as an engine: jobs are submitted as their turn comes, and the logs of their pods bring the results."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.clock import Clock
+from assay.engines.base import (
+    CANCELLED,
+    EndedJob,
+    FailureReason,
+    JobStatus,
+    LogLine,
+    Progress,
+    RunningJob,
+    RunOptions,
+    Snapshot,
+    WaitingJob,
+)
+from assay.engines.collect import Termination, has_result
+from assay.engines.kubernetes import logs as pod_output
+from assay.engines.kubernetes.client.api import SILENT, Api
+from assay.engines.kubernetes.client.kubeconfig import connect
+from assay.engines.kubernetes.client.watch import watching
+from assay.engines.kubernetes.failures import DELETED, lost_node
+from assay.engines.kubernetes.folder import (
+    KubernetesCampaign,
+    PodFolder,
+    folder_of,
+    is_on_kubernetes,
+    known_folder,
+    read_document,
+    remove_folder,
+)
+from assay.engines.kubernetes.objects.plan import Group
+from assay.engines.kubernetes.observation import Observation
+from assay.engines.kubernetes.observer import Observer, environment_of, execution_of, has_ended, pods_by_rank
+from assay.engines.kubernetes.phases import phase_of, waiting_words
+from assay.engines.kubernetes.pod_logs import Delivery, Logbook
+from assay.engines.kubernetes.ranks import refused_by_rank
+from assay.engines.kubernetes.submit import Submitter
+from assay.engines.kubernetes.teardown import remove_job, remove_shared, tear_down
+from assay.errors import MeasureError
+from assay.plan.job import Job
+from assay.plan.plan import Plan
+from assay.spec.load import Loaded
+from assay.store.store import Store
+
+if TYPE_CHECKING:
+    from assay.engines.kubernetes.draft import KubernetesDraft
+
+# Kubernetes says by itself when something changes; in between logs are read, and clocks looked at.
+_PAUSE_S = 1.0
+# A job whose first pod is done waits so long for its other pods to end by themselves.
+_OTHERS_S = 30.0
+# A node that does not give out what a job left, while the cluster answers, is asked for so long.
+_UNREAD_S = 60.0
+# Which node, and how many of them are full, changes all the time.
+_REASON = re.compile(r" \(| on ")
+
+
+class KubernetesEngine:
+    """One campaign on Kubernetes."""
+
+    NAME: ClassVar[str] = "kubernetes"
+    TITLE: ClassVar[str] = "Kubernetes"
+    TRANSIENT: ClassVar[Collection[str]] = (SILENT,)
+    RESUMABLE: ClassVar[Collection[str]] = (SILENT,)
+    REQUEUES: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        folder: PodFolder,
+        document: KubernetesCampaign,
+        api: Api,
+        clock: Clock,
+        tell: Callable[[str], None],
+        where: str,
+    ) -> None:
+        self.folder, self.document, self.api = folder, document, api
+        self.clock, self.tell, self.where = clock, tell, where
+        self._group_of = {index: group for group in document.groups for index in group.jobs}
+        self._logbook = Logbook(api, folder, document.section, tell)
+        self._open_watch = ExitStack()
+        self._running: set[int] = set()
+        self._fetched: set[int] = set()
+        """Jobs that were fetched, and whose objects are still there."""
+        self._doomed: dict[str, FailureReason] = {}
+        """Group → why its services cannot be used."""
+        self._ended_groups: set[str] = set()
+        self._done_s: dict[int, float] = {}
+        """Job → since when its first pod has handed everything out."""
+        self._unread_s: dict[int, float] = {}
+        """Job that ended → since when its node does not give out what it left."""
+
+    @classmethod
+    def check(cls, loaded: Loaded, plan: Plan, store: Path, options: RunOptions) -> KubernetesDraft:  # noqa: ARG003
+        from assay.engines.kubernetes.draft import draft
+
+        return draft(loaded, plan, options)
+
+    @classmethod
+    def holds(cls, store: Path, campaign: str) -> bool:
+        return is_on_kubernetes(store, campaign)
+
+    @classmethod
+    def folder_of(cls, store: Path, campaign: str) -> PodFolder:
+        return folder_of(store, campaign)
+
+    @classmethod
+    def open(cls, store: Store, campaign: str, clock: Clock, tell: Callable[[str], None]) -> KubernetesEngine:
+        """A campaign that an earlier process began; the cluster that is current here may be another, which is said.
+
+        Raises:
+            UsageError: if it was not submitted to Kubernetes from this store, or nothing says where the cluster is.
+            MeasureError: if the official client is not installed.
+        """
+        folder = known_folder(store, campaign)
+        document = read_document(folder)
+        api = connect(document.section.model_copy(update={"namespace": document.namespace}))
+        if api.address != document.address:
+            tell(f"campaign {campaign} was submitted to {document.address}; the cluster here is {api.address}")
+        return cls(folder, document, api, clock, tell, f"in the namespace {document.namespace}")
+
+    @classmethod
+    def remove(cls, store: Path, campaign: str) -> str:
+        """Remove what a store has of a campaign beside its results.
+
+        Raises:
+            StoreError: if it cannot be removed.
+        """
+        remove_folder(store, campaign)
+        return ""
+
+    @classmethod
+    def logs(cls, store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogLine]:
+        return pod_output.logs(store, job, service, follow=follow)
+
+    @property
+    def campaign(self) -> str:
+        return self.document.campaign
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.folder.is_cancelled
+
+    # Submitting and ending
+
+    @cached_property
+    def _submitter(self) -> Submitter:
+        jobs = {index: self.folder.read_job(index) for index in self._group_of}
+        return Submitter(self.folder, self.document, self.api, jobs)
+
+    def submit(self) -> None:
+        """Make what all jobs share; jobs follow as their turn comes."""
+        self._submitter.begin()
+
+    def advance(self, jobs: Collection[int]) -> int:
+        """Remove what ended jobs and groups leave, and submit jobs whose turn has come.
+
+        Groups have their turn in order, and of each only as many jobs as may be there at once.
+
+        Raises:
+            MeasureError: if Kubernetes refuses or does not answer, or the campaign was cancelled.
+        """
+        for index in self._fetched - set(jobs):
+            remove_job(self.api, self._submitter.noted.jobs.get(index, {}))
+            self._fetched.discard(index)
+        self._end_groups(jobs)
+        if self.is_cancelled:
+            return 0
+        for group in self.document.groups:
+            here = [index for index in group.jobs if index in jobs]
+            if not here or (group.after and group.after not in self._ended_groups):
+                continue
+            left = [index for index in here if not self._submitter.is_begun(index)]
+            room = len(left) if group.at_once is None else group.at_once - (len(here) - len(left))
+            due = left[: max(0, room)]
+            if due or group.name not in self._submitter.noted.groups:
+                self._submitter.submit(group, due)
+        return sum(not self._submitter.is_begun(index) for index in jobs)
+
+    def _end_groups(self, jobs: Collection[int]) -> None:
+        """Remove the services of a group once its jobs have ended."""
+        for group in self.document.groups:
+            if group.name in self._ended_groups or any(index in jobs for index in group.jobs):
+                continue
+            if (group.services or group.meets) and group.name in self._submitter.noted.groups:
+                remove_shared(self.api, self.campaign, group.name)
+            self._ended_groups.add(group.name)
+
+    def wait(self, *, moved: bool) -> None:  # noqa: ARG002  (the watch knows)
+        self._observer.watching.wait(_PAUSE_S)
+
+    def cancel(self) -> None:
+        self.folder.cancel()
+
+    def finish(self) -> bool:
+        self.advance(())
+        return True
+
+    def tear_down(self) -> str:
+        return tear_down(self.api, self.campaign)
+
+    def settle(self, store: Store) -> None:  # noqa: ARG002  (results are whole when they are collected)
+        """Remove what the store has taken in."""
+        self.folder.forget_results()
+
+    def close(self) -> None:
+        self._open_watch.close()
+
+    # Looking
+
+    @cached_property
+    def _observer(self) -> Observer:
+        watch = self._open_watch.enter_context(watching(self.api, self.campaign))
+        watch.wait_listed()
+        self._submitter.adopt(watch.objects("Job"))
+        return Observer(self.api, self.document, watch)
+
+    def snapshot(self, jobs: Mapping[int, Job]) -> Snapshot:
+        """How jobs stand, with what their logs say about how far they are.
+
+        Raises:
+            MeasureError: if Kubernetes refuses for good what is asked of it, or is silent.
+        """
+        observer = self._observer
+        observer.watching.refuse_lasting()
+        observer.look()
+        cancelled = self.is_cancelled
+        running = [index for index in jobs if index in self._running]
+        self._logbook.read(one for index in running for one in self._deliveries(index, self._observed(index)).values())
+        found: dict[int, JobStatus] = {}
+        for index in jobs:
+            if self._submitter.is_begun(index):
+                found[index] = self._status(index)
+            elif cancelled:
+                why = "the campaign was cancelled before it was submitted"
+                found[index] = EndedJob(FailureReason(CANCELLED, why, "run it again"))
+        notes = dict(self._care_for_services())
+        problem = observer.watching.trouble()
+        return Snapshot(found, notes, "" if problem is None else problem.problem.message)
+
+    def _observed(self, index: int, *, events: bool = False, sure: bool = False) -> Observation:
+        group, own = self._group_of[index], self._submitter.noted.jobs.get(index, {})
+        return self._observer.job(group, self._submitter.jobs[index], own, events=events, sure=sure)
+
+    def _deliveries(self, index: int, found: Observation) -> dict[int, Delivery]:
+        return self._logbook.deliveries(index, pods_by_rank(found.pods, self._observer.documents(index)))
+
+    def _progress(self, index: int, found: Observation) -> Progress | None:
+        first = self._deliveries(index, found).get(0)
+        return None if first is None else first.progress
+
+    def _status(self, index: int) -> JobStatus:
+        """How a job that was submitted stands."""
+        group, now, found = self._group_of[index], self.clock.utc(), self._observed(index)
+        if has_ended(found, now, self._observer.gone) or self._is_delivered(index, found):
+            return EndedJob()
+        handle = f"Job {found.name}"
+        if phase_of(found) == "waiting":
+            # Why no node is found stands in the pod itself; events tell why there is no pod, or none that starts.
+            found = self._observed(index, events=not found.pods or any(pod.node for pod in found.pods))
+            reason = self._observer.failure_reason(found, group, now) or self._doomed.get(group.name)
+            if reason is not None:
+                return EndedJob(reason)
+            return WaitingJob(handle, waiting_words(found, now), _REASON.split(waiting_words(found))[0])
+        if group.name in self._doomed:
+            return EndedJob(self._doomed[group.name])
+        self._running.add(index)
+        nodes = tuple(sorted({pod.node for pod in found.pods if pod.node}))
+        return RunningJob(handle, nodes, self._progress(index, found))
+
+    def _is_delivered(self, index: int, found: Observation) -> bool:
+        """Whether the first pod has handed out everything, and the others need not be waited for."""
+        first = self._deliveries(index, found).get(0)
+        if first is None or not first.is_told:
+            return False
+        since_s = self._done_s.setdefault(index, time.monotonic())
+        others = sum(not pod.is_over for pod in found.pods) > 1
+        return not others or time.monotonic() - since_s > _OTHERS_S
+
+    # Fetching
+
+    def fetch(self, job: Job, ended: EndedJob) -> Termination | None:
+        """Read what is left in the logs of a job's pods; a node that is silent now is asked again for a while.
+
+        Raises:
+            MeasureError: if the whole cluster is silent.
+        """
+        index = job.index
+        if ended.reason is not None:
+            begun = self._submitter.is_begun(index)
+            return self._termination(index, self._observed(index) if begun else None, ended.reason)
+        try:
+            return self._fetched_from_pods(index)
+        except MeasureError as problem:
+            if problem.problem.code != SILENT or self._observer.watching.trouble() is not None:
+                raise
+            since_s = self._unread_s.setdefault(index, time.monotonic())
+            if time.monotonic() - since_s < _UNREAD_S:
+                return None
+            return self._fetched_from_pods(index, ask=False)
+
+    def _fetched_from_pods(self, index: int, *, ask: bool = True) -> Termination:
+        """Everything that can still be had of a job that ended, or why it left no result."""
+        group, job = self._group_of[index], self._submitter.jobs[index]
+        found = self._observed(index, sure=True)
+        ranks = pods_by_rank(found.pods, self._observer.documents(index))
+        ask = ask and lost_node(found) is None  # nobody answers there
+        for rank, one in self._deliveries(index, found).items():
+            there = ask and ranks[rank].uid not in self._observer.gone
+            one.finish(runs=there and not ranks[rank].is_over, there=there)
+        reason = refused_by_rank(self.folder, group, job)
+        if reason is None and not has_result(self.folder, job):
+            found = self._observed(index, events=True, sure=True)
+            reason = self._observer.failure_reason(found, group, self.clock.utc()) or _no_result(found)
+        return self._termination(index, found, reason)
+
+    def _termination(self, index: int, found: Observation | None, reason: FailureReason | None) -> Termination:
+        group = self._group_of[index]
+        if reason is not None and reason.code == DELETED and self.is_cancelled:
+            reason = FailureReason(CANCELLED, "the campaign was cancelled before it had ended", "run it again")
+        services = {one.name: self._observer.service(group, one.name) for one in group.services}
+        for name, one in services.items():
+            self._logbook.read_service(group, name, one)
+        logs = self._logbook.of_job(index, group)
+        self._running.discard(index)
+        self._fetched.add(index)
+        if found is None:
+            return Termination(None, reason, logs, {}, final=True)
+        first = pods_by_rank(found.pods, self._observer.documents(index)).get(0)
+        about = environment_of(found, group, self.document, services)
+        delivery = self._deliveries(index, found).get(0)
+        missing = {} if delivery is None else delivery.absent
+        return Termination(execution_of(first), reason, logs, about, final=True, missing=missing)
+
+    # Services
+
+    def _care_for_services(self) -> Iterator[tuple[str, str]]:
+        """A service that cannot be used dooms the jobs that wait for it: nobody waits in vain."""
+        read = self._logbook.is_time_for_services()
+        for group in self.document.groups:
+            if group.name in self._ended_groups or group.name not in self._submitter.noted.groups:
+                continue
+            for one in group.services:
+                yield from self._care_for(group, one.name, read=read)
+
+    def _care_for(self, group: Group, name: str, *, read: bool) -> Iterator[tuple[str, str]]:
+        found = self._observer.service(group, name)
+        ready = next((pod for pod in found.pods if pod.ready), None)
+        if ready is not None:
+            where = f"on {ready.node or 'its node'} (pod {ready.name})"
+            yield f"service {found.name}", f"the service {name} is ready {where}"
+        if read:
+            self._logbook.read_service(group, name, found)
+        if ready is None or _is_troubled(found):
+            found = self._observer.service(group, name, events=True)
+        reason = self._observer.service_failure_reason(name, found, group, self.clock.utc())
+        if reason is not None and group.name not in self._doomed:
+            self._logbook.read_service(group, name, found)
+            reason = replace(reason, message=f"{reason.message}{self._logbook.last_words(group, name)}")
+            self._doomed[group.name] = reason
+            yield f"doomed {group.name}", f"{reason.message}; {reason.try_}"
+
+
+def _is_troubled(found: Observation) -> bool:
+    return any(box.restarts or box.state == "ended" for pod in found.pods for box in pod.containers)
+
+
+def _no_result(found: Observation) -> FailureReason:
+    """A job that ended well for all that Kubernetes knows, and whose result did not come."""
+    return FailureReason(
+        "kubernetes-failed",
+        f"the Job {found.name} ended and its result did not come out of its pod",
+        "look into its log with `assay logs`; does the node keep less than 10 MiB of a log (containerLogMaxSize)?",
+    )

@@ -1,0 +1,332 @@
+"""Slurm as an engine: everything is submitted at once, and the shared folder brings the results."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.clock import Clock
+from assay.engines.base import (
+    EndedJob,
+    FailureReason,
+    JobStatus,
+    LogLine,
+    Progress,
+    RunningJob,
+    RunOptions,
+    Snapshot,
+    WaitingJob,
+)
+from assay.engines.collect import Termination, has_result
+from assay.engines.node.progress import read_progress
+from assay.engines.slurm import logs as slurm_logs
+from assay.engines.slurm.batches import CampaignBatches
+from assay.engines.slurm.folder import (
+    BatchPlan,
+    SharedFolder,
+    SlurmCampaign,
+    folder_of,
+    is_on_cluster,
+    read_document,
+    remove_folder,
+)
+from assay.engines.slurm.metrics import join_metrics
+from assay.engines.slurm.node.end import ask_to_end
+from assay.engines.slurm.node.publication import publish_failure, read_published
+from assay.engines.slurm.scheduler import BatchState, Scheduler, scheduler_for
+from assay.engines.slurm.states import WAITING, failure_of, is_final, waiting_words
+from assay.engines.slurm.submit import note_cancelled, read_submitted, submit_all
+from assay.engines.slurm.teardown import tear_down
+from assay.errors import AssayError, MeasureError, Problem
+from assay.plan.job import Job
+from assay.plan.plan import Plan
+from assay.spec.clusters import MONITOR
+from assay.spec.load import Loaded
+from assay.store.store import Store
+
+if TYPE_CHECKING:
+    from assay.engines.slurm.draft import SlurmDraft
+
+# A whole site shares the controller: it is asked often only while something happens.
+_LOOK_S, _SLOWEST_S, _SLOWER = 0.5, 10.0, 1.15
+# Files of other nodes appear late in shared folders: later still where the job says that it wrote one.
+_LAG_S, _LAG_WRITTEN_S = 3.0, 60.0
+# A result is there, but the batch job has not left: its epilogue may take long, and nobody needs to wait for it.
+_LEAVING_S = 20.0
+_WRITTEN, _BY_ITSELF = (0, 3), ("COMPLETED", "FAILED")
+# How long the monitor may take to write out what it scraped.
+_MONITOR_S = 120.0
+# How often the files are read in which jobs say how far they are.
+_PROGRESS_S = 2.0
+
+
+@dataclass(slots=True)
+class SlurmEngine:
+    """One campaign on Slurm."""
+
+    NAME: ClassVar[str] = "slurm"
+    TITLE: ClassVar[str] = "Slurm"
+    TRANSIENT: ClassVar[Collection[str]] = ("slurm-silent", "slurm-refused", "slurm-answer", "slurm-token")
+    RESUMABLE: ClassVar[Collection[str]] = ("slurm-silent", "slurm-missing", "shared-folder")
+    REQUEUES: ClassVar[bool] = True
+
+    folder: SharedFolder
+    document: SlurmCampaign
+    scheduler: Scheduler
+    clock: Clock
+    tell: Callable[[str], None]
+    where: str
+    sleep: Callable[[float], None] = time.sleep
+    _ids: dict[str, str] = field(init=False)
+    """Name of the sbatch → its number."""
+    _last: CampaignBatches = field(init=False)
+    _final_since: dict[int, float] = field(default_factory=dict)
+    _result_since: dict[int, float] = field(default_factory=dict)
+    _doomed: dict[str, FailureReason] = field(default_factory=dict)
+    """Key → why a batch job can never run, for those that were cancelled because of it."""
+    _ended_groups: set[str] = field(default_factory=set)
+    _ending: set[str] = field(default_factory=set)
+    """Groups whose services were asked to end."""
+    _announced: set[str] = field(default_factory=set)
+    """Batch jobs of services, and the monitor, that are known to be ready or to have failed."""
+    _progress: dict[int, Progress] = field(default_factory=dict)
+    _progress_s: float = -_PROGRESS_S
+    _pause_s: float = _LOOK_S
+    _monitor_until_s: float | None = None
+
+    def __post_init__(self) -> None:
+        self._ids = read_submitted(self.folder).ids
+        self._last = CampaignBatches(self.folder, self.document, self._ids, {}, self.document.places())
+
+    @classmethod
+    def check(cls, loaded: Loaded, plan: Plan, store: Path, options: RunOptions) -> SlurmDraft:
+        from assay.engines.slurm.draft import draft
+
+        return draft(loaded, plan, store, options)
+
+    @classmethod
+    def holds(cls, store: Path, campaign: str) -> bool:
+        return is_on_cluster(store, campaign)
+
+    @classmethod
+    def folder_of(cls, store: Path, campaign: str) -> SharedFolder:
+        return folder_of(store, campaign)
+
+    @classmethod
+    def open(cls, store: Store, campaign: str, clock: Clock, tell: Callable[[str], None]) -> SlurmEngine:
+        folder = folder_of(store.folder, campaign)
+        document = read_document(folder)
+        return cls(folder, document, scheduler_for(document.slurm), clock, tell, f"in {folder.path}")
+
+    @classmethod
+    def remove(cls, store: Path, campaign: str) -> str:
+        return remove_folder(store, campaign)
+
+    @classmethod
+    def logs(cls, store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogLine]:
+        return slurm_logs.logs(store, job, service, follow=follow)
+
+    @property
+    def campaign(self) -> str:
+        return self.document.campaign
+
+    @property
+    def is_cancelled(self) -> bool:
+        return read_submitted(self.folder).cancelled
+
+    # Submitting and ending
+
+    def submit(self) -> None:
+        """Submit every batch job that has not been submitted."""
+        try:
+            submit_all(self.folder, self.document, self.scheduler, self.tell)
+        finally:
+            self._ids = read_submitted(self.folder).ids
+
+    def advance(self, jobs: Collection[int]) -> int:
+        """Ask the services of a group to end once its jobs have: sooner than its batch job `end` may get a node."""
+        for group in self.document.groups:
+            if group.name in self._ended_groups or any(index in jobs for index in group.jobs):
+                continue
+            self._ended_groups.add(group.name)
+            if group.services:
+                ask_to_end(self.folder, group.name)
+                self._ending.add(group.name)
+        return 0
+
+    def wait(self, *, moved: bool) -> None:
+        self._pause_s = _LOOK_S if moved else min(self._pause_s * _SLOWER, _SLOWEST_S)
+        self.sleep(self._pause_s)
+
+    def cancel(self) -> None:
+        note_cancelled(self.folder)
+
+    def finish(self) -> bool:
+        """Ask the monitor to end, and wait until it wrote out what it scraped; a lost one costs its last minute."""
+        self.advance(())
+        if not self.document.monitored:
+            return True
+        if self._monitor_until_s is None:
+            ask_to_end(self.folder, MONITOR)
+            self._monitor_until_s = time.monotonic() + _MONITOR_S
+        if time.monotonic() >= self._monitor_until_s:
+            self.tell(f"the monitor has not ended within {_MONITOR_S:g} s; what it wrote out until now is kept")
+            return True
+        monitor = next(one for one in self.document.batches if one.role == "monitor")
+        return self._look().is_over(monitor)
+
+    def tear_down(self) -> str:
+        return tear_down(self.folder, self.document, self._ids, self.scheduler)
+
+    def settle(self, store: Store) -> None:
+        """Put the metrics that the monitor scraped to the runs."""
+        join_metrics(store, self.folder, self.document, self.tell)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    # Looking
+
+    def snapshot(self, jobs: Mapping[int, Job]) -> Snapshot:
+        """How jobs stand; where Slurm is silent, those whose result is here have ended all the same.
+
+        Raises:
+            MeasureError: if Slurm's commands are not here.
+        """
+        silence, batches = "", None
+        try:
+            batches = self._look()
+        except MeasureError as problem:
+            if problem.problem.code not in self.TRANSIENT:
+                raise
+            silence = problem.problem.message
+        self._read_progress(jobs)
+        notes: dict[str, str] = {}
+        found = {index: self._status(job, batches, notes) for index, job in jobs.items()}
+        if batches is not None:
+            self._care_for_services(batches, notes)
+            self._dismiss(batches)
+        return Snapshot({index: one for index, one in found.items() if one is not None}, notes, silence)
+
+    def fetch(self, job: Job, ended: EndedJob) -> Termination:
+        """The shared folder has the files already."""
+        last = self._last
+        return Termination(last.state_of(job), ended.reason, last.logs_of(job), last.environment_of(job))
+
+    def _look(self) -> CampaignBatches:
+        states = self.scheduler.states(list(self._ids.values()))
+        self._last = CampaignBatches(self.folder, self.document, self._ids, states, self._last.places)
+        return self._last
+
+    def _read_progress(self, jobs: Collection[int]) -> None:
+        """Read how far the jobs are that ran at the last look."""
+        if time.monotonic() - self._progress_s < _PROGRESS_S:
+            return
+        self._progress_s = time.monotonic()
+        read = {index: read_progress(self.folder.progress(index)) for index in jobs if self._last.is_running(index)}
+        self._progress = {index: one for index, one in read.items() if one is not None}
+
+    def _status(self, job: Job, batches: CampaignBatches | None, notes: dict[str, str]) -> JobStatus | None:
+        now_s = time.monotonic()
+        state = batches.state_of(job) if batches is not None else None
+        going = state is not None and not is_final(state.state)
+        if has_result(self.folder, job):
+            since_s = self._result_since.setdefault(job.index, now_s)
+            if (batches is not None and not going) or now_s - since_s > _LEAVING_S:
+                return EndedJob()
+            return None if state is None else self._running(job, state)
+        if batches is None:
+            return None
+        if state is not None and going:
+            self._final_since.pop(job.index, None)
+            return self._waiting(state, notes) if state.state in WAITING else self._running(job, state)
+        wrote = state is not None and state.exit_code in _WRITTEN and not state.signal and state.state in _BY_ITSELF
+        if now_s - self._final_since.setdefault(job.index, now_s) <= (_LAG_WRITTEN_S if wrote else _LAG_S):
+            return None
+        return EndedJob(self._doomed.get(batches.key_of(job)) or batches.failure_reason(job))
+
+    def _running(self, job: Job, state: BatchState) -> RunningJob:
+        nodes = (state.node,) if state.node else ()
+        return RunningJob(f"batch job {state.key}", nodes, self._progress.get(job.index))
+
+    def _waiting(self, state: BatchState, notes: dict[str, str]) -> WaitingJob:
+        self._judge_waiting(state, notes)
+        reason = state.reason.partition(",")[0]
+        why = waiting_words(state, self.clock.utc())
+        return WaitingJob(f"batch job {state.key}", why, reason, state.estimated_start)
+
+    def _judge_waiting(self, state: BatchState, notes: dict[str, str]) -> None:
+        """A job on hold waits for a person; one that can never run is taken out, and says why."""
+        batch = next((one for one in self.document.batches if self._ids.get(one.name) == state.id), None)
+        reason = failure_of(state, batch.batch) if batch is not None else None
+        if reason is None:
+            self._doomed.pop(state.key, None)
+            return
+        self._doomed[state.key] = reason
+        notes[f"{reason.code} {state.id} {state.reason}"] = f"{reason.message}; {reason.try_}"
+        if reason.code != "slurm-held":
+            self.scheduler.cancel([state.key])
+
+    # Services
+
+    def _care_for_services(self, batches: CampaignBatches, notes: dict[str, str]) -> None:
+        """Say which services are ready; one whose batch job is gone, and that could not say so, is not waited for."""
+        for one in self.document.batches:
+            if one.role != "service":
+                continue
+            if one.name not in self._announced and (note := _service_note(self.folder, one, self._ids)):
+                self._announced.add(one.name)
+                notes[one.name] = note
+            if one.group in self._ended_groups or self.folder.stop(one.group).exists():
+                continue
+            for state in batches.of(one):
+                if state.state in WAITING:
+                    self._judge_waiting(state, notes)
+            reason = self._doomed.get(self._ids.get(one.name, "")) or batches.service_failure(one)
+            there = self.folder.failed_service(one.group, one.service).is_file()
+            if reason is not None and batches.is_over(one) and not there:
+                problem = Problem(
+                    reason.code, f"the service {one.service}: {reason.message}", f"services.{one.service}", reason.try_
+                )
+                publish_failure(self.folder, one.group, one.service, problem)
+        path = self.folder.service(MONITOR, MONITOR)
+        if self.document.monitored and MONITOR not in self._announced and path.is_file():
+            self._announced.add(MONITOR)
+            notes[MONITOR] = _monitor_note(path.read_bytes(), self.folder)
+
+    def _dismiss(self, batches: CampaignBatches) -> None:
+        """Take a batch job `end` out of the queue where the services were seen to end without it."""
+        for name in list(self._ending):
+            if not all(batches.is_over(one) for one in self.document.services_of(name)):
+                continue
+            self._ending.discard(name)
+            ends = [one for one in self.document.batches if one.role == "end" and one.group == name]
+            self.scheduler.cancel(
+                [self._ids[one.name] for one in ends if one.name in self._ids and not batches.is_over(one)]
+            )
+
+
+def _service_note(folder: SharedFolder, one: BatchPlan, ids: Mapping[str, str]) -> str:
+    """What a service says about itself; empty while it is not ready."""
+    try:
+        found = read_published(folder, one.group, one.service)
+    except AssayError as failure:
+        return f"the service {one.service} failed: {failure.problem.message}"
+    if found is None:
+        return ""
+    at = f"{found.node}, {found.base_url}" if found.node else found.base_url
+    lasted, number = f"{found.start_to_ready_s:.1f} s after its start", ids.get(one.name, "?")
+    return f"the service {one.service} is ready on {at}, {lasted} (batch job {number})"
+
+
+def _monitor_note(content: bytes, folder: SharedFolder) -> str:
+    try:
+        document = json.loads(content)
+        where = f"{document['node']}, port {document['port']}"
+    except (ValueError, KeyError, TypeError):
+        where = "its node"
+    return f"Prometheus watches on {where}; `assay monitoring tunnel LOGIN {folder.path}` prints the way there"

@@ -1,0 +1,79 @@
+"""How a campaign stands on its engine: in lines for people, and as a server keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+from assay.engines.base import EndedJob, RunningJob, Snapshot, WaitingJob
+from assay.place.fleet.protocol import Standing
+from assay.plan.job import Job
+from assay.report.live import View
+
+# Jobs whose progress, and nodes whose names, are shown in one line.
+_SHOWN = 4
+
+
+class StatusPrinter:
+    """Prints what has changed from one snapshot to the next."""
+
+    def __init__(self, view: View, title: str) -> None:
+        self._view, self._title = view, title
+        self._said: set[str] = set()
+        self._key: object = None
+        self._is_silent = False
+
+    def once(self, key: str, text: str) -> None:
+        if key not in self._said:
+            self._said.add(key)
+            self._view.note(text)
+
+    def silent(self, problem: str) -> None:
+        """Say that the engine does not answer, once until it does again; the empty text stands for "it does"."""
+        if problem and not self._is_silent:
+            self._view.note(f"{problem}; the campaign goes on, waiting for {self._title}")
+        self._is_silent = bool(problem)
+
+    def show(self, snapshot: Snapshot, done: int, total: int) -> None:
+        waiting = [one for one in snapshot.jobs.values() if isinstance(one, WaitingJob)]
+        running = {index: one for index, one in snapshot.jobs.items() if isinstance(one, RunningJob)}
+        line = _line(waiting, list(running.values()), done, total)
+        progress = [f"job {index} {one.progress}" for index, one in running.items() if one.progress][:_SHOWN]
+        self._view.phase(" · ".join([line, *([", ".join(progress)] if progress else [])]))
+        # The reasons and whether anything runs: counts alone change with every job, and those have lines of their own.
+        key = (frozenset(one.reason for one in waiting), bool(running))
+        if key != self._key and (waiting or running):
+            self._key = key
+            self._view.note(line)
+        for name, text in snapshot.notes.items():
+            self.once(name, text)
+
+
+def _line(waiting: list[WaitingJob], running: list[RunningJob], done: int, total: int) -> str:
+    parts = []
+    if running:
+        nodes = sorted({node for one in running for node in one.nodes})
+        where = f" on {', '.join(nodes[:_SHOWN])}{' …' if len(nodes) > _SHOWN else ''}" if nodes else ""
+        parts.append(f"{len(running)} running{where}")
+    if waiting:
+        # The one that is to start first says most.
+        last = datetime.max.replace(tzinfo=UTC)
+        parts.append(f"{len(waiting)} {min(waiting, key=lambda one: one.starts_at or last).why}")
+    return " · ".join([*parts, f"{done} of {total} done"])
+
+
+def standings(snapshot: Snapshot, jobs: Mapping[int, Job]) -> Iterator[Standing]:
+    """How jobs that have not ended stand, for a server."""
+    for index, status in snapshot.jobs.items():
+        if index not in jobs or isinstance(status, EndedJob):
+            continue
+        runs = jobs[index].definition.measure.runs
+        if isinstance(status, WaitingJob):
+            yield Standing(index, "waiting", f"{status.why} ({status.handle})", runs=runs)
+            continue
+        where = f"on {', '.join(sorted(status.nodes))} ({status.handle})" if status.nodes else status.handle
+        far = status.progress
+        if far is None:
+            yield Standing(index, "running", where, runs=runs)
+        else:
+            yield Standing(index, "running", where, max(0, far.run - 1), far.of, far.phase, far.share)
