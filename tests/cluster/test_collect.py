@@ -9,8 +9,8 @@ from sqlalchemy import event
 
 from assay.clock import SYSTEM_CLOCK
 from assay.engines.base import FailureReason
-from assay.run.inputs import plan_of
 from assay.engines.collect import Termination, collect
+from assay.run.inputs import plan_of
 from assay.spec.load import load
 from assay.store.store import Store
 from assay.store.tables import JobRow
