@@ -125,6 +125,9 @@ def test_files_travel_with_a_benchmark(cli, write, tiny_model):
     assert result["runs"][0]["facts"]["model"]["file"] == tiny_model.name
     written = list((file.parent / "out").iterdir())
     assert {path.suffix for path in written} == {".csv", ".json", ".html"}
+    code, out, _ = cli("results", "export", "latest", "--out", str(file.parent / "whole"))
+    assert code == 0
+    assert (Path(out.strip()) / "samples" / "job-0-run-0.parquet").read_bytes()[:4] == b"PAR1"
 
 
 def test_a_failing_job_gives_the_code_of_a_local_run(cli, write):
@@ -265,6 +268,71 @@ def test_a_report_with_a_server_is_of_its_campaign(cli, benchmark, tmp_path):
         assert json.loads(out)["campaign"] == there
     assert cli("report", "--out", str(tmp_path / "report.html"))[0] == 0
     assert there in (tmp_path / "report.html").read_text()
+
+
+@pytest.fixture(scope="module")
+def measured(server, tmp_path_factory):
+    """Two campaigns of a server, measured at one commit of a repository: its folder, the older and the newer."""
+    folder = tmp_path_factory.mktemp("repository")
+    file = folder / "bench.yaml"
+    file.write_text(COMMAND.format(name="kept", python=sys.executable) + "labels: {branch: main}\n")
+    git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *words], check=True)
+    return folder, *(assay.run(file, server=server).record.campaign for _ in range(2))
+
+
+def test_results_of_a_server_are_listed_shown_and_exported(cli, measured, tmp_path):
+    _, older, newer = measured
+    listed = json.loads(cli("results", "list", "--format", "json", "--limit", "500")[1])
+    names = [one["id"] for one in listed]
+    assert names.index(newer) < names.index(older)
+    assert newer in cli("results", "list")[1]
+    code, shown, _ = cli("results", "show", newer[:-1])
+    assert (code, shown) == (0, cli("campaigns", "show", newer)[1])
+    assert "print(42)" in cli("results", "show", newer, "--job", "0")[1]
+    code, out, _ = cli("results", "export", older, "--out", str(tmp_path))
+    assert (code, out.strip()) == (0, str(tmp_path / older))
+    assert json.loads((tmp_path / older / "result.json").read_text())["campaign"] == older
+    assert (tmp_path / older / "files" / "job-0-run-2-command.log").read_text().strip() == "42"
+
+
+def test_results_of_a_server_are_compared_by_id_label_commit_and_branch(cli, measured):
+    folder, older, newer = measured
+    code, out, err = cli("compare", older, newer, "--format", "json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["results"]["a"] == [older]
+    for reference in ("label:branch=main", "commit:HEAD", "branch:main"):
+        code, out, err = cli("compare", reference, newer, "--format", "json", "--repository", str(folder))
+        assert (code, err) == (0, "")
+        assert json.loads(out)["results"]["a"] == [older]
+
+
+def test_a_gate_judges_results_of_a_server(cli, measured):
+    _, older, newer = measured
+    code, out, _ = cli("gate", newer, "--baseline", older, "--worse-than", "10000%")
+    assert code == 0
+    assert older in out
+
+
+def test_what_a_server_does_not_have_is_no_result(cli, server, measured):
+    for words in (["results", "show", "nowhere"], ["compare", "nowhere", measured[1]]):
+        code, out, err = cli(*words)
+        assert (code, out) == (2, "")
+        assert err.startswith("error[unknown-campaign]")
+        assert server in err
+    code, _, err = cli("gate", "latest", "--baseline", "label:nobody", "--allow-missing")
+    assert "error[unknown-label]" in err
+    code, _, err = cli("compare", "label:nobody", measured[1])
+    assert code == 2
+    assert "there are branch=main" in err
+
+
+def test_a_store_that_is_named_goes_before_a_server_of_the_environment(cli, tmp_path):
+    code, out, _ = cli("results", "list", "--store", str(tmp_path / "mine"))
+    assert code == 0
+    assert f"no results yet in {tmp_path / 'mine'}" in out
+    assert "no series yet" in cli("series", "list", "--store", str(tmp_path / "mine"))[1]
 
 
 def test_a_report_of_what_a_server_does_not_have_is_refused(cli, benchmark):
