@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Most live tests wait more than they work, so there are more processes than the two cores that this is measured on.
-PARALLEL := -n $(or $(TESTS_AT_ONCE),4) --dist loadgroup --no-loadscope-reorder
+PARALLEL := -n $(or $(TESTS_AT_ONCE),4) --no-loadscope-reorder
 
 .PHONY: setup web demo test test-torch test-vllm test-milvus test-system test-kubernetes check check-supply docs bench lock clean
 .DEFAULT_GOAL := setup
@@ -69,7 +69,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -m 'not live' -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -q -m 'not live' -n 2
 
 # Hashes, images, known vulnerabilities. Status 4 of the script: not every package could be looked up.
 check-supply: setup

@@ -1,33 +1,39 @@
-"""Which tests run one after another in one process, and which processes' work begins first.
+"""Which tests run one after another in one process, and which of them begin first.
 
-`pytest -n N --dist loadgroup` gives whole groups to its workers. A file is a group, so that what a module shares is
-started once; tests that share something expensive, such as Slurm, are one group however many files they are in.
+`pytest -n N` gives whole groups to its workers. A file is a group, so that what a module shares is started once;
+folders that share something expensive, such as a Slurm cluster or a browser with its demo, are one group each.
 """
 
 from __future__ import annotations
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
-# Fixtures that cost seconds or minutes to start, and the group of the tests that use them.
-SHARED = {"slurm_cluster": "slurm", "browser": "browser", "demo": "browser"}
+SHARED = {"tests/cluster/": "slurm", "tests/node/test_on_slurm.py": "slurm", "tests/web/": "browser"}
 # The longest begin first, so that none of them is left over at the end.
 LONGEST = ("slurm", "browser", "tests/docs/", "tests/pods/", "tests/faults/", "tests/test_served.py", "tests/serve/")
 
 
-def group_of(item: pytest.Item) -> str:
-    """The group of a test: that of the most expensive thing it uses, else its file."""
-    used = getattr(item, "fixturenames", ())
-    return next((group for fixture, group in SHARED.items() if fixture in used), item.nodeid.partition("::")[0])
+class GroupScheduling(LoadScopeScheduling):
+    """Gives whole groups to workers, in the order of the collection."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.pluginmanager.has_plugin("xdist"):
-        return
-    groups = {item: group_of(item) for item in items}
-    for item, group in groups.items():
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: _rank(groups[item]))
+def group_of(nodeid: str) -> str:
+    """The group of a test: that of its folder where it shares something expensive, else its file."""
+    file = nodeid.partition("::")[0]
+    return next((group for folder, group in SHARED.items() if file.startswith(folder)), file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupScheduling:
+    return GroupScheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _rank(group_of(item.nodeid)))
 
 
 def _rank(group: str) -> int:
