@@ -20,8 +20,7 @@ from tests.running_server import ServerProcess
 from assay.documents import to_plain
 from assay.place.fleet.protocol import Enrolment
 from assay.run.records import SampleSet
-from assay.store.listing import JobFilter, Listing
-from assay.store.paging import to_cursor
+from assay.store.listing import JobFilter, Listing, to_cursor
 from assay.store.store import Store
 from assay.store.tables import CampaignRow, JobRow, RunRow
 from benches import venvs

@@ -18,8 +18,7 @@ from assay.alert.message import read_notice
 from assay.alert.records import record_of
 from assay.alert.rules import given_rule, parsed
 from assay.errors import UsageError
-from assay.store.alert_rules import AlertRules
-from assay.store.alerts import AlertFilter, Alerts
+from assay.store.alerts import AlertFilter, AlertRules, Alerts
 from assay.store.notices import Notices
 from assay.store.store import Store
 

@@ -19,8 +19,8 @@ from assay.analyse.series.triage import Difference, Triage
 from assay.analyse.summary import summarise
 from assay.run.records import SampleSet
 from assay.series.repository import KnownFinding
-from assay.store.series_records import Point, SeriesRecord
-from assay.store.watched import EndedJob
+from assay.store.overview import EndedJob
+from assay.store.series import Point, SeriesRecord
 
 LIMIT = rule("latency_ms > 5")
 

@@ -22,7 +22,7 @@ from assay.alert.message import (
 )
 from assay.alert.records import AlertRecord, NotificationState
 from assay.errors import UsageError
-from assay.store.series_records import Point
+from assay.store.series import Point
 
 
 def test_text_markdown_and_html_tell_the_same_facts():

@@ -11,8 +11,7 @@ from assay.alert.periodic import check_agents, check_silence, follow_jobs, note_
 from assay.alert.records import record_of
 from assay.alert.rules import Rule
 from assay.series.repository import SeriesStore
-from assay.store.alert_rules import AlertRules
-from assay.store.alerts import AlertFilter, Alerts
+from assay.store.alerts import AlertFilter, AlertRules, Alerts
 from assay.store.control import Control
 from assay.store.records import FleetSettings
 

@@ -11,8 +11,7 @@ from tests.store.setups import FakeClock
 from assay.alert.evaluate import act, evaluate, tell_owed, wake
 from assay.alert.records import record_of
 from assay.alert.rules import given_rule, rules_of
-from assay.store.alert_rules import AlertRules
-from assay.store.alerts import Alerts
+from assay.store.alerts import AlertRules, Alerts
 from assay.store.notices import Notices
 from assay.store.store import Store
 

@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.conftest import Site
 
 from assay.analyse.records import MultiRunJobResult
-from assay.store.metrics import FILE, decode
+from assay.store.telemetry import FILE, decode
 
 pytestmark = pytest.mark.live
 # A file lets it end: the tests do not depend on how fast the machine is.

@@ -35,9 +35,8 @@ from assay.store.control import Control
 from assay.store.listing import JobFilter, Listing
 from assay.store.records import JobDetail
 from assay.store.store import Store
-from assay.store.tables import AttemptRow, CampaignRow, EventRow, JobRow, Table
+from assay.store.tables import AttemptRow, CampaignRow, EventRow, FiringRow, JobRow, PointRow, SeriesRow, Table
 from assay.store.telemetry import read_telemetry
-from assay.store.watch_tables import FiringRow, PointRow, SeriesRow
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 SMALL = DemoSettings(campaigns=16, agents=12, days=60, seed=7, now=NOW)

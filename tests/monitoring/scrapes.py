@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from assay.store.metrics import Metrics, Scraped
+from assay.store.telemetry import Metrics, Scraped
 
 BEGIN = 1_794_700_000.0
 

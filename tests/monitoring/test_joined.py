@@ -14,7 +14,7 @@ from assay.monitoring.discovery import Life
 from assay.monitoring.joined import FACT, Whose, joined, of_run, phases_of
 from assay.run.probes.job import FILE as TELEMETRY
 from assay.run.records import RunOutcome, SingleRunResult
-from assay.store.metrics import FILE, decode
+from assay.store.telemetry import FILE, decode
 
 
 def run(begin=0.0, end=10.0, **more) -> SingleRunResult:

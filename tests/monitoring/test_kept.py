@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.monitoring.scrapes import BEGIN, metrics, node, series, server
 
 from assay.errors import StoreError
-from assay.store.metrics import Metrics, Scraped, cut, decode, encode, merged
+from assay.store.telemetry import Metrics, Scraped, cut, decode, encode, merged
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 one_series = st.builds(

@@ -31,7 +31,7 @@ from assay.run.probes.prometheus import parse
 from assay.run.services import held
 from assay.spec.benchmark import Ready, Service
 from assay.spec.monitoring import Monitoring
-from assay.store.metrics import FILE, decode
+from assay.store.telemetry import FILE, decode
 
 pytestmark = pytest.mark.live
 

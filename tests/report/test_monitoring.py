@@ -17,7 +17,7 @@ from assay.report.html.monitoring import draw_monitoring, panels_of, pieces, rea
 from assay.report.markdown import render_markdown
 from assay.report.monitoring import monitored_figures, monitoring_sheet, scrape_sentences, unscraped_sentences
 from assay.report.terminal import render_job
-from assay.store.metrics import FILE, encode
+from assay.store.telemetry import FILE, encode
 
 PHASES = [("load", BEGIN, BEGIN + 5), ("measure", BEGIN + 5, BEGIN + 15)]
 TITLE = "Nodes and services while the job ran"

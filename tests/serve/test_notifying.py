@@ -31,7 +31,7 @@ from assay.serve.settings import ServerSettings
 from assay.store.database import writing
 from assay.store.notices import EVERY_CHANNEL, NoticePolicy, Notices
 from assay.store.store import Store
-from assay.store.watch_tables import AlertRow, PointRow, SeriesRow
+from assay.store.tables import AlertRow, PointRow, SeriesRow
 
 pytestmark = pytest.mark.live
 

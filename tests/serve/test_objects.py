@@ -145,9 +145,9 @@ def test_a_removed_campaign_leaves_nothing_in_the_bucket(serve, s3):
 
 
 def test_copies_make_room_and_come_back(serve, s3, monkeypatch):
-    from assay.store.objects import sending
+    from assay.store.objects import transfer
 
-    monkeypatch.setattr(sending, "_IN_USE_S", 0.0)
+    monkeypatch.setattr(transfer, "_IN_USE_S", 0.0)
     monkeypatch.setattr("assay.serve.live.sending._TRIM_EVERY_S", 0.2)
     server = serve(objects=s3.url(), objects_cache_mb=0)
     submit(server.client)

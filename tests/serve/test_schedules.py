@@ -23,7 +23,7 @@ from assay.serve.state import ServerState
 from assay.store.database import writing
 from assay.store.firings import LEASE_S, Firings
 from assay.store.schedules import Schedules
-from assay.store.watch_tables import ScheduleRow
+from assay.store.tables import ScheduleRow
 
 # A campaign of these ends at once: no agent is enrolled that could take its job.
 OVER_AT_ONCE = {"fleet": {"unplaceable": "fail"}}

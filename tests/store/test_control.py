@@ -10,7 +10,7 @@ from tests.store.setups import GPU, HERE, POLICY, SMALL, beat, deliver, enroll, 
 from assay.errors import UsageError
 from assay.place.fleet.protocol import Progress
 from assay.run.records import Failure, SingleRunResult
-from assay.store.logs import read_logs
+from assay.store.fleet.transactions import read_logs
 
 
 def run(run_id, *, failed=False):

@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-from assay.store.finding_rows import FindingRows
+from assay.store.findings import FindingRows
 from assay.store.listing import JobFilter, Listing
-from assay.store.standing import Standing
+from assay.store.overview import Standing
 from assay.store.store import Store
 
 LISTS = {

@@ -6,8 +6,7 @@ import pytest
 from tests.store.setups import deliver, enroll, submit
 
 from assay.errors import UsageError
-from assay.store.listing import JobFilter, Listing
-from assay.store.paging import from_cursor, to_cursor
+from assay.store.listing import JobFilter, Listing, from_cursor, to_cursor
 from assay.store.records import FleetSettings
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import update
 from assay.errors import UsageError
 from assay.store.database import writing
 from assay.store.notices import EVERY_CHANNEL, NewNotice, NoticePolicy, Notices, put_in, wait_s
-from assay.store.watch_tables import AlertRow
+from assay.store.tables import AlertRow
 
 DAY_S = 86_400.0
 

@@ -17,7 +17,7 @@ from assay.spec.watching import Schedule
 from assay.store.database import writing
 from assay.store.firings import LEASE_S, FiringLostError, Firings, OverlapError
 from assay.store.schedules import Schedules
-from assay.store.watch_tables import ScheduleRow
+from assay.store.tables import ScheduleRow
 
 HOURLY = Schedule(cron="@hourly")
 WHAT = Submission(document={"benchmark": "b"}, files={"m.onnx": (JobFile("m.onnx", "0" * 64, 3),)}, priority=2)

@@ -29,10 +29,9 @@ from assay.alert.throttle import decision
 from assay.analyse.records import MultiRunJobResult
 from assay.clock import Clock
 from assay.errors import UsageError
-from assay.store.alert_rules import AlertRules
-from assay.store.alerts import Alerts, Decision, KeptAlert, Known
+from assay.store.alerts import AlertRules, Alerts, Decision, KeptAlert, Known
+from assay.store.overview import Watched
 from assay.store.store import Store
-from assay.store.watched import Watched
 
 if TYPE_CHECKING:
     from assay.series.repository import KnownFinding, SeriesStore

@@ -24,7 +24,7 @@ from assay.metrics import base_name
 from assay.plan.digest import content_hash
 from assay.report.wording import failure_of, failure_sentence, job_label
 from assay.run.records import SampleSet
-from assay.store.watched import EndedJob, LostAgent
+from assay.store.overview import EndedJob, LostAgent
 
 if TYPE_CHECKING:
     from assay.series.repository import KnownFinding

@@ -16,7 +16,7 @@ from assay.documents import from_json
 from assay.errors import UsageError
 from assay.plan.job import Job
 from assay.series.repository import KnownFinding, SeriesStore, Taken
-from assay.store.alert_rules import AlertRules
+from assay.store.alerts import AlertRules
 from assay.store.listing import JobFilter, Listing
 from assay.store.series_file import FilePoint
 from assay.store.store import Store

@@ -22,7 +22,7 @@ from assay.report.markdown import escape
 from assay.report.numbers import decimals_for, name_with_unit, show, show_percent
 from assay.report.wording import one_line
 from assay.store.notices import NewNotice
-from assay.store.series_records import Point
+from assay.store.series import Point
 
 PICTURE_ID = "series@assay"
 """How the HTML calls the picture that comes with it."""

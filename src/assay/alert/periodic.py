@@ -11,10 +11,9 @@ from assay.alert.lifecycle import ACTIVE
 from assay.alert.records import AlertRecord, Trouble, record_of
 from assay.alert.rules import Rule, is_for, is_pattern, rules_of
 from assay.clock import Clock
-from assay.store.alert_rules import AlertRules
-from assay.store.alerts import Alerts
+from assay.store.alerts import AlertRules, Alerts
+from assay.store.overview import EndedJob, HandedIn, Watched
 from assay.store.store import Store
-from assay.store.watched import EndedJob, HandedIn, Watched
 
 
 def check_silence(store: Store, rules: Sequence[Rule], clock: Clock) -> tuple[AlertRecord, ...]:

@@ -18,7 +18,7 @@ from assay.errors import UsageError
 from assay.metrics import base_name
 from assay.plan.digest import content_hash
 from assay.spec.watching import Alert
-from assay.store.alert_rules import KeptRule
+from assay.store.alerts import KeptRule
 from assay.units import show_seconds
 
 Answer = Literal["yes", "no", "cannot tell"]

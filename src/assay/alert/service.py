@@ -13,10 +13,9 @@ from assay.alert.records import AlertRecord, record_of
 from assay.alert.rules import Rule, given_rule, in_words, parsed, rule_of
 from assay.clock import Clock
 from assay.errors import AssayError, UsageError
-from assay.store.alert_rules import AlertRules, KeptRule
-from assay.store.alerts import AlertFilter, Alerts
+from assay.store.alerts import AlertFilter, AlertRules, Alerts, KeptRule
+from assay.store.listing import Page
 from assay.store.notices import EVERY_CHANNEL, Notice, Notices, NoticeState
-from assay.store.paging import Page
 from assay.store.store import Store
 
 LONGEST_NAME = 200

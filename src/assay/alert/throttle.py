@@ -10,8 +10,7 @@ from assay.alert.message import new_notice
 from assay.alert.records import AlertRecord, RuleNote, kept_of
 from assay.alert.rules import rule_of
 from assay.spec.watching import zone_named
-from assay.store.alert_rules import KeptRule
-from assay.store.alerts import Decision
+from assay.store.alerts import Decision, KeptRule
 from assay.store.notices import EVERY_CHANNEL, NewNotice
 
 

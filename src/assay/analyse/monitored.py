@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from assay.analyse.counters import Course, broken, rate, total
 from assay.run.probes.series import ALIASES
-from assay.store.metrics import Metrics, Scraped
+from assay.store.telemetry import Metrics, Scraped
 
 Whose = Literal["node", "gpu", "service"]
 HAS_METRICS = "assay_service_has_metrics"

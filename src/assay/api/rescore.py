@@ -13,8 +13,7 @@ from assay.clock import Clock, iso
 from assay.documents import from_json, to_json
 from assay.errors import MeasureError, UsageError
 from assay.run.scoring import OUTPUTS, Scores, read_outputs, scored, scorer_version
-from assay.store.scores import keep_score, scores_of
-from assay.store.store import Store
+from assay.store.store import Store, keep_score, scores_of
 
 Find = Callable[[str], Path]
 

@@ -121,7 +121,7 @@ def _of_runs(kept: Store, job: Job, service: str) -> bool:
 
 def _of_attempts(kept: Store, job: Job) -> bool:
     """Print the lines that an agent sent, or the last lines of failed runs."""
-    from assay.store.logs import read_logs
+    from assay.store.fleet.transactions import read_logs
 
     after, shown = 0, False
     while (found := read_logs(kept.engine, job.id, after)).lines:

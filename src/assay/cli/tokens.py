@@ -74,8 +74,7 @@ def revoke(
 def _tokens(database_url: str | None, folder: Path | None) -> Iterator[Tokens]:
     from assay.cli.db import location
     from assay.clock import SYSTEM_CLOCK
-    from assay.store.database import open_database
-    from assay.store.durable import WriteAheadLog
+    from assay.store.database import WriteAheadLog, open_database
     from assay.store.tokens import Tokens
 
     engine = open_database(location(database_url, folder))

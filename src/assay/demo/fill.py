@@ -32,11 +32,9 @@ from assay.run.records import RunOutcome, SingleRunResult
 from assay.series.repository import SeriesStore
 from assay.spec.load import load
 from assay.store.database import writing
-from assay.store.series_records import SeriesRecord
-from assay.store.series_rows import SeriesRows
+from assay.store.series import SeriesRecord, SeriesRows
 from assay.store.store import Store
-from assay.store.tables import AgentRow, AttemptRow, CampaignRow, EventRow, JobRow
-from assay.store.watch_tables import PointRow
+from assay.store.tables import AgentRow, AttemptRow, CampaignRow, EventRow, JobRow, PointRow
 
 # More campaigns than this are not played one by one: they are copies of those that were.
 PLAYED = 300

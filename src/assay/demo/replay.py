@@ -226,7 +226,7 @@ class DetectionObserver:
         """See whether a benchmark gives no results any more."""
         from assay.alert.periodic import check_silence
         from assay.alert.rules import rules_of
-        from assay.store.alert_rules import AlertRules
+        from assay.store.alerts import AlertRules
 
         check_silence(store, rules_of(AlertRules(store.engine).list()), SimulatedClock(at))
 

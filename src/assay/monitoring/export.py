@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.monitoring.api import Api
-from assay.store.metrics import Metrics, Scraped, merged
+from assay.store.telemetry import Metrics, Scraped, merged
 
 if TYPE_CHECKING:
     from assay.spec.monitoring import Monitoring

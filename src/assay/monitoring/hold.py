@@ -18,7 +18,7 @@ from assay.files import write_whole
 from assay.monitoring.scraping import Scraping, scraping
 from assay.spec.benchmark import Benchmark
 from assay.spec.monitoring import Monitoring, monitoring_of
-from assay.store.metrics import FILE, Metrics, decode, encode, merged
+from assay.store.telemetry import FILE, Metrics, decode, encode, merged
 
 ORDER = "order.json"
 WINDOW = "window.json"

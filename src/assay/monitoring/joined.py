@@ -14,8 +14,7 @@ from assay.monitoring.prometheus import JOB
 from assay.run.probes.job import FILE as TELEMETRY
 from assay.run.records import RunOutcome, SingleRunResult
 from assay.spec.secrets import redact
-from assay.store.metrics import FILE, Metrics, Scraped, cut, encode
-from assay.store.telemetry import read_telemetry
+from assay.store.telemetry import FILE, Metrics, Scraped, cut, encode, read_telemetry
 
 FACT = "monitoring"
 """The fact of a run that holds the figures."""

@@ -16,7 +16,7 @@ from assay.monitoring.prometheus import NAME, prometheus_service
 
 if TYPE_CHECKING:
     from assay.spec.monitoring import Monitoring
-    from assay.store.metrics import Metrics
+    from assay.store.telemetry import Metrics
 
 # Only while a target is new; afterwards Prometheus is left in peace.
 _ASK_EVERY_S = 0.25

@@ -9,7 +9,8 @@ from assay.documents import from_json
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL, State
 from assay.run.records import Failure, SingleRunResult
-from assay.store.store import Store, StoredJob
+from assay.store.records import StoredJob
+from assay.store.store import Store
 from assay.version import __version__
 
 Runs = Callable[[str], tuple[SingleRunResult, ...]]

@@ -14,7 +14,7 @@ from assay.analyse.words import count, percent, quantity
 from assay.report.grid import Column, lay_out
 from assay.report.wording import job_label, one_line
 from assay.series.repository import KnownFinding
-from assay.store.series_records import Point, SeriesRecord
+from assay.store.series import Point, SeriesRecord
 
 _BARS = "▁▂▃▄▅▆▇█"
 _NO_VALUE = "·"

@@ -15,9 +15,8 @@ from assay.analyse.series.many import Discoveries
 from assay.analyse.series.triage import Triage, triage
 from assay.documents import from_json, to_json
 from assay.plan.digest import content_hash
-from assay.store.finding_rows import FindingRows
-from assay.store.series_records import Checked, Column, KeptFinding, Stand
-from assay.store.series_rows import SeriesRows
+from assay.store.findings import FindingRows
+from assay.store.series import Checked, Column, KeptFinding, SeriesRows, Stand
 
 # Only so many of the newest points are looked at: what lies further back was found while it was new, and stays.
 LONGEST = 1000

@@ -17,11 +17,10 @@ from assay.clock import SYSTEM_CLOCK, Clock
 from assay.documents import from_json
 from assay.errors import UsageError
 from assay.series.check import Concluded, Look
-from assay.store.finding_rows import FindingRows
-from assay.store.paging import Page
+from assay.store.findings import FindingRows
+from assay.store.listing import Page
+from assay.store.series import FindingState, KeptFinding, NewPoint, Point, SeriesFilter, SeriesRecord, SeriesRows
 from assay.store.series_file import FilePoint
-from assay.store.series_records import FindingState, KeptFinding, NewPoint, Point, SeriesFilter, SeriesRecord
-from assay.store.series_rows import SeriesRows
 from assay.store.store import Store
 
 # Series are read and kept in portions of this many.

@@ -17,7 +17,7 @@ from sqlalchemy.exc import ArgumentError
 from assay.errors import Problem, SpecError, UsageError
 from assay.place.leasing import LeasePolicy
 from assay.spec.source import read
-from assay.store.objects.places import parse_place
+from assay.store.objects.files import parse_place
 from assay.store.samples import MOST_SAMPLES
 
 MB = 10**6

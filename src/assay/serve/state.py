@@ -31,8 +31,7 @@ from assay.spec.benchmark import Definition
 from assay.store.artefacts import Artefacts
 from assay.store.catalogue import Catalogue
 from assay.store.control import Control
-from assay.store.database import ahead_s
-from assay.store.durable import WriteAheadLog
+from assay.store.database import WriteAheadLog, ahead_s
 from assay.store.fleet.agents import key_hash, wrong_key
 from assay.store.listing import Listing
 from assay.store.location import store_folder

@@ -15,11 +15,12 @@ from assay.errors import UsageError
 from assay.plan.digest import content_hash
 from assay.plan.job import JobFile
 from assay.store.database import insert_into, reading, writing
-from assay.store.paging import Page, bounded, from_cursor, page_of
+from assay.store.listing import Page, bounded, from_cursor, page_of
 from assay.store.tables import BenchmarkRow, BenchmarkVersionRow
 
 Files = Mapping[str, tuple[JobFile, ...]]
 _LONGEST_NAME = 200
+_FILES = adapter(dict[str, tuple[JobFile, ...]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,6 @@ class Draft:
     @property
     def digest(self) -> str:
         return content_hash([self.document, _FILES.dump_python(dict(self.files), mode="json")])
-
-
-_FILES = adapter(dict[str, tuple[JobFile, ...]])
 
 
 class Catalogue:

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 
 from assay.clock import Clock
 from assay.errors import StoreError, UsageError
-from assay.files import make_private_folder
+from assay.files import make_private_folder, sync_folder
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects.sqlite import Insert
@@ -35,6 +35,7 @@ _POOL_WAIT_S = 10
 # Any number, as long as all servers take the same one while they migrate.
 _MIGRATION_LOCK = 7_203_114
 _ELSEWHERE = "check that it runs and has space and permissions, or set another place with --store"
+_URLS = "use postgresql://user@host/name or sqlite:///path"
 
 
 def open_database(location: Path | str, migrate: Literal["auto", "check"] | None = None) -> Engine:
@@ -206,9 +207,6 @@ def _by_url(location: str) -> Engine:
         ) from None
 
 
-_URLS = "use postgresql://user@host/name or sqlite:///path"
-
-
 def _migrate(engine: Engine, name: str) -> None:
     """Bring the tables to the newest migration; the first of two processes does it, the second waits."""
     if engine.dialect.name == "sqlite" and _create(engine):
@@ -238,7 +236,7 @@ def _create(engine: Engine) -> bool:
 
     The first `assay run` of a store need not load and walk all migrations; a test keeps both ways to the same tables.
     """
-    from assay.store.watch_tables import SeriesRow  # with its module, every table is known
+    from assay.store.tables import SeriesRow  # with its module, every table is known
 
     with engine.begin() as connection:  # the write lock: a second process finds the tables made
         if inspect(connection).get_table_names():
@@ -381,3 +379,68 @@ def _told(engine: Engine) -> Iterator[None]:
     except SQLAlchemyError as problem:
         cause = problem.orig if isinstance(problem, DBAPIError) else problem
         raise StoreError(f"the store did not answer: {cause}", at=shown_name(engine), try_=_ELSEWHERE) from None
+
+
+class WriteAheadLog:
+    """The log of one SQLite file, and how much of it is known to be on disk."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._path = Path(f"{engine.url.database}-wal")
+        self._lock = threading.Lock()
+        self._synced = -1
+        self._lost = ""
+
+    @classmethod
+    def of(cls, engine: Engine) -> WriteAheadLog | None:
+        """The log of a database; None for a server's database, which syncs its commits itself."""
+        return cls(engine) if engine.dialect.name == "sqlite" else None
+
+    @property
+    def committed(self) -> int:
+        """How many commits there were so far."""
+        return commits(self._engine)
+
+    def has(self, commit: int) -> bool:
+        return self._synced >= commit and not self._lost
+
+    def sync(self) -> None:
+        """Return when everything that was committed before is on disk.
+
+        Raises:
+            StoreError: `disk` if the disk did not take it. A sync that fails may lose what was written, and a second
+                one says nothing about it: from then on every sync fails.
+        """
+        with self._lock:
+            until = self.committed
+            if not self._lost and self._synced < until:
+                self._lost = self._flush()
+            if self._lost:
+                raise StoreError(
+                    f"the disk did not take what was written: {self._lost}",
+                    code="disk",
+                    at=str(self._path),
+                    try_="check the disk, then start the server again",
+                )
+            self._synced = until
+
+    def _flush(self) -> str:
+        """Sync the log; return what went wrong."""
+        try:
+            # Gone means that the last connection was closed, which brought everything into the database.
+            with suppress(FileNotFoundError):
+                _sync_file(self._path)
+            if self._synced < 0:
+                sync_folder(self._path.parent)
+                sync_folder(self._path.parent.parent)
+        except OSError as problem:
+            return str(problem.strerror or problem)
+        return ""
+
+
+def _sync_file(path: Path) -> None:
+    fd = os.open(path, os.O_RDWR)  # Windows syncs no file that is open for reading alone
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

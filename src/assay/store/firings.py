@@ -20,10 +20,9 @@ from assay.clock import Clock
 from assay.plan.cron import due_between, start_of
 from assay.plan.firing import MOST_AT_ONCE, Decided, decide, in_words
 from assay.store.database import insert_into, reading, writing
-from assay.store.paging import Page, bounded, from_cursor, page_of
+from assay.store.listing import Page, bounded, from_cursor, page_of
 from assay.store.schedules import read_schedule, unknown_schedule
-from assay.store.tables import CampaignRow
-from assay.store.watch_tables import FiringRow, ScheduleRow
+from assay.store.tables import CampaignRow, FiringRow, ScheduleRow
 
 Outcome = Literal["taken", "waiting", "submitted", "skipped", "missed", "failed"]
 
@@ -34,6 +33,7 @@ LEASE_S = 20.0
 _MOST_ROWS = 100
 _OVER_AT_ONCE = 20
 _WORDS: dict[str, Outcome] = {"fire": "taken", "wait": "waiting", "miss": "missed"}
+_WITH_STATE = select(FiringRow, CampaignRow.state).outerjoin(CampaignRow, CampaignRow.id == FiringRow.campaign_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,9 +288,6 @@ class Firings:
 
     def _now(self) -> float:
         return self._clock.utc().timestamp()
-
-
-_WITH_STATE = select(FiringRow, CampaignRow.state).outerjoin(CampaignRow, CampaignRow.id == FiringRow.campaign_id)
 
 
 def _lock(session: Session, schedule: str, *, skip_locked: bool = False) -> bool:

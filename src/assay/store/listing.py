@@ -1,26 +1,112 @@
-"""Lists of campaigns, jobs and results, a page at a time. No page reads samples; only results read documents."""
+"""Pages of a list: a cursor says where one ended, so that nothing is skipped or shown twice while the list grows."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
-from sqlalchemy import ColumnElement, Engine, Row, Select, String, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Engine, Row, Select, String, Text, func, or_, select, tuple_
 from sqlalchemy import cast as sql_cast
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import InstrumentedAttribute, Session, defer
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.expression import FunctionElement
+from sqlalchemy.sql.functions import GenericFunction
 
 from assay.documents import from_json
+from assay.errors import UsageError
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL, State
 from assay.run.processes import is_alive
 from assay.store.database import reading
 from assay.store.fleet.transactions import unknown_campaign, unknown_job
-from assay.store.json_text import json_part
-from assay.store.paging import Page, bounded, from_cursor, page_of
 from assay.store.records import CampaignSummary, JobDetail, JobSummary, StoredResult
 from assay.store.tables import AgentRow, CampaignRow, JobRow
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+LARGEST_PAGE = 1000
+# A benchmark of which one campaign in so many is has many.
+_OFTEN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Part of a list, and where the next part begins."""
+
+    items: tuple[T, ...]
+    next: str | None = None
+    """Cursor of the next page; None on the last one."""
+
+
+def page_of(rows: Sequence[R], limit: int, key: Callable[[R], tuple[object, ...]], make: Callable[[R], T]) -> Page[T]:
+    """Make a page of rows that were asked for with one more than fits."""
+    more = len(rows) > limit
+    shown = rows[:limit]
+    return Page(tuple(make(row) for row in shown), to_cursor(key(shown[-1])) if more else None)
+
+
+def bounded(limit: int) -> int:
+    """A page size within reason."""
+    return max(1, min(limit, LARGEST_PAGE))
+
+
+def to_cursor(key: tuple[object, ...]) -> str:
+    """Write a sort key as text that nobody needs to understand."""
+    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
+
+
+def from_cursor(cursor: str, *kinds: type) -> tuple[object, ...]:
+    """Read a sort key back; its parts have the kinds given.
+
+    Raises:
+        UsageError: if it is no cursor of this list.
+    """
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        key = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (ValueError, binascii.Error, RecursionError):
+        key = None
+    if not isinstance(key, list) or len(key) != len(kinds) or not all(map(_is_a, key, kinds)):
+        raise UsageError("the cursor is not one that this list gave out", code="cursor", try_="begin without a cursor")
+    return tuple(key)
+
+
+def _is_a(part: object, kind: type) -> bool:
+    if kind is float:
+        return isinstance(part, int | float) and not isinstance(part, bool)
+    return isinstance(part, kind) and not isinstance(part, bool)
+
+
+class json_part(GenericFunction[str]):  # noqa: N801  (a function of SQL)
+    """The value of a key of the outermost mapping, as JSON text; null where there is none."""
+
+    inherit_cache = True
+    type = Text()
+
+
+@compiles(json_part, "sqlite")
+def _of_sqlite(element: FunctionElement[Any], compiler: SQLCompiler, **how: Any) -> str:  # noqa: ANN401
+    document, key = _arguments(element, compiler, how)
+    return f"json_extract({document}, '$.' || {key})"
+
+
+@compiles(json_part, "postgresql")
+def _of_postgresql(element: FunctionElement[Any], compiler: SQLCompiler, **how: Any) -> str:  # noqa: ANN401
+    document, key = _arguments(element, compiler, how)
+    return f"CAST(CAST({document} AS json) -> {key} AS text)"
+
+
+def _arguments(element: FunctionElement[Any], compiler: SQLCompiler, how: dict[str, Any]) -> tuple[str, str]:
+    clauses: list[ColumnElement[Any]] = list(element.clauses)
+    document, key = (compiler.process(one, **how) for one in clauses)
+    return document, key
+
 
 _SHOWN = (
     JobRow.id, JobRow.campaign_id, CampaignRow.benchmark, JobRow.position, JobRow.label, JobRow.state, JobRow.verdict,
@@ -28,9 +114,6 @@ _SHOWN = (
     JobRow.ended_at, JobRow.reason, JobRow.progress, JobRow.lost, JobRow.not_before,
     json_part(JobRow.document, "point").label("point"),
 )  # fmt: skip
-
-# A benchmark of which one campaign in so many is has many.
-_OFTEN = 100
 
 
 @dataclass(frozen=True, slots=True)

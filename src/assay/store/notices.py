@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session, aliased
 from assay.clock import Clock
 from assay.errors import UsageError
 from assay.store.database import insert_into, reading, writing
-from assay.store.watch_tables import AlertRow, NoticeRow
+from assay.store.tables import AlertRow, NoticeRow
 
 NoticeState = Literal["waiting", "sending", "sent", "given-up"]
 
@@ -29,6 +29,7 @@ _OPEN_STATES = ("waiting", "sending")
 _LONGEST_ERROR = 1000
 # A notice that is due for so long is not being looked at by anybody.
 _NOBODY_S = 3600.0
+_OPEN = ("waiting", "sending")
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,3 +333,42 @@ def _notice(row: NoticeRow) -> Notice:
         row.error,
         row.document,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How it goes with one channel."""
+
+    last_sent: float | None = None
+    waiting: int = 0
+    error: str = ""
+    """Why the newest try failed; empty where something was taken since, or nothing was tried."""
+
+
+def told_by(engine: Engine, names: Collection[str]) -> dict[str, Told]:
+    """Channel → how it goes with it, for those through which something went or was to go."""
+    of_these = NoticeRow.channel.in_(list(names))
+    sent = (
+        select(NoticeRow.channel, func.max(NoticeRow.sent_at), func.max(NoticeRow.id))
+        .where(of_these, NoticeRow.state == "sent")
+        .group_by(NoticeRow.channel)
+    )
+    waits = (
+        select(NoticeRow.channel, func.count()).where(of_these, NoticeRow.state.in_(_OPEN)).group_by(NoticeRow.channel)
+    )
+    failed = (
+        select(func.max(NoticeRow.id))
+        .where(of_these, NoticeRow.state != "sent", NoticeRow.error != "")
+        .group_by(NoticeRow.channel)
+    )
+    with reading(engine) as session:
+        taken = {channel: (at, newest) for channel, at, newest in session.execute(sent)}
+        waiting = {row[0]: row[1] for row in session.execute(waits)}
+        wrong = session.execute(
+            select(NoticeRow.channel, NoticeRow.id, NoticeRow.error).where(NoticeRow.id.in_(failed))
+        ).all()
+    errors = {channel: error for channel, notice, error in wrong if notice > taken.get(channel, (0, -1))[1]}
+    return {
+        name: Told(taken.get(name, (None, 0))[0], waiting.get(name, 0), errors.get(name, ""))
+        for name in {*taken, *waiting, *errors}
+    }

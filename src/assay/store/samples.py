@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from assay import files
 from assay.errors import StoreError, UsageError
 from assay.run.records import SamplePhase, SampleSet
-from assay.store.contents import ContentFiles, checked_digest
-from assay.store.objects.outbox import Kind
+from assay.store.artefacts import ContentFiles, checked_digest
+from assay.store.objects.transfer import Kind
 
 if TYPE_CHECKING:
     import numpy as np

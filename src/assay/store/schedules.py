@@ -17,8 +17,8 @@ from assay.errors import StoreError, UsageError
 from assay.place.fleet.protocol import Submission
 from assay.spec.watching import Schedule
 from assay.store.database import insert_into, reading, writing
-from assay.store.paging import Page, bounded, from_cursor, page_of
-from assay.store.watch_tables import ScheduleRow
+from assay.store.listing import Page, bounded, from_cursor, page_of
+from assay.store.tables import ScheduleRow
 
 ScheduleState = Literal["active", "paused"]
 

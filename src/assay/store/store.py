@@ -1,4 +1,4 @@
-"""The store: what was submitted, what was measured, what was concluded. Every write is one short transaction."""
+"""Scores computed from kept answers after the result: added with their date, never changed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import logging
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import Engine, delete, select, update
 from sqlalchemy.orm import Session
 
 from assay.clock import Clock, iso
@@ -26,21 +26,38 @@ from assay.run.processes import own_start
 from assay.run.records import RunOutcome, SampleSet, SingleRunResult
 from assay.store.artefacts import ArtefactFiles, forget_left, left_by, note_left
 from assay.store.database import is_read_only, open_database, reading, writing
-from assay.store.fleet.submit import Also, new_id, submit
+from assay.store.fleet.campaigns import Also, new_id, submit
 from assay.store.fleet.transactions import unknown_job
 from assay.store.listing import Listing, campaign_summary, has_owner
-from assay.store.objects.backing import Backing, chosen
-from assay.store.objects.named import wanted
-from assay.store.objects.outbox import Kind
-from assay.store.objects.sending import Sent, Shelves, join, tried, trim, work_off
+from assay.store.objects.backing import Backing, chosen, wanted
+from assay.store.objects.transfer import Kind, Sent, Shelves, join, tried, trim, work_off
 from assay.store.records import CampaignSummary, FleetSettings, StoredJob
 from assay.store.samples import SampleFiles
-from assay.store.tables import TOLD, CampaignRow, JobRow, RunRow
-
-__all__ = ["DATABASE", "CampaignSummary", "FleetSettings", "Store", "StoredJob"]
+from assay.store.tables import TOLD, CampaignRow, JobRow, RunRow, ScoreRow
 
 DATABASE = "assay.db"
 _log = logging.getLogger("assay.store")
+
+
+def keep_score(engine: Engine, job_id: str, *, scorer: str, version: str, computed_at: float, document: str) -> None:
+    """Add what a scorer said about the answers of a job."""
+    with writing(engine) as session:
+        session.add(
+            ScoreRow(
+                job_id=job_id, scorer=scorer[:100], version=version[:200], computed_at=computed_at, document=document
+            )
+        )
+
+
+def scores_of(engine: Engine, jobs: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Job → the documents of its scores, oldest first; jobs without any are left out."""
+    found: dict[str, tuple[str, ...]] = {}
+    with reading(engine) as session:
+        for job in jobs:
+            query = select(ScoreRow.document).where(ScoreRow.job_id == job).order_by(ScoreRow.id)
+            if documents := tuple(session.scalars(query)):
+                found[job] = documents
+    return found
 
 
 class Store:

@@ -12,8 +12,7 @@ from assay.plan.plan import make_plan
 from assay.run.records import RunOutcome, SampleSet, SingleRunResult
 from assay.spec.load import load
 from assay.store.objects.backing import Backing, ObjectSettings
-from assay.store.objects.files import ObjectFacts, ObjectsAwayError
-from assay.store.objects.places import Place
+from assay.store.objects.files import ObjectFacts, ObjectsAwayError, Place
 from assay.store.store import Store
 
 HERE = Place("s3", "bucket", "")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assay.store.objects.answers import read_answer
+from assay.store.objects.s3 import read_answer
 
 NOT_THERE = """Generic S3 error: Error performing PUT http://127.0.0.1:1/results/k in 15.8ms, after 1 retries, \
 max_retries: 1, retry_timeout: 2s  - HTTP error: error sending request

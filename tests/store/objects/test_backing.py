@@ -9,8 +9,7 @@ from tests.store.objects.setups import Memory, Seconds, backed_by
 
 from assay.errors import StoreError, UsageError
 from assay.store.objects.backing import ObjectSettings, chosen, forget, remember, remembered
-from assay.store.objects.files import ObjectsAwayError
-from assay.store.objects.places import parse_place
+from assay.store.objects.files import ObjectsAwayError, parse_place
 
 CONTENT = b"some content"
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

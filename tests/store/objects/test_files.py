@@ -6,8 +6,7 @@ import os
 import pytest
 
 from assay.errors import StoreError
-from assay.store.objects.files import ObjectsAwayError, open_objects
-from assay.store.objects.places import parse_place
+from assay.store.objects.files import ObjectsAwayError, open_objects, parse_place
 
 KEY = "samples/ab/abcd.parquet"
 

@@ -8,8 +8,8 @@ from tests.store.objects.setups import keys, measured
 from assay.clock import SYSTEM_CLOCK
 from assay.errors import StoreError
 from assay.store.artefacts import Artefacts
-from assay.store.objects import sending
-from assay.store.objects.named import Fetched, fetch_all, named, only_there, verify, wanted
+from assay.store.objects import transfer
+from assay.store.objects.backing import Fetched, fetch_all, named, only_there, verify, wanted
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_what_is_damaged_does_not_keep_the_rest_from_coming_back(store, place, s
 
 
 def test_a_damaged_object_is_replaced_by_a_whole_file_of_this_machine_and_by_no_other(store, place, sent, monkeypatch):
-    monkeypatch.setattr(sending, "_SMALL", 0)  # as for large files: what is there with the right size is not sent
+    monkeypatch.setattr(transfer, "_SMALL", 0)  # as for large files: what is there with the right size is not sent
     first, second = (run.samples for run in store.runs(sent))
     whole = (place / store.samples.key(first)).read_bytes()
     for digest in (first, second):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import UsageError
-from assay.store.objects.places import Place, parse_place
+from assay.store.objects.files import Place, parse_place
 
 segments = st.from_regex(r"[A-Za-z0-9_.=-]{1,20}", fullmatch=True).filter(lambda text: text not in (".", ".."))
 buckets = st.from_regex(r"[a-z0-9][a-z0-9.-]{1,40}", fullmatch=True)

@@ -9,8 +9,7 @@ import pytest
 from assay.errors import StoreError, UsageError
 from assay.store.objects import s3 as s3_module
 from assay.store.objects.backing import Backing, ObjectSettings
-from assay.store.objects.files import ObjectsAwayError
-from assay.store.objects.places import parse_place
+from assay.store.objects.files import ObjectsAwayError, parse_place
 from assay.store.objects.s3 import S3Objects
 
 pytestmark = pytest.mark.live

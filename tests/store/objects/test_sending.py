@@ -17,7 +17,7 @@ from assay.clock import SYSTEM_CLOCK
 from assay.errors import StoreError
 from assay.run.scratch import held
 from assay.store.artefacts import ArtefactFiles
-from assay.store.objects.sending import join, trim, work_off
+from assay.store.objects.transfer import join, trim, work_off
 from assay.store.samples import SampleFiles
 from assay.store.store import Store
 
@@ -378,7 +378,7 @@ def test_joining_marks_everything_before_it_is_remembered(objects, tmp_path, mon
         raise StoreError("no room", code="disk")
 
     with monkeypatch.context() as patch:
-        patch.setattr("assay.store.objects.sending.remember", fail)
+        patch.setattr("assay.store.objects.transfer.remember", fail)
         with pytest.raises(StoreError):
             join(tmp_path, backing, {"artefacts": shelf})
     assert not (tmp_path / "objects.json").exists()

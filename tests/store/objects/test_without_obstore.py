@@ -5,8 +5,7 @@ import sys
 import pytest
 
 from assay.errors import UsageError
-from assay.store.objects.files import open_objects
-from assay.store.objects.places import parse_place
+from assay.store.objects.files import open_objects, parse_place
 from assay.store.store import Store
 
 

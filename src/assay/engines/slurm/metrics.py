@@ -19,8 +19,8 @@ from assay.report.reading import read_job
 from assay.run.records import RunOutcome
 from assay.run.scratch import scratch_folder
 from assay.spec.secrets import references
-from assay.store.metrics import FILE, Metrics
 from assay.store.store import Store
+from assay.store.telemetry import FILE, Metrics
 
 
 def join_metrics(store: Store, folder: SharedFolder, document: SlurmCampaign, tell: Callable[[str], None]) -> int:

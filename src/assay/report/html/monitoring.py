@@ -20,7 +20,7 @@ from assay.report.html.picture import Numbers, Picture
 from assay.report.html.timeline import thin
 from assay.report.numbers import show
 from assay.report.wording import one_line
-from assay.store.metrics import FILE, Metrics, decode
+from assay.store.telemetry import FILE, Metrics, decode
 from assay.units import show_seconds
 
 Files = Callable[[str, int, str], bytes | None]

@@ -18,7 +18,7 @@ from assay.report.wording import one_line
 from assay.serve.facts.records import Channel, ChannelTest
 from assay.serve.state import ServerState
 from assay.spec.secrets import REFERENCE
-from assay.store.channels import Told, told_by
+from assay.store.notices import Told, told_by
 
 _MOST_MAILBOXES = 3
 

@@ -19,7 +19,7 @@ from assay.run.records import SampleSet, SingleRunResult
 from assay.run.scoring.outputs import OUTPUTS
 from assay.serve.facts.records import Output
 from assay.serve.state import Kept
-from assay.store.paging import Page, from_cursor, to_cursor
+from assay.store.listing import Page, from_cursor, to_cursor
 
 # Of one text that much is shown; the file has it whole.
 _LONGEST = 20_000

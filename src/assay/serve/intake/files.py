@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from assay.errors import StoreError
-from assay.store.contents import checked_digest
+from assay.store.artefacts import checked_digest
 from assay.store.samples import check_samples
 from assay.store.store import Store
 

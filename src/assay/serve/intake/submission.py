@@ -27,7 +27,7 @@ from assay.spec.benchmark import Definition
 from assay.spec.load import Loaded, load
 from assay.spec.paths import Program, service_programs
 from assay.spec.target import CommandTarget, ModelTarget
-from assay.store.fleet.submit import Also
+from assay.store.fleet.campaigns import Also
 from assay.store.records import FleetSettings
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -18,10 +18,9 @@ from assay.alert.rules import rules_of
 from assay.clock import iso
 from assay.serve.logs import tell
 from assay.serve.state import ServerState
-from assay.store.alert_rules import AlertRules
-from assay.store.alerts import Alerts
+from assay.store.alerts import AlertRules, Alerts
+from assay.store.overview import Watched
 from assay.store.records import EventRecord
-from assay.store.watched import Watched
 
 # What only time brings about is looked for this often; the rest at every tick.
 LOOK_EVERY_S = 5.0

@@ -26,8 +26,7 @@ from assay.serve.logs import tell, tell_failure
 from assay.serve.state import ServerState
 from assay.serve.web.problems import Unavailable, is_away
 from assay.store.notices import Notice, NoticePolicy, Notices
-from assay.store.series_records import Point
-from assay.store.series_rows import SeriesRows
+from assay.store.series import Point, SeriesRows
 
 EVERY_S = 1.0
 _LOOK_FOR_UNCLAIMED_EVERY_S = 60.0

@@ -16,7 +16,7 @@ from assay.errors import AssayError, Problem
 from assay.serve.logs import tell, tell_failure
 from assay.serve.state import ServerState
 from assay.serve.web.problems import Unavailable, is_away
-from assay.store.objects.sending import Sent
+from assay.store.objects.transfer import Sent
 from assay.store.store import Store
 
 EVERY_S = 1.0

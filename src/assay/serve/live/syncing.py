@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import anyio
 import anyio.to_thread
 
-from assay.store.durable import WriteAheadLog
+from assay.store.database import WriteAheadLog
 
 
 @dataclass(slots=True)

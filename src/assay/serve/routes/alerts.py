@@ -18,8 +18,7 @@ from assay.serve.web.access import Principal, User, readers, users
 from assay.serve.web.parameters import Answers, Cursor, Limit, State, Text
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.records import Listed
-from assay.store.alert_rules import AlertRules
-from assay.store.alerts import AlertFilter
+from assay.store.alerts import AlertFilter, AlertRules
 
 router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"])
 rules_router = APIRouter(prefix="/api/v1/alert-rules", tags=["alerts"])

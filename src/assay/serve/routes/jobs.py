@@ -25,7 +25,7 @@ from assay.serve.web.records import (
     Listed,
 )
 from assay.store.artefacts import JobArtefact
-from assay.store.logs import LogLines, read_logs
+from assay.store.fleet.transactions import LogLines, read_logs
 from assay.store.records import JobSummary
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])

@@ -13,8 +13,8 @@ from assay.serve.state import ServerState
 from assay.serve.web.access import readers
 from assay.serve.web.parameters import State
 from assay.store.alerts import AlertFilter
+from assay.store.overview import FleetHealth, Standing, Waiting
 from assay.store.records import CampaignSummary, JobSummary
-from assay.store.standing import FleetHealth, Standing, Waiting
 
 router = APIRouter(prefix="/api/v1", tags=["overview"])
 

@@ -19,8 +19,8 @@ from assay.serve.web.access import User, readers, users
 from assay.serve.web.parameters import Answers, Cursor, Limit, State, Text
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.records import Listed
+from assay.store.series import Point, SeriesFilter, SeriesRecord
 from assay.store.series_file import FilePoint, checked_point
-from assay.store.series_records import Point, SeriesFilter, SeriesRecord
 
 router = APIRouter(prefix="/api/v1/series", tags=["series"])
 findings_router = APIRouter(prefix="/api/v1/findings", tags=["series"])

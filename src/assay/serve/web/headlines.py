@@ -19,8 +19,8 @@ from assay.serve.state import ServerState
 from assay.spec.benchmark import Definition
 from assay.spec.load import load
 from assay.spec.target import CommandTarget
-from assay.store.headlines import HeadlineRows, Newest, SeriesName
-from assay.store.series_records import SeriesRecord
+from assay.store.findings import HeadlineRows, Newest, SeriesName
+from assay.store.series import SeriesRecord
 
 MOST = 100
 POINTS = 40

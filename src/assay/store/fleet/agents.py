@@ -20,11 +20,12 @@ from assay.plan.digest import content_hash
 from assay.plan.lifecycle import after
 from assay.store.database import insert_into
 from assay.store.fleet.transactions import LOCK, WITHOUT_DOCUMENTS, Transactions, unknown_agent
-from assay.store.paging import Page, bounded, from_cursor, page_of
+from assay.store.listing import Page, bounded, from_cursor, page_of
 from assay.store.records import AgentRecord
 from assay.store.tables import AgentRow, AttemptRow, JobRow
 
 _LONGEST_NOTE = 2000
+Beat = tuple[str, Heartbeat]  # agent, what it says
 
 
 class Agents(Transactions):
@@ -55,20 +56,26 @@ class Agents(Transactions):
         Raises:
             UsageError: `unknown-agent` if it is not enrolled, or was removed.
         """
+        answer = self.heartbeats([(agent_id, beat)])[0]
+        if answer is None:
+            raise unknown_agent(agent_id)
+        return answer
+
+    def heartbeats(self, beats: Sequence[Beat]) -> list[HeartbeatAnswer | None]:
+        """Note that agents live and renew their leases; None for an agent that is not enrolled."""
         now = self._now()
         with self._writing() as session:
-            draining = session.execute(
-                update(AgentRow)
-                .where(AgentRow.id == agent_id)
-                .values(last_seen=now, state=beat.state, note=beat.note[:_LONGEST_NOTE])
-                .returning(AgentRow.draining)
-            ).scalar_one_or_none()
-            if draining is None:
-                raise unknown_agent(agent_id)
-            # By id, so that two transactions that touch the same jobs do not wait for each other.
-            held = sorted(beat.held, key=lambda one: one.job)
-            lost = [one for one in held if not self._renew(session, agent_id, one)]
-            return HeartbeatAnswer(lost=tuple(lost), draining=draining)
+            draining = _known(session, {agent for agent, _ in beats})
+            _note(session, [beat for beat in beats if beat[0] in draining], now)
+            renewed = self._renew_all(session, [beat for beat in beats if beat[0] in draining])
+            return [
+                HeartbeatAnswer(
+                    lost=tuple(one for one in beat.held if (agent, one) not in renewed), draining=draining[agent]
+                )
+                if agent in draining
+                else None
+                for agent, beat in beats
+            ]
 
     def agents(self, state: str = "") -> tuple[AgentRecord, ...]:
         with self._reading() as session:
@@ -172,14 +179,23 @@ class Agents(Transactions):
     def _record(self, session: Session, row: AgentRow) -> AgentRecord:
         return agent_record(row, held_by(session, [row.id]).get(row.id, ()), self._now())
 
-    def _renew(self, session: Session, agent_id: str, one: Held) -> bool:
-        renewed = session.execute(
+    def _renew_all(self, session: Session, beats: Sequence[Beat]) -> set[tuple[str, Held]]:
+        wanted = {(agent, one) for agent, beat in beats for one in beat.held}
+        if not wanted:
+            return set()
+        rows = session.execute(
+            select(JobRow.id, JobRow.fence, JobRow.agent_id)
+            .where(JobRow.id.in_({one.job for _, one in wanted}), JobRow.state == "running")
+            .order_by(JobRow.id)
+            .with_for_update()
+        )
+        mine = {(row.agent_id, Held(row.id, row.fence)) for row in rows} & wanted
+        session.execute(
             update(JobRow)
-            .where(JobRow.id == one.job, JobRow.fence == one.fence, JobRow.agent_id == agent_id)
-            .where(JobRow.state == "running")
+            .where(JobRow.id.in_({one.job for _, one in mine}))
             .values(expires_at=self.lease_now() + self.policy.lease_s)
         )
-        return bool(renewed.rowcount)  # type: ignore[attr-defined]
+        return mine
 
 
 def key_hash(key: str) -> str:
@@ -287,3 +303,18 @@ def _refresh(row: AgentRow, enrolment: Enrolment, now: float) -> None:
     row.name, row.profile, row.device = enrolment.name, to_json(enrolment.profile), dict(enrolment.device)
     row.address, row.version, row.slots = enrolment.address, enrolment.version, max(1, enrolment.slots)
     row.state, row.note, row.last_seen = "active", "", now
+
+
+def _known(session: Session, agents: set[str]) -> dict[str, bool]:
+    """Those of some agents that are enrolled, and whether they drain; locked in the order of their ids."""
+    query = select(AgentRow.id, AgentRow.draining).where(AgentRow.id.in_(agents)).order_by(AgentRow.id)
+    return {row.id: row.draining for row in session.execute(query.with_for_update())}
+
+
+def _note(session: Session, beats: Sequence[Beat], now: float) -> None:
+    """Keep what agents say; those that say the same are kept in one statement."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for agent, beat in beats:
+        said.setdefault((beat.state, beat.note[:_LONGEST_NOTE]), []).append(agent)
+    for (state, note), agents in said.items():
+        session.execute(update(AgentRow).where(AgentRow.id.in_(agents)).values(last_seen=now, state=state, note=note))

@@ -18,10 +18,8 @@ from assay.plan.lifecycle import Event, State, after
 from assay.run.records import SingleRunResult
 from assay.store.fleet.agents import give_back, known_agent
 from assay.store.fleet.matching import Matching
-from assay.store.fleet.order import Asking, due, is_fair, next_job, with_work
-from assay.store.fleet.parts import open_parts
-from assay.store.fleet.transactions import CHUNK, LOCK, WITHOUT_DOCUMENTS
-from assay.store.logs import append
+from assay.store.fleet.order import Asking, due, is_fair, next_job, open_parts, with_work
+from assay.store.fleet.transactions import CHUNK, LOCK, WITHOUT_DOCUMENTS, append
 from assay.store.tables import AgentRow, AttemptRow, CampaignRow, EvidenceRow, JobRow, NeedsRow, RunRow
 
 _MOST_LEFT_OUT = 1_000_000

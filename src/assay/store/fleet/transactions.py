@@ -9,17 +9,19 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import cast
 
 from pydantic import JsonValue
-from sqlalchemy import Engine, Table, insert
+from sqlalchemy import Engine, Table, func, insert, or_, select, text
 from sqlalchemy.orm import Session, defer
 
 from assay.clock import Clock, SteadyClock
 from assay.errors import UsageError
 from assay.place.leasing import LeasePolicy
 from assay.store.database import reading, writing
-from assay.store.tables import EventRow, JobRow
+from assay.store.records import AttemptRecord, EventRecord, EvidenceRecord
+from assay.store.tables import AttemptRow, EventRow, EvidenceRow, JobRow, LogRow
 
 # A job's documents can be long; what only moves it along does not read them.
 WITHOUT_DOCUMENTS = (defer(JobRow.document), defer(JobRow.result))
@@ -28,6 +30,11 @@ CHUNK = 500
 LOCK = {"key_share": True}
 # The table, not the class: rows that nobody reads back need no objects. Put together once, as it is asked all the time.
 _NEW_EVENTS = insert(cast("Table", EventRow.__table__))
+# Numbers are given out before transactions end: one with a lower number may still be on its way. Only what no
+# open transaction could precede is told, so that a reader who remembers the last number misses nothing.
+_NOTHING_BEFORE = text("age(events.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid)")
+LONGEST_LINE = 4000
+MOST_AT_ONCE = 1000
 
 
 class Transactions:
@@ -97,4 +104,107 @@ def unknown_agent(agent_id: str) -> UsageError:
         f"no agent {agent_id!r} is enrolled",
         code="unknown-agent",
         try_="`assay agents list` shows who is; `assay agent start` enrols a device",
+    )
+
+
+class Story(Transactions):
+    """Reading the history."""
+
+    def history(self, job_id: str) -> tuple[EventRecord, ...]:
+        """Everything that happened to a job and to its campaign, in order.
+
+        Raises:
+            UsageError: `unknown-job` if there is none.
+        """
+        with self._reading() as session:
+            campaign = session.scalar(select(JobRow.campaign_id).where(JobRow.id == job_id))
+            if campaign is None:
+                raise unknown_job(job_id)
+            whole = (EventRow.campaign_id == campaign) & EventRow.job_id.is_(None)
+            rows = session.scalars(select(EventRow).where(or_(EventRow.job_id == job_id, whole)).order_by(EventRow.id))
+            return tuple(map(_event, rows))
+
+    def evidence(self, job_id: str) -> tuple[EvidenceRecord, ...]:
+        """Results of a job that were kept and not counted."""
+        with self._reading() as session:
+            rows = session.scalars(select(EvidenceRow).where(EvidenceRow.job_id == job_id).order_by(EvidenceRow.id))
+            return tuple(
+                EvidenceRecord(row.job_id, row.fence, row.agent_id, row.at, row.reason, row.document) for row in rows
+            )
+
+    def attempts(self, job_id: str) -> tuple[AttemptRecord, ...]:
+        with self._reading() as session:
+            rows = session.scalars(select(AttemptRow).where(AttemptRow.job_id == job_id).order_by(AttemptRow.fence))
+            return tuple(
+                AttemptRecord(row.job_id, row.fence, row.agent_id, row.state, row.leased_at, row.ended_at)
+                for row in rows
+            )
+
+    def events_after(self, event_id: int, campaign: str | None = None, limit: int = 500) -> tuple[EventRecord, ...]:
+        """What happened after an event, in order; of one campaign, if it is given."""
+        query = select(EventRow).where(EventRow.id > event_id).order_by(EventRow.id).limit(limit)
+        if campaign is not None:
+            query = query.where(EventRow.campaign_id == campaign)
+        if self._engine.dialect.name == "postgresql":
+            query = query.where(_NOTHING_BEFORE)
+        with self._reading() as session:
+            return tuple(map(_event, session.scalars(query)))
+
+    def last_event(self) -> int:
+        """Number of the newest event: where a reader begins who wants only what comes."""
+        query = select(func.max(EventRow.id))
+        if self._engine.dialect.name == "postgresql":
+            query = query.where(_NOTHING_BEFORE)
+        with self._reading() as session:
+            return session.scalar(query) or 0
+
+
+def _event(row: EventRow) -> EventRecord:
+    return EventRecord(row.campaign_id, row.job_id, row.kind, row.at, row.detail, row.id)
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of an attempt."""
+
+    id: int
+    fence: int
+    """Lease it was written under."""
+    at: float
+    """When the server got it."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogLines:
+    """Lines of a job, and where to go on."""
+
+    lines: tuple[LogLine, ...]
+    next: int
+    """Pass it as `after` to get what follows; the same when there is nothing new yet."""
+    more: bool
+    """There are further lines already."""
+
+
+def append(session: Session, job_id: str, fence: int, at: float, lines: Iterable[str]) -> None:
+    """Keep lines of an attempt, as part of a transaction; very long ones are cut, and of very many the last stay."""
+    rows = [{"job_id": job_id, "fence": fence, "at": at, "text": _kept(line)} for line in list(lines)[-MOST_AT_ONCE:]]
+    if rows:
+        session.execute(insert(LogRow), rows)
+
+
+def read_logs(engine: Engine, job_id: str, after: int = 0, limit: int = MOST_AT_ONCE) -> LogLines:
+    """Lines of a job after a number, oldest first."""
+    with reading(engine) as session:
+        query = select(LogRow).where(LogRow.job_id == job_id, LogRow.id > after).order_by(LogRow.id)
+        rows = session.scalars(query.limit(limit + 1)).all()
+    shown = rows[:limit]
+    lines = tuple(LogLine(row.id, row.fence, row.at, row.text) for row in shown)
+    return LogLines(lines, shown[-1].id if shown else after, len(rows) > limit)
+
+
+def _kept(line: str) -> str:
+    # PostgreSQL's text holds no NUL, and no database holds half a character.
+    return (
+        line.rstrip("\r\n").replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()[:LONGEST_LINE]
     )

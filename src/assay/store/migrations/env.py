@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from assay.store.watch_tables import SeriesRow  # with its module, every table is known
+from assay.store.tables import SeriesRow  # with its module, every table is known
 
 context.configure(
     connection=context.config.attributes["connection"], target_metadata=SeriesRow.metadata, render_as_batch=True

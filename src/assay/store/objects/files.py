@@ -1,21 +1,130 @@
-"""Object stores: what is asked of one, and the plainest of them, a folder."""
+"""How an object store is named: `s3://bucket/prefix`, or the path of a folder."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
-from assay.errors import StoreError
+from assay.errors import StoreError, UsageError
 from assay.files import make_folder, move_whole
-from assay.store.objects.places import Place
 
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+# What every S3-compatible server takes as it is; anything else is coded by one and refused by another.
+_SEGMENT = re.compile(r"[A-Za-z0-9_.=-]+")
+_ADDRESS = re.compile(r"[A-Za-z0-9:/._\[\]-]+")
+_OPTIONS = ("endpoint", "region")
+_HOW = "write s3://bucket/prefix, or file:///folder"
 _BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an object store is; it never holds a secret."""
+
+    scheme: Literal["s3", "file"]
+    bucket: str
+    """Empty for a folder."""
+    prefix: str
+    """What the keys of objects begin with, without slashes around it; for a folder, its path."""
+    endpoint: str = ""
+    """Address of a server that is not Amazon's; empty where the environment says it."""
+    region: str = ""
+
+    def is_same_content(self, other: Place) -> bool:
+        """Whether another place differs in the way there alone: its server has moved, or has a second name."""
+        return (self.scheme, self.bucket, self.prefix) == (other.scheme, other.bucket, other.prefix)
+
+    @property
+    def url(self) -> str:
+        """The place in one line, as `parse_place` reads it."""
+        if self.scheme == "file":
+            return f"file://{quote(self.prefix)}"
+        given = {"endpoint": self.endpoint, "region": self.region}
+        options = urlencode({name: value for name, value in given.items() if value}, safe=":/")
+        path = f"/{self.prefix}" if self.prefix else ""
+        return f"s3://{self.bucket}{path}{'?' if options else ''}{options}"
+
+
+def parse_place(text: str) -> Place:
+    """Read where an object store is: `s3://bucket/prefix`, `file:///folder` or the path of a folder.
+
+    Raises:
+        UsageError: `objects-url` if it cannot be read; a secret in it is not repeated.
+    """
+    if text.startswith(("s3://", "file://")):
+        try:
+            parts = urlsplit(text)
+        except ValueError:
+            raise _wrong("this is not a URL") from None
+        if parts.scheme == "s3":
+            return _bucket(parts)
+        if parts.netloc or parts.query or parts.fragment or not parts.path.startswith("/"):
+            raise _wrong(f"{text!r} names no folder of this machine")
+        return Place("file", "", str(Path(unquote(parts.path)).absolute()))
+    if text.startswith(("/", "~", ".")):
+        try:
+            return Place("file", "", str(Path(text).expanduser().absolute()))
+        except RuntimeError:  # of somebody who has no home here
+            raise _wrong(f"{text!r} names no folder of this machine") from None
+    scheme, colon, _ = text.partition("://")
+    if colon:
+        raise _wrong(f"object stores of the kind {scheme!r} are not supported")
+    named = "this" if "@" in text else repr(text)  # a password would stand there
+    raise _wrong(f"{named} names no object store")
+
+
+def _bucket(parts: SplitResult) -> Place:
+    if "@" in parts.netloc:
+        raise _wrong(
+            "a name and a password in the URL of an object store would be kept with it",
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead",
+        )
+    if not _BUCKET.fullmatch(parts.netloc):
+        raise _wrong("this names no bucket: its name has letters, digits and - . in it, and nothing else")
+    segments = [part for part in parts.path.split("/") if part]
+    if bad := [part for part in segments if part in (".", "..") or not _SEGMENT.fullmatch(part)]:
+        raise _wrong(f"the prefix has {bad[0]!r} in it", "use letters, digits and - _ . between the slashes")
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    named = dict(options)
+    unknown = [name for name in named if name not in _OPTIONS]
+    if unknown or parts.fragment:
+        raise _wrong(
+            "the URL of an object store has other options than it can have", f"options are {' and '.join(_OPTIONS)}"
+        )
+    if len(named) < len(options):
+        raise _wrong("an option of the object store is given twice")
+    region = named.get("region", "")
+    if region and not re.fullmatch(r"[A-Za-z0-9-]+", region):
+        raise _wrong(f"{region!r} is no region")
+    return Place("s3", parts.netloc, "/".join(segments), _endpoint(named.get("endpoint", "")), region)
+
+
+def _endpoint(text: str) -> str:
+    if text and not _is_server(text):
+        raise _wrong("endpoint is not the address of a server", "write endpoint=https://host:port")
+    return text.rstrip("/")
+
+
+def _is_server(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return False
+    fits = parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0
+    return fits and _ADDRESS.fullmatch(text) is not None
+
+
+def _wrong(message: str, try_: str = _HOW) -> UsageError:
+    return UsageError(message, code="objects-url", try_=try_)
 
 
 class ObjectsAwayError(StoreError):
