@@ -61,7 +61,7 @@ def use(
 def status(store: StoreOption = None, json_: JsonOption = False) -> None:
     """Say which object store it is, whether it answers, and what waits for it; exit code 1 if it does not answer."""
     from assay.errors import AssayError
-    from assay.store.objects.backing import only_there
+    from assay.store.objects.inventory import only_there
 
     with _opened(store) as (kept, backing):
         found: dict[str, Any] = {
@@ -123,7 +123,7 @@ def verify(
     """Hold the object store against the records; exit code 1 if files are missing or damaged."""
     from dataclasses import asdict
 
-    from assay.store.objects.backing import verify as held_against
+    from assay.store.objects.inventory import verify as held_against
 
     with _opened(store) as (kept, backing):
         found = held_against(kept.engine, backing, kept.shelves, content=content)
@@ -145,7 +145,7 @@ def verify(
 @app.command("fetch")
 def fetch(store: StoreOption = None) -> None:
     """Bring every file that records name into the folder; exit code 1 if some are nowhere or damaged."""
-    from assay.store.objects.backing import fetch_all
+    from assay.store.objects.inventory import fetch_all
 
     with _opened(store) as (kept, _):
         found = fetch_all(kept.engine, kept.shelves, lambda _: None)
@@ -163,7 +163,7 @@ def forget(store: StoreOption = None) -> None:
 
     from assay.errors import UsageError
     from assay.store.objects import backing as behind
-    from assay.store.objects.backing import only_there
+    from assay.store.objects.inventory import only_there
 
     with _opened(store) as (kept, backing):
         left, folder = only_there(kept.engine, kept.shelves), kept.folder

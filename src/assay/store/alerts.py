@@ -1,4 +1,4 @@
-"""The rules of alerts: those that were given by API, and those last seen in benchmark files."""
+"""Alerts and their rules in the store. What they mean is decided by `alert`; here one decision is one transaction."""
 
 from __future__ import annotations
 

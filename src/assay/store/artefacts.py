@@ -1,4 +1,4 @@
-"""Files by content hash: in a folder of this machine, and in an object store behind it where there is one."""
+"""Files by content hash, here and in an object store behind; and those that jobs need or leave, with their names."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from assay.errors import StoreError, UsageError
 from assay.files import move_whole
 from assay.run.records import SingleRunResult
 from assay.store.database import insert_into, reading, writing
-from assay.store.objects.backing import Backing
+from assay.store.objects.backing import Backing, Kind
 from assay.store.objects.files import ObjectFacts
-from assay.store.objects.transfer import Kind
 from assay.store.tables import ArtefactRow, AttemptRow, JobArtefactRow, JobRow
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")

@@ -1,4 +1,4 @@
-"""Findings in the database: kept once, changed in place, never removed."""
+"""Findings in the database, kept once and changed in place; and the newest points that headlines need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of a list: a cursor says where one ended, so that nothing is skipped or shown twice while the list grows."""
+"""Lists of campaigns, jobs and results, a page at a time. No page reads samples; only results read documents."""
 
 from __future__ import annotations
 

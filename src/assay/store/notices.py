@@ -1,9 +1,4 @@
-"""The outbox: a message for a channel is kept here before anything is sent, until its receiver has taken it.
-
-Several servers may share it. Whoever sends a notice holds it under a lease; on PostgreSQL notices are taken with
-SKIP LOCKED, on SQLite transactions take turns. Notices about the same alert leave a channel in the order in which
-they were put in, so that nobody reads "resolved" before "opened".
-"""
+"""The outbox: a message for a channel is stored before it is sent, until its receiver has taken it; and how channels do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How things stand: a few numbers about everything, each from an index, and the newest of what ended."""
+"""Questions about everything at once: counts, what ended or failed last, and what rules about time need to know."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from assay import files
 from assay.errors import StoreError, UsageError
 from assay.run.records import SamplePhase, SampleSet
 from assay.store.artefacts import ContentFiles, checked_digest
-from assay.store.objects.transfer import Kind
+from assay.store.objects.backing import Kind
 
 if TYPE_CHECKING:
     import numpy as np

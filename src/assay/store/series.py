@@ -1,4 +1,4 @@
-"""What the store knows of things that are watched over time: series, points, findings as they are kept."""
+"""Series and their points: records of what is watched over time, and their rows. What they mean is concluded elsewhere."""
 
 from __future__ import annotations
 

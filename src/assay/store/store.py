@@ -29,8 +29,9 @@ from assay.store.database import is_read_only, open_database, reading, writing
 from assay.store.fleet.campaigns import Also, new_id, submit
 from assay.store.fleet.transactions import unknown_job
 from assay.store.listing import Listing, campaign_summary, has_owner
-from assay.store.objects.backing import Backing, chosen, wanted
-from assay.store.objects.transfer import Kind, Sent, Shelves, join, tried, trim, work_off
+from assay.store.objects.backing import Backing, Kind, chosen
+from assay.store.objects.inventory import wanted
+from assay.store.objects.transfer import Sent, Shelves, join, tried, trim, work_off
 from assay.store.records import CampaignSummary, FleetSettings, StoredJob
 from assay.store.samples import SampleFiles
 from assay.store.tables import TOLD, CampaignRow, JobRow, RunRow, ScoreRow

@@ -1,4 +1,4 @@
-"""Telemetry read back into columns: what another process saw of a run, from the file that was kept with it."""
+"""Telemetry of a run and metrics that were scraped, in columns: the Parquet files that are kept with a run."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import StoreError
-from assay.store.objects.transfer import Outbox
+from assay.store.objects.backing import Outbox
 
 A, B = "a" * 64, "b" * 64
 

@@ -1,4 +1,4 @@
-"""A plan becomes a campaign whose jobs wait for agents: thousands of rows in a few statements."""
+"""Campaigns of the fleet: submitted to this server, or measured by another engine that reports them here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The parts of a shared load go to as many agents, at the same time, and nothing else of their campaign meanwhile.
-
-All parts of one point have needs of their own, so a key of needs stands for the point here.
-"""
+"""Which job goes out next: highest priority, then the campaign served least; spread, packed, or shared as parts of a load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an object store is named: `s3://bucket/prefix`, or the path of a folder."""
+"""Object stores: how one is named (`s3://bucket/prefix` or a path), what is asked of it, and the plainest, a folder."""
 
 from __future__ import annotations
 

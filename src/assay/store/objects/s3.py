@@ -1,4 +1,4 @@
-"""What a library says went wrong with a bucket, in few words: what the server answered, or why it did not."""
+"""An S3-compatible bucket as an object store, by obstore: signed, retried, in parts where files are large; its errors in words."""
 
 from __future__ import annotations
 
