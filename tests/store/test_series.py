@@ -14,8 +14,8 @@ from assay.errors import UsageError
 from assay.report.series import findings_table, render_finding
 from assay.series.check import LONGEST
 from assay.series.repository import SeriesStore
+from assay.store.series import SeriesFilter
 from assay.store.series_file import FilePoint
-from assay.store.series_records import SeriesFilter
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from assay.store.alerts import AlertFilter
 from assay.store.notices import NoticeState
 from assay.store.records import CampaignSummary
 from assay.store.references import Revision
+from assay.store.series import Point, SeriesFilter, SeriesRecord
 from assay.store.series_file import FilePoint
-from assay.store.series_records import Point, SeriesFilter, SeriesRecord
 
 T = TypeVar("T")
 _PAGE = 500

@@ -17,8 +17,8 @@ from assay.store.alerts import AlertFilter
 from assay.store.notices import NoticeState
 from assay.store.records import CampaignSummary
 from assay.store.references import Revision
+from assay.store.series import Point, SeriesFilter, SeriesRecord
 from assay.store.series_file import FilePoint
-from assay.store.series_records import Point, SeriesFilter, SeriesRecord
 
 Scores = dict[str, tuple[ScoreRecord, ...]]
 

@@ -20,13 +20,12 @@ from assay.clock import SYSTEM_CLOCK
 from assay.report.reading import file_reader, read_campaign
 from assay.series.repository import KnownFinding, SeriesStore
 from assay.store.alerts import AlertFilter
-from assay.store.listing import Listing
+from assay.store.listing import Listing, Page
 from assay.store.notices import NoticeState
-from assay.store.paging import Page
 from assay.store.records import CampaignSummary
 from assay.store.references import StoreIndex
+from assay.store.series import Point, SeriesFilter, SeriesRecord
 from assay.store.series_file import FilePoint
-from assay.store.series_records import Point, SeriesFilter, SeriesRecord
 from assay.store.store import Store
 
 T = TypeVar("T")

@@ -53,7 +53,7 @@ def list_(
     options: SourceOptions,
 ) -> None:
     """List series by benchmark and metric."""
-    from assay.store.series_records import SeriesFilter
+    from assay.store.series import SeriesFilter
 
     with options.open() as source:
         series = tuple(source.series(SeriesFilter(benchmark, metric, text), limit))

@@ -1,4 +1,4 @@
-"""The outbox: a message for a channel is stored before it is sent, until its receiver has taken it; and how channels do."""
+"""The outbox: a message is stored before it is sent, until its channel has taken it; and the state of channels."""
 
 from __future__ import annotations
 

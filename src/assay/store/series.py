@@ -1,4 +1,4 @@
-"""Series and their points: records of what is watched over time, and their rows. What they mean is concluded elsewhere."""
+"""Series and their points: records of what is watched over time, and their rows in the database."""
 
 from __future__ import annotations
 

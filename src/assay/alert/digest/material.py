@@ -27,7 +27,7 @@ from assay.report.wording import job_label, unmeasured_sentence
 from assay.series.repository import KnownFinding
 from assay.store.alerts import AlertFilter
 from assay.store.records import CampaignSummary
-from assay.store.series_records import Point, SeriesRecord
+from assay.store.series import Point, SeriesRecord
 
 # Results of a series that a picture shows, and those that tell how often it usually gets one.
 _DRAWN = 400

@@ -1,4 +1,4 @@
-"""Which job goes out next: highest priority, then the campaign served least; spread, packed, or shared as parts of a load."""
+"""Which job goes next: by priority, then the campaign served least; spread, packed, or in parts of a shared load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An S3-compatible bucket as an object store, by obstore: signed, retried, in parts where files are large; its errors in words."""
+"""An S3-compatible bucket as an object store, by obstore: signed, retried, in parts where files are large."""
 
 from __future__ import annotations
 
