@@ -14,6 +14,7 @@ from assay.agent.executor import Execution, Executor, InputCache, last_lines
 from assay.agent.heartbeat import HeldLeases, ProgressSender
 from assay.agent.identity import FULL
 from assay.agent.spool import Spool, SpoolEntry
+from assay.analyse.records import unmeasured_result
 from assay.clock import SYSTEM_CLOCK, Clock, iso
 from assay.documents import to_json
 from assay.errors import AssayError, Problem
@@ -22,6 +23,7 @@ from assay.place.fleet.client import AwayError
 from assay.place.fleet.protocol import Progress
 from assay.place.fleet.transport import back_off_s
 from assay.plan.job import Job, JobFile
+from assay.run.records import Failure
 from assay.spec.paths import programs_in_words
 
 _log = logging.getLogger("assay.agent")
@@ -30,31 +32,10 @@ Kind = Literal["result", "crashed", "given back", "lost"]
 
 
 def failed_result(job: Job, problem: Problem, clock: Clock, phase: str = "prepare") -> bytes:
-    """A result document without any run; written by hand, because its records would load numerics into the agent."""
-    now = iso(clock.utc())
-    failure = {"code": problem.code, "message": problem.message, "phase": phase, "try_": problem.try_}
-    document = {
-        "job": job.id,
-        "digest": job.digest,
-        "index": job.index,
-        "point": dict(job.point),
-        "state": "failed",
-        "verdict": "invalid",
-        "checks": [],
-        "gates": [],
-        "metrics": {},
-        "runs": [],
-        "total_runs": job.definition.measure.runs,
-        "successful_runs": 0,
-        "failed_runs": 0,
-        "cold_start": {},
-        "environment": {},
-        "definition": job.definition.model_dump(mode="json", exclude_defaults=True),
-        "started_at": now,
-        "completed_at": now,
-        "error": failure,
-    }
-    return json.dumps(document, indent=2).encode()
+    """The result of a job that an agent cannot start or deliver: failed, with the reason, so that nothing repeats."""
+    failure = Failure.of(problem, phase)
+    result = unmeasured_result(job, "failed", failure, verdict="invalid", at=iso(clock.utc()))
+    return to_json(result, indent=2).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +232,6 @@ def _int(event: Mapping[str, Any], name: str) -> int:
 
 def _failure(result: Path) -> str:
     """The code of a result's failure, empty if it has none."""
-    import json
-
     try:
         error = json.loads(result.read_bytes()).get("error")
         return str(error.get("code", "")) if isinstance(error, dict) else ""

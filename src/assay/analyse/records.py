@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from assay.metrics import Better
+from assay.plan.job import Job
 from assay.run.records import Failure, SingleRunResult
 
 Verdict = Literal["valid", "suspect", "invalid"]
@@ -118,6 +119,43 @@ class MultiRunJobResult:
     started_at: str | None = None
     completed_at: str | None = None
     error: Failure | None = None
+
+
+def unmeasured_result(
+    job: Job,
+    state: JobState,
+    error: Failure | None,
+    *,
+    verdict: Verdict | None = None,
+    runs: tuple[SingleRunResult, ...] = (),
+    at: str | None = None,
+) -> MultiRunJobResult:
+    """What is known of a job about which nothing was concluded: not yet, or never.
+
+    Args:
+        at: when it was given up, for one that will never be measured.
+    """
+    return MultiRunJobResult(
+        job=job.id,
+        digest=job.digest,
+        index=job.index,
+        point=dict(job.point),
+        state=state,
+        verdict=verdict,
+        checks=(),
+        gates=(),
+        metrics={},
+        runs=runs,
+        total_runs=job.definition.measure.runs,
+        successful_runs=sum(run.error is None for run in runs),
+        failed_runs=sum(run.error is not None for run in runs),
+        cold_start={},
+        environment={},
+        definition=job.definition.model_dump(mode="json", exclude_defaults=True),
+        started_at=at,
+        completed_at=at,
+        error=error,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,19 +16,16 @@ from typing import Literal, Protocol
 from pydantic import JsonValue
 
 from assay.analyse.records import MultiRunJobResult
-from assay.clock import iso
-from assay.documents import from_json, to_json
+from assay.documents import to_json
 from assay.engines.base import FailureReason
-from assay.errors import AssayError, StoreError
-from assay.exec.document import RESULT
+from assay.errors import StoreError
+from assay.exec.folder import RESULT, ResultFolder
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL
 from assay.run.artefacts import FOLDER, gather
-from assay.run.records import Failure, RunOutcome, SampleSet, SingleRunResult
+from assay.run.records import Failure, RunOutcome, SampleSet, SingleRunResult, unmeasured_run
 from assay.run.scratch import scratch_folder
 from assay.spec.secrets import references
-from assay.store.artefacts import ArtefactFiles
-from assay.store.samples import SampleFiles
 from assay.store.store import Store
 
 _TAIL_LINES = 20
@@ -82,6 +79,8 @@ class Termination:
     """The campaign was cancelled on purpose."""
     final: bool = False
     """Nothing more can come from where it was measured: missing samples are noted, and not waited for."""
+    elapsed_s: float | None = None
+    """How long it took, where there is no `execution` that tells."""
     missing: Mapping[str, str] = field(default_factory=dict)
     """File below the folder of the job → why it did not come, where that is known."""
 
@@ -92,82 +91,72 @@ def has_result(folder: Outs, job: Job) -> bool:
 
 def read_result(folder: Outs, job: Job) -> MultiRunJobResult | None:
     """The result that a job left; None where there is none, or only that of another job."""
-    path = folder.out(job.index) / RESULT
-    try:
-        found = from_json(MultiRunJobResult, path.read_bytes(), source=str(path))
-    except (OSError, AssayError):
-        return None
-    return found if found.job == job.id and found.digest == job.digest else None
+    found = ResultFolder.at(folder.out(job.index)).result()
+    return found if found and found.job == job.id and found.digest == job.digest else None
 
 
 def collect(store: Store, folder: Outs, job: Job, ended: Termination, now: datetime) -> MultiRunJobResult:
-    """Take what a job left into the store, and end it there.
+    """Take what a job left into the store, and end it there; runs that the store already has are not taken again.
 
     Raises:
         StoreError: if it cannot be kept; nothing is lost, since the folder still has it.
     """
     found = read_result(folder, job)
-    runs = found.runs if found is not None else _runs_left(folder, job)
+    left = ResultFolder.at(folder.out(job.index))
+    runs = found.runs if found is not None else left.runs(job)
+    known = store.runs(job.id)
     with scratch_folder() as scratch:
-        files, absent = _logs(job, ended.logs, scratch)
-        outcomes = _outcomes(folder.out(job.index), runs, files, absent, ended)
+        files, absent = _logs(job, ended.logs, scratch) if ended.logs else ({}, {})
+        outcomes = _outcomes(left, runs, files, absent, ended, known=known if found is not None else ())
         if found is None:
             outcomes = [*outcomes, RunOutcome(_lost(outcomes, ended, now), files=files)]
-        kept = tuple(store.keep_run(job.id, one) for one in outcomes)
+        kept = {run.run_id: run for run in known}
+        kept |= {outcome.result.run_id: store.keep_run(job.id, outcome) for outcome in outcomes}
     result = _result(job, found, outcomes, kept, ended)
     _end(store, job, result, ended)
     return result
 
 
-def _runs_left(folder: Outs, job: Job) -> tuple[SingleRunResult, ...]:
-    """The runs that a job finished before it was ended."""
-    found = []
-    for run_id in range(job.definition.measure.runs):
-        path = folder.out(job.index) / "runs" / f"{run_id}.json"
-        try:
-            found.append(from_json(SingleRunResult, path.read_bytes(), source=str(path)))
-        except (OSError, AssayError):
-            continue
-    return tuple(found)
-
-
 def _outcomes(
-    out: Path,
+    left: ResultFolder,
     runs: tuple[SingleRunResult, ...],
     logs: Mapping[str, Path],
     absent: Mapping[str, str],
     ended: Termination,
+    *,
+    known: tuple[SingleRunResult, ...],
 ) -> list[RunOutcome]:
-    files, samples = ArtefactFiles(out / "files"), SampleFiles(out / "samples")
+    """The runs as they are to be kept, without those that are known already."""
+    files = left.files
     outcomes = []
     for place, run in enumerate(runs):
+        # What was written around the runs belongs to all of them alike; it is kept with the first.
+        more = dict(logs) if place == 0 else {}
+        if run in known and not more:
+            continue
         there = {name: files.path(digest) for name, digest in run.files.items() if files.is_whole(digest)}
         gone = {
-            name: ended.missing.get(files.path(digest).relative_to(out).as_posix(), _GONE)
+            name: ended.missing.get(files.path(digest).relative_to(left.path).as_posix(), _GONE)
             for name, digest in run.files.items()
             if name not in there
         }
         own = {**dict(run.absent), **gone, **(absent if place == 0 else {})}
-        # What was written around the runs belongs to all of them alike; it is kept with the first.
-        more = dict(logs) if place == 0 else {}
-        kept, why = _samples(samples, run, out, ended)
+        samples, why = _samples(left, run, ended)
         own |= {"samples": why} if why else {}
-        outcomes.append(RunOutcome(replace(run, absent=own), kept, {**more, **there}))
+        outcomes.append(RunOutcome(replace(run, absent=own), samples, {**more, **there}))
     return outcomes
 
 
-def _samples(
-    files: SampleFiles, run: SingleRunResult, out: Path, ended: Termination
-) -> tuple[tuple[SampleSet, ...], str]:
+def _samples(left: ResultFolder, run: SingleRunResult, ended: Termination) -> tuple[tuple[SampleSet, ...], str]:
     """The samples of a run, or why they are not here; its figures stand without them."""
     if not run.samples:
         return (), ""
     try:
-        return files.read(run.samples), ""
+        return left.samples.read(run.samples), ""
     except StoreError as problem:
         if not ended.final:
             raise
-        known = ended.missing.get(files.path(run.samples).relative_to(out).as_posix())
+        known = ended.missing.get(left.samples.path(run.samples).relative_to(left.path).as_posix())
         return (), known or f"they did not come from where they were measured: {problem.problem.message}"
 
 
@@ -177,10 +166,6 @@ def _lost(outcomes: list[RunOutcome], ended: Termination, now: datetime) -> Sing
         "slurm-failed", "the batch job ended and left no result", "look into its log: assay logs"
     )
     execution = ended.execution
-    known = {one.result.run_id for one in outcomes}
-    run_id = next(number for number in range(len(known) + 1) if number not in known)
-    begun = (execution.started_at if execution else None) or now
-    done = (execution.ended_at if execution else None) or now
     failure = Failure(
         reason.code,
         reason.message,
@@ -191,24 +176,25 @@ def _lost(outcomes: list[RunOutcome], ended: Termination, now: datetime) -> Sing
         log_tail=_tail(ended.logs),
         try_=reason.try_,
     )
-    lasted_s = max(0.0, (done - begun).total_seconds())
-    return SingleRunResult(run_id, run_id == 0, iso(begun), iso(max(done, begun)), lasted_s, error=failure)
+    began = (execution.started_at if execution else None) or now
+    known = {outcome.result.run_id for outcome in outcomes}
+    return unmeasured_run(failure, known, began, (execution.ended_at if execution else None) or now)
 
 
 def _result(
     job: Job,
     found: MultiRunJobResult | None,
     outcomes: list[RunOutcome],
-    kept: tuple[SingleRunResult, ...],
+    kept: Mapping[int, SingleRunResult],
     ended: Termination,
 ) -> MultiRunJobResult:
     own = {**ended.environment}
     if found is not None:
-        # The runs of a refused job were never kept as such: they stand in its result alone.
-        return replace(found, runs=kept, environment={**found.environment, **own})
+        runs = tuple(kept[run.run_id] for run in found.runs)
+        return replace(found, runs=runs, environment={**found.environment, **own})
     from assay.analyse.judge import judge  # it brings numpy, which following a campaign does not need
 
-    whole = [replace(one, result=run) for one, run in zip(outcomes, kept, strict=True)]
+    whole = [replace(outcome, result=kept[outcome.result.run_id]) for outcome in outcomes]
     result = judge(job, whole, own, planned_runs=job.definition.measure.runs)
     cancelled = ended.cancelled and result.state == "failed"
     return replace(result, state="cancelled") if cancelled else result
@@ -224,7 +210,7 @@ def _end(store: Store, job: Job, result: MultiRunJobResult, ended: Termination) 
     event: Literal["finish", "fail", "cancel"] = (
         "finish" if result.state == "done" else "cancel" if result.state == "cancelled" else "fail"
     )
-    elapsed = ended.execution.elapsed_s if ended.execution else None
+    elapsed = ended.execution.elapsed_s if ended.execution else ended.elapsed_s
     seconds = elapsed or sum(run.duration_seconds for run in result.runs)
     store.end_job(job.id, event, verdict=result.verdict, result=to_json(result), seconds=seconds)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from assay.analyse.records import CampaignRecord, MultiRunJobResult
+from assay.analyse.records import CampaignRecord, MultiRunJobResult, unmeasured_result
 from assay.documents import from_json
-from assay.plan.job import Job
-from assay.plan.lifecycle import FINAL, State
+from assay.plan.lifecycle import FINAL
 from assay.run.records import Failure, SingleRunResult
 from assay.store.records import StoredJob
 from assay.store.store import Store
@@ -34,30 +33,9 @@ def read_job(stored: StoredJob, runs: Runs) -> MultiRunJobResult:
     """A job's result, or what is known of one that has none."""
     if stored.result is not None:
         return from_json(MultiRunJobResult, stored.result, source=stored.job.id)
-    return without_result(stored.job, stored.state, stored.reason, runs(stored.job.id))
-
-
-def without_result(job: Job, state: State, reason: str, runs: tuple[SingleRunResult, ...]) -> MultiRunJobResult:
-    """What is known of a job that has no result document: not yet, or never."""
-    return MultiRunJobResult(
-        job=job.id,
-        digest=job.digest,
-        index=job.index,
-        point=job.point,
-        state=state,
-        verdict=None,
-        checks=(),
-        gates=(),
-        metrics={},
-        runs=runs,
-        total_runs=job.definition.measure.runs,
-        successful_runs=sum(run.error is None for run in runs),
-        failed_runs=sum(run.error is not None for run in runs),
-        cold_start={},
-        environment={},
-        definition=job.definition.model_dump(mode="json", exclude_defaults=True),
-        error=Failure(state, reason) if reason and state in FINAL else None,
-    )
+    ended = stored.reason and stored.state in FINAL
+    error = Failure(stored.state, stored.reason) if ended else None
+    return unmeasured_result(stored.job, stored.state, error, runs=runs(stored.job.id))
 
 
 def file_reader(store: Store) -> Callable[[str, int, str], bytes | None]:

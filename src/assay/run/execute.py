@@ -15,7 +15,7 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from assay.clock import Clock, iso
-from assay.errors import AssayError, Problem
+from assay.errors import AssayError
 from assay.plan.job import Job
 from assay.run.artefacts import FOLDER, gather
 from assay.run.contract import Order
@@ -27,7 +27,7 @@ from assay.run.load.barrier import Meeting, give_up
 from assay.run.models.sources import LocalModel, resolve
 from assay.run.probes.columns import WINDOW
 from assay.run.probes.job import FILE, JobProbe, job_probe
-from assay.run.records import Failure, MachineTelemetry, RunOutcome, SampleSet, SingleRunResult
+from assay.run.records import Failure, MachineTelemetry, RunOutcome, SampleSet, SingleRunResult, unmeasured_run
 from assay.run.scratch import scratch_folder
 from assay.run.services import RunningService, held
 from assay.spec.secrets import redact, redacted, references
@@ -134,7 +134,9 @@ def execute_job(
             prepared = replace(prepared, seconds=perf_counter() - begun_s, facts=told)
             shared = until_done.enter_context(_shared_services(job, watch, services or {}))
         except AssayError as refused:
-            outcome = RunOutcome(_refused(job, wanted[0], refused.problem, clock))
+            (message,) = _redacted(job, [refused.problem.message])
+            failure = Failure.of(replace(refused.problem, message=message))
+            outcome = RunOutcome(unmeasured_run(failure, ended, clock.utc()))
             keep(outcome)
             watch.run_done(outcome.result)
             return
@@ -381,14 +383,6 @@ def _was_killed(message: str, tail: tuple[str, ...]) -> bool:
     """Whether a command, or a process that its shell started, ended by a signal that no program can catch."""
     # A shell goes on when its child is killed: it says `Killed`, and ends with 128 + 9 or with what comes next.
     return "signal 9" in message or "code 137" in message or any(line.split()[-1:] == ["Killed"] for line in tail)
-
-
-def _refused(job: Job, run_id: int, problem: Problem, clock: Clock) -> SingleRunResult:
-    """The record of a run that never started because its job could not be prepared."""
-    now = iso(clock.utc())
-    (message,) = _redacted(job, [problem.message])
-    failure = Failure(problem.code, message, phase="prepare", try_=problem.try_)
-    return SingleRunResult(run_id, run_id == 0, now, now, 0.0, error=failure)
 
 
 def _told(watch: Watch) -> Callable[[int, int | None], None]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import JsonValue
+
+from assay.clock import iso
+from assay.errors import Problem
 
 if TYPE_CHECKING:  # whoever starts a run reads these records before there is any sample
     import numpy as np
@@ -132,6 +136,11 @@ class Failure:
     log_tail: tuple[str, ...] = ()
     try_: str = ""
 
+    @classmethod
+    def of(cls, problem: Problem, phase: str = "prepare") -> Failure:
+        """A problem that kept a run from being measured at all."""
+        return cls(problem.code, problem.message, phase=phase, try_=problem.try_)
+
 
 @dataclass(frozen=True, slots=True)
 class SingleRunResult:
@@ -172,3 +181,16 @@ class RunOutcome:
     samples: tuple[SampleSet, ...] = ()
     files: Mapping[str, Path] = field(default_factory=dict)
     """Name → where the file lies until the run is kept."""
+
+
+def unmeasured_run(
+    failure: Failure, known: Collection[int], began: datetime, ended: datetime | None = None
+) -> SingleRunResult:
+    """The record of a run that gave nothing, under the first number that is not `known`.
+
+    Args:
+        ended: when it was over; left out for one that never began.
+    """
+    run_id = next(number for number in range(len(known) + 1) if number not in known)
+    done = max(began, ended or began)
+    return SingleRunResult(run_id, run_id == 0, iso(began), iso(done), (done - began).total_seconds(), error=failure)

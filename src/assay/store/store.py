@@ -279,6 +279,11 @@ class Store:
         """Keep a run the moment it ended: samples and files first, then the record that points to them."""
         files = {name: self.artefacts.take(path) for name, path in outcome.files.items()}
         result = replace(outcome.result, samples=self.samples.write(outcome.samples), files=files)
+        self.record_run(job_id, result)
+        return result
+
+    def record_run(self, job_id: str, result: SingleRunResult) -> None:
+        """Keep the record of a run whose samples and files are in the store already."""
         with self._writing() as session:
             session.merge(
                 RunRow(
@@ -291,7 +296,6 @@ class Store:
                 )
             )
             note_left(session, self.artefacts, job_id, 0, left_by([result]))
-        return result
 
     def runs(self, job_id: str) -> tuple[SingleRunResult, ...]:
         with self._reading() as session:
