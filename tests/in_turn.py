@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from assay.clock import iso
-from assay.experiments import interleave as turns
+from assay.experiments import interleave
 from assay.run.execute import is_hopeless
 from assay.run.records import Failure, RunOutcome, SampleSet, SingleRunResult
 
@@ -53,7 +53,7 @@ class Machine:
 
 def on(monkeypatch: pytest.MonkeyPatch, machine: Machine, *, looked_at: bool = False) -> Machine:
     """Let experiments run on a machine; the state of the real one is read only where a test asks for it."""
-    monkeypatch.setattr(turns, "execute_job", machine.execute)
+    monkeypatch.setattr(interleave, "execute_job", machine.execute)
     if not looked_at:
-        monkeypatch.setattr(turns, "states", lambda jobs, on, before: [{} for _ in jobs])
+        monkeypatch.setattr(interleave, "machine_states", lambda jobs, on, before: [{} for _ in jobs])
     return machine

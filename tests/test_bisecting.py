@@ -10,9 +10,8 @@ from tests.in_turn import Machine, on
 from tests.test_worktrees import commit, git
 
 from assay.errors import MeasureError, UsageError
-from assay.experiments.bisect import Search, bisect
-from assay.experiments.bisect_items import Commits, Settings
-from assay.experiments.worktrees import Repository, worktrees
+from assay.experiments.bisect import BisectSearch, bisect
+from assay.experiments.candidates import CommitRange, Repository, SettingRange, worktrees
 from assay.report.live import SilentView
 from assay.spec.load import load
 from assay.store.store import Store
@@ -56,11 +55,11 @@ def machine(monkeypatch):
 
 def settings_of(tmp_path, *values, **more):
     commands = [["sh", "work.sh", str(value)] for value in values]
-    return Settings(written(tmp_path, **more), (), "target.command", commands)
+    return SettingRange(written(tmp_path, **more), (), "target.command", commands)
 
 
 def test_the_first_bad_value_is_found_and_few_are_measured(tmp_path, machine):
-    found = bisect(settings_of(tmp_path, *range(20)), Search())
+    found = bisect(settings_of(tmp_path, *range(20)), BisectSearch())
     assert found.found
     assert found.candidates == ('command=["sh", "work.sh", "13"]',)
     assert found.confidence >= 0.95
@@ -80,19 +79,19 @@ def test_the_first_bad_value_is_found_and_few_are_measured(tmp_path, machine):
 
 
 def test_what_was_measured_is_used_again(tmp_path, machine):
-    first = bisect(settings_of(tmp_path, *range(20)), Search())
+    first = bisect(settings_of(tmp_path, *range(20)), BisectSearch())
     made = len(machine.made)
-    again = bisect(settings_of(tmp_path, *range(20)), Search())
+    again = bisect(settings_of(tmp_path, *range(20)), BisectSearch())
     assert len(machine.made) == made
     assert again.measured == 0
     assert again.candidates == first.candidates
     assert sum(row.reused for row in again.rows) == made / 2
     # A shorter list with the same good end knows its items too; the new end is measured.
-    shorter = bisect(settings_of(tmp_path, *range(15)), Search())
+    shorter = bisect(settings_of(tmp_path, *range(15)), BisectSearch())
     assert shorter.candidates == first.candidates
     assert shorter.measured < first.measured
     # Another benchmark is another matter.
-    bisect(settings_of(tmp_path, *range(20), workload={}, description="other"), Search())
+    bisect(settings_of(tmp_path, *range(20), workload={}, description="other"), BisectSearch())
     assert len(machine.made) > made + shorter.measured * 2
 
 
@@ -109,8 +108,8 @@ class Stop(SilentView):
 @pytest.mark.parametrize("after", [3, 27])
 def test_an_interrupted_search_goes_on(tmp_path, machine, after):
     with pytest.raises(KeyboardInterrupt):
-        bisect(settings_of(tmp_path, *range(20)), Search(), view=Stop(after))
-    found = bisect(settings_of(tmp_path, *range(20)), Search())
+        bisect(settings_of(tmp_path, *range(20)), BisectSearch(), view=Stop(after))
+    found = bisect(settings_of(tmp_path, *range(20)), BisectSearch())
     assert found.candidates == ('command=["sh", "work.sh", "13"]',)
     assert found.measured == pytest.approx(len(machine.made) / 2 - after // 2, abs=1)
     assert {one.state for one in Store(Path(os.environ["ASSAY_STORE"])).campaigns()} == {"done"}
@@ -120,7 +119,7 @@ def test_higher_may_be_better(tmp_path, machine):
     machine.truth = lambda job: 1000 / of_value(job)
     metrics = [{"name": "step_ms", "better": "higher", "pattern": r"step_ms: (\S+)"}]
     items = settings_of(tmp_path, *range(16), target={"command": ["sh", "work.sh", "1"], "metrics": metrics})
-    found = bisect(items, Search())
+    found = bisect(items, BisectSearch())
     assert found.candidates == ('command=["sh", "work.sh", "13"]',)
     assert {row.answer for row in found.rows if row.index >= 13} == {"bad"}
     assert found.rows[-1].change < 0
@@ -129,7 +128,7 @@ def test_higher_may_be_better(tmp_path, machine):
 def test_ends_that_are_alike_are_refused(tmp_path, machine):
     machine.spread = 0.003
     with pytest.raises(MeasureError, match="good and bad are alike: ±0") as refused:
-        bisect(settings_of(tmp_path, *range(10)), Search())
+        bisect(settings_of(tmp_path, *range(10)), BisectSearch())
     assert refused.value.problem.code == "alike"
     assert len(machine.made) <= 80
 
@@ -137,15 +136,15 @@ def test_ends_that_are_alike_are_refused(tmp_path, machine):
 def test_ends_that_noise_hides_are_refused_with_the_pairs_needed(tmp_path, machine):
     machine.spread = 0.3
     with pytest.raises(MeasureError, match=r"cannot be told apart in step_ms.* more pairs|more than"):
-        bisect(settings_of(tmp_path, 1, 14), Search(pairs=16))
+        bisect(settings_of(tmp_path, 1, 14), BisectSearch(pairs=16))
     # More of them go on where this ended.
     machine.spread = 0.01
-    assert bisect(settings_of(tmp_path, 1, 14), Search(pairs=100)).found
+    assert bisect(settings_of(tmp_path, 1, 14), BisectSearch(pairs=100)).found
 
 
 def test_ends_the_wrong_way_round_are_refused(tmp_path, machine):
     with pytest.raises(UsageError, match="bad is better than good"):
-        bisect(settings_of(tmp_path, 15, 14, 2), Search())
+        bisect(settings_of(tmp_path, 15, 14, 2), BisectSearch())
 
 
 def test_worse_than_decides_what_is_bad(tmp_path, machine):
@@ -154,17 +153,17 @@ def test_worse_than_decides_what_is_bad(tmp_path, machine):
         return 10.0 * (1.0 if value < 5 else 1.1 if value < 12 else 1.5)
 
     machine.truth = two_steps
-    half = bisect(settings_of(tmp_path, *range(16)), Search())
+    half = bisect(settings_of(tmp_path, *range(16)), BisectSearch())
     assert half.candidates == ('command=["sh", "work.sh", "12"]',)
-    small = bisect(settings_of(tmp_path, *range(16)), Search(worse_than=0.05))
+    small = bisect(settings_of(tmp_path, *range(16)), BisectSearch(worse_than=0.05))
     assert small.candidates == ('command=["sh", "work.sh", "5"]',)
     with pytest.raises(MeasureError, match=r"not more than 80 %|alike"):
-        bisect(settings_of(tmp_path, *range(16)), Search(worse_than=0.8))
+        bisect(settings_of(tmp_path, *range(16)), BisectSearch(worse_than=0.8))
 
 
 def test_items_that_fail_are_skipped_and_the_range_is_told(tmp_path, machine):
     machine.fails = lambda job: "crashed" if job.definition.target.command[-1] in ("12", "13") else ""
-    found = bisect(settings_of(tmp_path, *range(16)), Search())
+    found = bisect(settings_of(tmp_path, *range(16)), BisectSearch())
     assert found.found
     assert found.candidates == tuple(f'command=["sh", "work.sh", "{value}"]' for value in (12, 13, 14))
     skipped = [row for row in found.rows if row.answer == "skipped"]
@@ -176,7 +175,7 @@ def test_items_that_fail_are_skipped_and_the_range_is_told(tmp_path, machine):
 def test_an_end_that_fails_is_told(tmp_path, machine, broken, word):
     machine.fails = lambda job: "crashed" if job.definition.target.command[-1] == broken else ""
     with pytest.raises(MeasureError, match=rf"{word} \(.*cannot be measured: error\[crashed\]"):
-        bisect(settings_of(tmp_path, *range(16)), Search())
+        bisect(settings_of(tmp_path, *range(16)), BisectSearch())
 
 
 def test_of_two_equal_steps_it_points_at_one_or_between_them(tmp_path, machine):
@@ -186,7 +185,7 @@ def test_of_two_equal_steps_it_points_at_one_or_between_them(tmp_path, machine):
 
     machine.truth = between
     machine.spread = 0.02
-    found = bisect(settings_of(tmp_path, *range(16)), Search(pairs=12))
+    found = bisect(settings_of(tmp_path, *range(16)), BisectSearch(pairs=12))
     named = [int(one.split('"')[-2]) for one in found.candidates]
     # It looks for one step: of two equal ones it points at either, or between them; where it cannot tell, it says so.
     assert any(4 <= one <= 12 for one in named), found
@@ -195,10 +194,10 @@ def test_of_two_equal_steps_it_points_at_one_or_between_them(tmp_path, machine):
 
 def test_time_ends_a_search_and_the_same_command_goes_on(tmp_path, machine):
     with pytest.raises(MeasureError, match="cannot be told apart"):
-        bisect(settings_of(tmp_path, *range(16)), Search(seconds=0.0))
+        bisect(settings_of(tmp_path, *range(16)), BisectSearch(seconds=0.0))
     made = len(machine.made)
     assert made == 4
-    assert bisect(settings_of(tmp_path, *range(16)), Search()).found
+    assert bisect(settings_of(tmp_path, *range(16)), BisectSearch()).found
 
 
 def test_a_metric_without_a_direction_and_one_that_is_not_there(tmp_path, machine):
@@ -207,14 +206,14 @@ def test_a_metric_without_a_direction_and_one_that_is_not_there(tmp_path, machin
     metrics = [{"name": "step_ms", "pattern": r"step_ms: (\S+)"}]
     items = settings_of(tmp_path, 1, 14, target={"command": ["sh", "work.sh", "1"], "metrics": metrics})
     with pytest.raises(UsageError, match="which direction of step_ms is better"):
-        bisect(items, Search())
+        bisect(items, BisectSearch())
     with pytest.raises(UsageError, match="no run gives speed"):
-        bisect(settings_of(tmp_path, 1, 14), Search(wanted=wanted_from("speed.p50")))
+        bisect(settings_of(tmp_path, 1, 14), BisectSearch(wanted=wanted_from("speed.p50")))
 
 
 def test_a_matrix_is_refused(tmp_path, machine):
     with pytest.raises(UsageError, match="gives 2 jobs"):
-        bisect(settings_of(tmp_path, 1, 14, matrix={"measure.runs": [1, 2]}), Search())
+        bisect(settings_of(tmp_path, 1, 14, matrix={"measure.runs": [1, 2]}), BisectSearch())
 
 
 # Over commits
@@ -243,7 +242,7 @@ def search_commits(folder, line, build="cp bench/work bench/work.sh; grep -q ech
     loaded = load(written(folder / "bench"))
     repository = Repository.of(loaded.base)
     with worktrees(repository, build) as trees:
-        return bisect(Commits(loaded, repository.between(*line), trees), Search(), build=build, **options)
+        return bisect(CommitRange(loaded, repository.between(*line), trees), BisectSearch(), build=build, **options)
 
 
 def test_the_first_bad_commit_is_found_beside_the_checkout(repository, monkeypatch):

@@ -11,9 +11,9 @@ from assay.analyse.ab import Wanted
 from assay.analyse.compare import compare_jobs, pair_jobs
 from assay.clock import SYSTEM_CLOCK
 from assay.errors import MeasureError, UsageError
-from assay.experiments import interleave as turns
-from assay.experiments import order_of, parts_of, twin_of
-from assay.experiments.ab import Budget, Question, compare_in_turn, continued
+from assay.experiments import interleave
+from assay.experiments.ab import ABBudget, ABQuestion, run_ab, stored_experiment
+from assay.experiments.pair import job_pair, order_of, parts_of
 from assay.report.live import SilentView
 from assay.report.reading import read_campaign
 from assay.spec.load import load
@@ -53,7 +53,7 @@ def machine(monkeypatch):
 
 
 def twin(folder, a=10, b=10):
-    return twin_of([side(folder, "a", a), side(folder, "b", b)], ["before", "after"])
+    return job_pair([side(folder, "a", a), side(folder, "b", b)], ["before", "after"])
 
 
 def letters(machine):
@@ -71,13 +71,13 @@ def store():
 @pytest.mark.simulated
 def test_a_large_difference_is_told_with_the_fewest_pairs_and_kept_as_two_campaigns(folder, monkeypatch):
     machine = on(monkeypatch, Machine(of_command), looked_at=True)
-    found = compare_in_turn(twin(folder, a=40, b=20), Question(), Budget(40), seed=7)
+    found = run_ab(twin(folder, a=40, b=20), ABQuestion(), ABBudget(40), seed=7)
     assert found.stopped == "told"
-    assert found.told.answer == "better"
-    assert found.told.metric == "step_ms"
-    assert found.told.change == pytest.approx(-0.5, abs=0.03)
-    assert found.told.interval.low < found.told.change < found.told.interval.high < 0
-    assert found.told.pairs == 12
+    assert found.decision.answer == "better"
+    assert found.decision.metric == "step_ms"
+    assert found.decision.change == pytest.approx(-0.5, abs=0.03)
+    assert found.decision.interval.low < found.decision.change < found.decision.interval.high < 0
+    assert found.decision.pairs == 12
     assert found.seed == 7
     # The runs were made in the order that the seed says: in blocks, by lot.
     assert letters(machine) == orders(7, *range(6))
@@ -98,65 +98,65 @@ def test_a_large_difference_is_told_with_the_fewest_pairs_and_kept_as_two_campai
     (line,) = [line for line in compare_jobs(one, other, anyway=True) if line.metric == "step_ms"]
     assert line.answer == "better"
     # A plan of the file takes the time of its own three runs, not that of twelve.
-    assert found.told.pairs == 4 * 3
+    assert found.decision.pairs == 4 * 3
     assert kept.known_seconds(a.jobs[0].digest) < found.seconds / 4
 
 
 @pytest.mark.simulated
 def test_equal_sides_are_not_told_apart_and_more_pairs_can_be_added(folder, machine):
-    found = compare_in_turn(twin(folder), Question(smallest=0.0001), Budget(13), seed=3)
+    found = run_ab(twin(folder), ABQuestion(smallest=0.0001), ABBudget(13), seed=3)
     assert found.stopped == "pairs"
-    assert found.told.answer == "cannot tell"
-    assert found.told.pairs == 14  # blocks are measured whole
-    assert found.told.more_for_smallest is None or found.told.more_for_smallest > 100
-    again, parts = continued(found.name)
+    assert found.decision.answer == "cannot tell"
+    assert found.decision.pairs == 14  # blocks are measured whole
+    assert found.decision.more_for_smallest is None or found.decision.more_for_smallest > 100
+    again, parts = stored_experiment(found.name)
     assert again.names == ("before", "after")
     assert again.labels[0] == {"team": "speed", "about": "steps"}
     assert [len(runs) for runs in parts[0].readings] == [14, 14]
-    more = compare_in_turn(again, Question(smallest=0.0001), Budget(10), parts=parts)
+    more = run_ab(again, ABQuestion(smallest=0.0001), ABBudget(10), parts=parts)
     assert (more.name, more.seed) == (found.name, 3)
-    assert more.told.pairs == 24
+    assert more.decision.pairs == 24
     assert [len(part.readings[0]) for part in more.parts] == [14, 10]
     assert letters(machine) == orders(3, *range(7)) + orders(3, *range(5), part=1)
     # What was known is enough for an easier question.
-    easy = compare_in_turn(again, Question(smallest=0.1), Budget(10), parts=more.parts)
-    assert easy.told.alike
-    assert easy.told.answer == "cannot tell"
-    assert easy.told.pairs == 24
+    easy = run_ab(again, ABQuestion(smallest=0.1), ABBudget(10), parts=more.parts)
+    assert easy.decision.alike
+    assert easy.decision.answer == "cannot tell"
+    assert easy.decision.pairs == 24
 
 
 @pytest.mark.simulated
 def test_a_continued_experiment_must_be_the_same_thing(folder, machine, monkeypatch):
-    found = compare_in_turn(twin(folder), Question(smallest=0.0), Budget(2), seed=3)
+    found = run_ab(twin(folder), ABQuestion(smallest=0.0), ABBudget(2), seed=3)
     with pytest.raises(UsageError, match="no experiment 'abnone'"):
-        continued("abnone")
+        stored_experiment("abnone")
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr("assay.experiments.ab.surroundings", lambda: "another machine")
         with pytest.raises(UsageError, match="this machine or its packages"):
-            continued(found.name)
+            stored_experiment(found.name)
     (folder / "work.sh").write_text("echo changed")
     with pytest.raises(UsageError, match="not what they were"):
-        continued(found.name)
+        stored_experiment(found.name)
 
 
 @pytest.mark.simulated
 def test_failed_runs_take_their_pairs_with_them_and_are_named(folder, machine):
     machine.fails = lambda job: "timeout" if len(machine.made) % 5 == 0 else ""
-    found = compare_in_turn(twin(folder, b=20), Question(), Budget(40), seed=1)
-    assert found.told.answer == "worse"
-    assert found.told.failed > 0
-    assert found.told.failed + found.told.pairs == len(found.parts[0].readings[0])
-    assert all("error[timeout]: broken on purpose" in why for why in found.told.failures)
+    found = run_ab(twin(folder, b=20), ABQuestion(), ABBudget(40), seed=1)
+    assert found.decision.answer == "worse"
+    assert found.decision.failed > 0
+    assert found.decision.failed + found.decision.pairs == len(found.parts[0].readings[0])
+    assert all("error[timeout]: broken on purpose" in why for why in found.decision.failures)
 
 
 @pytest.mark.simulated
 def test_a_side_that_always_fails_ends_the_experiment(folder, machine):
     machine.fails = lambda job: "crashed" if job.definition.target.command[3] == "b" else ""
-    found = compare_in_turn(twin(folder), Question(), Budget(40), seed=1)
+    found = run_ab(twin(folder), ABQuestion(), ABBudget(40), seed=1)
     assert found.stopped == "failed"
-    assert found.told.answer == "cannot tell"
-    assert found.told.pairs == 0
-    assert "error[crashed]" in found.told.failures[0]
+    assert found.decision.answer == "cannot tell"
+    assert found.decision.pairs == 0
+    assert "error[crashed]" in found.decision.failures[0]
     states = [read_campaign(store(), campaign).state for campaign in found.parts[0].campaigns]
     assert states == ["done", "failed"]
     assert letters(machine).count("b") == 2
@@ -165,10 +165,10 @@ def test_a_side_that_always_fails_ends_the_experiment(folder, machine):
 @pytest.mark.simulated
 def test_a_metric_that_no_run_gives_is_told_after_the_first_block(folder, machine):
     with pytest.raises(UsageError, match="no run gives speed") as refused:
-        compare_in_turn(twin(folder), Question(Wanted("speed")), Budget(40), seed=1)
+        run_ab(twin(folder), ABQuestion(Wanted("speed")), ABBudget(40), seed=1)
     assert "step_ms" in refused.value.problem.try_
     with pytest.raises(UsageError, match="needs 662 samples in each run, and it took 1"):
-        compare_in_turn(twin(folder), Question(Wanted("step_ms", "p99")), Budget(40), seed=1, fresh=True)
+        run_ab(twin(folder), ABQuestion(Wanted("step_ms", "p99")), ABBudget(40), seed=1, fresh=True)
     assert len(machine.made) == 8
 
 
@@ -186,9 +186,9 @@ def test_time_ends_it_between_two_blocks(folder, machine):
         def utc(self):
             return SYSTEM_CLOCK.utc()
 
-    found = compare_in_turn(twin(folder), Question(smallest=0.0), Budget(40, seconds=25.0), seed=1, clock=Hurried())
+    found = run_ab(twin(folder), ABQuestion(smallest=0.0), ABBudget(40, seconds=25.0), seed=1, clock=Hurried())
     assert found.stopped == "time"
-    assert 2 <= found.told.pairs <= 6
+    assert 2 <= found.decision.pairs <= 6
 
 
 class Stop(SilentView):
@@ -211,42 +211,42 @@ class Stop(SilentView):
 def test_an_interrupted_experiment_goes_on_where_it_stopped(folder, machine):
     view = Stop(6)
     with pytest.raises(KeyboardInterrupt):
-        compare_in_turn(twin(folder, b=5), Question(), Budget(40), seed=5, view=view)
+        run_ab(twin(folder, b=5), ABQuestion(), ABBudget(40), seed=5, view=view)
     assert "the same command continues it" in view.notes[-1]
     kept = store()
     assert {one.state for one in kept.campaigns()} == {"interrupted"}
     # Another experiment is not that one.
-    assert compare_in_turn(twin(folder, b=6), Question(), Budget(2), seed=1).parts[0].number == 0
+    assert run_ab(twin(folder, b=6), ABQuestion(), ABBudget(2), seed=1).parts[0].number == 0
     made = len(machine.made)
-    found = compare_in_turn(twin(folder, b=5), Question(), Budget(40), seed=99)
+    found = run_ab(twin(folder, b=5), ABQuestion(), ABBudget(40), seed=99)
     assert found.seed == 5  # the lot goes on as well
     assert letters(machine)[:6] + letters(machine)[made:] == orders(5, *range(6))
-    assert found.told.answer == "better"
-    assert found.told.pairs == 12
+    assert found.decision.answer == "better"
+    assert found.decision.pairs == 12
     assert len(kept.campaigns()) == 4
     assert {one.state for one in kept.campaigns()} == {"done"}
-    # A finished one is not continued by itself.
-    assert compare_in_turn(twin(folder, b=5), Question(), Budget(2)).name != found.name
+    # A finished one is not stored_experiment by itself.
+    assert run_ab(twin(folder, b=5), ABQuestion(), ABBudget(2)).name != found.name
 
 
 @pytest.mark.simulated
 def test_fresh_leaves_an_interrupted_one_behind(folder, machine):
     with pytest.raises(KeyboardInterrupt):
-        compare_in_turn(twin(folder), Question(), Budget(40), seed=5, view=Stop(3))
-    found = compare_in_turn(twin(folder), Question(), Budget(2), seed=8, fresh=True)
+        run_ab(twin(folder), ABQuestion(), ABBudget(40), seed=5, view=Stop(3))
+    found = run_ab(twin(folder), ABQuestion(), ABBudget(2), seed=8, fresh=True)
     assert found.seed == 8
     assert sorted(one.state for one in store().campaigns()) == ["cancelled", "cancelled", "done", "done"]
 
 
 @pytest.mark.simulated
 def test_a_continued_experiment_that_is_interrupted_goes_on_too(folder, machine):
-    found = compare_in_turn(twin(folder), Question(smallest=0.0), Budget(4), seed=3)
-    again, parts = continued(found.name)
+    found = run_ab(twin(folder), ABQuestion(smallest=0.0), ABBudget(4), seed=3)
+    again, parts = stored_experiment(found.name)
     with pytest.raises(KeyboardInterrupt):
-        compare_in_turn(again, Question(smallest=0.0), Budget(8), parts=parts, view=Stop(5))
-    again, parts = continued(found.name)
+        run_ab(again, ABQuestion(smallest=0.0), ABBudget(8), parts=parts, view=Stop(5))
+    again, parts = stored_experiment(found.name)
     assert [len(part.readings[0]) + len(part.readings[1]) for part in parts] == [8, 5]
-    more = compare_in_turn(again, Question(smallest=0.0), Budget(2), parts=parts)
+    more = run_ab(again, ABQuestion(smallest=0.0), ABBudget(2), parts=parts)
     assert more.name == found.name
     assert letters(machine) == orders(3, 0, 1) + orders(3, 0, 1, part=1)
     assert {one.state for one in store().campaigns()} == {"done"}
@@ -254,10 +254,10 @@ def test_a_continued_experiment_that_is_interrupted_goes_on_too(folder, machine)
 
 @pytest.mark.simulated
 def test_what_goes_on_for_long_is_kept_in_parts(folder, machine, monkeypatch):
-    monkeypatch.setattr(turns, "BLOCKS_OF_A_PART", 2)
-    found = compare_in_turn(twin(folder), Question(smallest=0.0), Budget(10), seed=2)
+    monkeypatch.setattr(interleave, "BLOCKS_OF_A_PART", 2)
+    found = run_ab(twin(folder), ABQuestion(smallest=0.0), ABBudget(10), seed=2)
     assert [len(part.readings[0]) for part in found.parts] == [4, 4, 2]
-    assert found.told.pairs == 10
+    assert found.decision.pairs == 10
     assert letters(machine) == orders(2, 0, 1) + orders(2, 0, 1, part=1) + orders(2, 0, part=2)
     kept = parts_of(store(), {"ab": found.name})
     assert [part.campaigns for part in kept] == [part.campaigns for part in found.parts]
@@ -266,15 +266,15 @@ def test_what_goes_on_for_long_is_kept_in_parts(folder, machine, monkeypatch):
 @pytest.mark.simulated
 def test_order_that_matters_is_told(folder, machine):
     machine.truth = lambda job: 10.0 * (1.1 if len(machine.made) % 2 == 0 else 1.0)
-    found = compare_in_turn(twin(folder), Question(smallest=0.0), Budget(20), seed=1)
+    found = run_ab(twin(folder), ABQuestion(smallest=0.0), ABBudget(20), seed=1)
     assert found.order.startswith("run order matters")
 
 
 def test_a_machine_that_cannot_take_a_job_is_told_before_anything_begins(folder):
     with pytest.raises(MeasureError, match="cannot take the job"):
-        twin_of([side(folder, "a", needs={"memory": "900TiB"}), side(folder, "b")], ["a", "b"])
+        job_pair([side(folder, "a", needs={"memory": "900TiB"}), side(folder, "b")], ["a", "b"])
     with pytest.raises(MeasureError, match="slurm"):
-        twin_of([side(folder, "a", place={"engine": "slurm"}), side(folder, "b")], ["a", "b"])
+        job_pair([side(folder, "a", place={"engine": "slurm"}), side(folder, "b")], ["a", "b"])
 
 
 def test_the_lot_is_fair_and_repeatable():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import UsageError
-from assay.experiments.worktrees import Commit, Repository, UnbuiltError, worktrees
+from assay.experiments.candidates import Commit, Repository, UnbuiltError, worktrees
 
 
 def git(folder, *words):

@@ -15,8 +15,8 @@ from assay.cli.run import LockOption, NoControlOption
 
 if TYPE_CHECKING:
     from assay.analyse.ab import Told
-    from assay.experiments import Twin
-    from assay.experiments.ab import Compared
+    from assay.experiments.ab import ABResult
+    from assay.experiments.pair import JobPair
     from assay.spec.load import Loaded
 
 _SCHEMA = "assay.ab/1"
@@ -65,18 +65,18 @@ def ab(
 ) -> None:
     """Measure A and B in turn, in an order drawn by lot, until it can tell which is better or the budget is spent."""
     from assay.analyse.ab import wanted_from
-    from assay.experiments.ab import Budget, Question, compare_in_turn, continued
+    from assay.experiments.ab import ABBudget, ABQuestion, run_ab, stored_experiment
     from assay.report.live import view_for
 
-    question = Question(wanted_from(metric) if metric else None, share(smallest, "--smallest"))
-    budget = Budget(pairs, duration(at_most, "--at-most"))
+    question = ABQuestion(wanted_from(metric) if metric else None, share(smallest, "--smallest"))
+    budget = ABBudget(pairs, duration(at_most, "--at-most"))
     if go_on:
         _refuse_files(a, of_a, of_b, settings)
-        twin, parts = continued(go_on, store)
+        pair, parts = stored_experiment(go_on, store)
     else:
-        twin, parts = _twin(a, b, of_a or (), of_b or (), settings or ()), ()
-    found = compare_in_turn(
-        twin,
+        pair, parts = _pair(a, b, of_a or (), of_b or (), settings or ()), ()
+    found = run_ab(
+        pair,
         question,
         budget,
         store=store,
@@ -134,10 +134,10 @@ def _refuse_files(a: Path | None, *settings: Sequence[str] | None) -> None:
     )
 
 
-def _twin(a: Path | None, b: Path | None, of_a: Sequence[str], of_b: Sequence[str], both: Sequence[str]) -> Twin:
+def _pair(a: Path | None, b: Path | None, of_a: Sequence[str], of_b: Sequence[str], both: Sequence[str]) -> JobPair:
     """The two jobs that the command names: two files, one file with settings, or a matrix of two points."""
     from assay.errors import UsageError
-    from assay.experiments import twin_of
+    from assay.experiments.pair import job_pair
     from assay.spec.override import read_with
 
     if a is None:
@@ -150,7 +150,7 @@ def _twin(a: Path | None, b: Path | None, of_a: Sequence[str], of_b: Sequence[st
     numbers, names = _jobs(sides, alike=b is None and not of_a and not of_b)
     if names is None:
         names = _file_names(a, b or a) if b is not None or not (of_a or of_b) else (_words(a, of_a), _words(a, of_b))
-    return twin_of(sides, names, numbers)
+    return job_pair(sides, names, numbers)
 
 
 def _jobs(sides: Sequence[Loaded], *, alike: bool) -> tuple[tuple[int, int], tuple[str, str] | None]:
@@ -188,13 +188,13 @@ def _words(file: Path, settings: Sequence[str]) -> str:
     return " ".join(f"{path.strip().rpartition('.')[2]}={value}" for path, _, value in parts) or file.stem
 
 
-def _code(found: Compared, *, fail_on_worse: bool) -> int:
+def _code(found: ABResult, *, fail_on_worse: bool) -> int:
     if found.stopped == "failed":
         return 3
-    return 1 if fail_on_worse and found.told.answer == "worse" and not found.told.alike else 0
+    return 1 if fail_on_worse and found.decision.answer == "worse" and not found.decision.alike else 0
 
 
-def _document(found: Compared) -> dict[str, Any]:
+def _document(found: ABResult) -> dict[str, Any]:
     from assay.documents import to_plain
 
     return {
@@ -207,15 +207,15 @@ def _document(found: Compared) -> dict[str, Any]:
         },
         "stopped": found.stopped,
         "seconds": found.seconds,
-        **to_plain(found.told),
+        **to_plain(found.decision),
         "order": found.order or None,
         "others": [to_plain(one) for one in found.others],
         "doubts": _doubts(found),
     }
 
 
-def _text(found: Compared) -> str:
-    told = found.told
+def _text(found: ABResult) -> str:
+    told = found.decision
     lines = [sentence(found), "", *_table(found), ""]
     lines.append(_how(found))
     lines += [f"note   {note}" for note in _notes(found)]
@@ -228,11 +228,11 @@ def _text(found: Compared) -> str:
     return "\n".join([*lines, f"result  {found.name}"])
 
 
-def sentence(found: Compared) -> str:
+def sentence(found: ABResult) -> str:
     """The answer in one line."""
     from assay.report.wording import one_line
 
-    told, (a, b) = found.told, found.sides
+    told, (a, b) = found.decision, found.sides
     because = "; ".join(told.because)
     if told.answer in ("better", "worse"):
         doubt = f"; {because}" if because else ""
@@ -253,7 +253,7 @@ def _change(told: Told) -> str:
     return f"{shown} [{100 * told.interval.low:+.1f}, {100 * told.interval.high:+.1f}]"
 
 
-def _table(found: Compared) -> list[str]:
+def _table(found: ABResult) -> list[str]:
     from assay.report.grid import Column, lay_out
     from assay.report.numbers import name_with_unit, show
 
@@ -268,12 +268,12 @@ def _table(found: Compared) -> list[str]:
     ]
     rows = [
         (name_with_unit(one.metric, one.unit), show(one.a), show(one.b), _change(one), str(one.pairs), one.answer)
-        for one in (found.told, *found.others)
+        for one in (found.decision, *found.others)
     ]
     return lay_out(columns, rows, terminal_width())
 
 
-def _how(found: Compared) -> str:
+def _how(found: ABResult) -> str:
     """How it was measured and why it ended."""
     from assay.units import show_seconds
 
@@ -284,16 +284,16 @@ def _how(found: Compared) -> str:
         "failed": "ended since a side cannot be measured",
     }[found.stopped]
     return (
-        f"{found.told.pairs} pairs in blocks of ABBA or BAAB by lot (seed {found.seed}), "
+        f"{found.decision.pairs} pairs in blocks of ABBA or BAAB by lot (seed {found.seed}), "
         f"{show_seconds(found.seconds)}; {ended}; the interval of 95 % holds at every look"
     )
 
 
-def _notes(found: Compared) -> list[str]:
+def _notes(found: ABResult) -> list[str]:
     """What a person should know besides the answer."""
     from assay.report.wording import one_line
 
-    told = found.told
+    told = found.decision
     notes = []
     if told.failed:
         pairs = f"{told.failed} of {told.failed + told.pairs} pairs have a run that failed, and do not count"
@@ -303,7 +303,7 @@ def _notes(found: Compared) -> list[str]:
     return [one_line(note) for note in notes]
 
 
-def _doubts(found: Compared) -> list[str]:
+def _doubts(found: ABResult) -> list[str]:
     """Failed checks of both sides, each once."""
     from assay.report.wording import check_sentence, failed
 

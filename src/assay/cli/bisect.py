@@ -16,8 +16,8 @@ from assay.cli.output import say, terminal_width
 from assay.cli.run import LockOption, NoControlOption
 
 if TYPE_CHECKING:
-    from assay.experiments.bisect import Bisected, Row
-    from assay.experiments.bisect_items import Items
+    from assay.experiments.bisect import BisectResult, BisectRow
+    from assay.experiments.candidates import BisectItems
     from assay.report.live import View
 
 _SCHEMA = "assay.bisect/1"
@@ -69,7 +69,7 @@ def bisect(
     from assay.report.live import view_for
 
     view = view_for(text=not as_json, quiet=quiet)
-    search = bisecting.Search(
+    search = bisecting.BisectSearch(
         wanted=wanted_from(metric) if metric else None,
         worse_than=share(worse_than, "--worse-than") or None if worse_than else None,
         pairs=pairs,
@@ -98,11 +98,10 @@ def _items(
     setting: tuple[str, str],
     build_at_most_s: float,
     view: View,
-) -> Iterator[Items]:
+) -> Iterator[BisectItems]:
     """The list that the command names: commits of the repository of the file, or values of one of its keys."""
     from assay.errors import UsageError
-    from assay.experiments.bisect_items import Commits, Settings
-    from assay.experiments.worktrees import Repository, worktrees
+    from assay.experiments.candidates import CommitRange, Repository, SettingRange, worktrees
     from assay.spec.override import read_with
 
     good, bad, build = commits
@@ -113,7 +112,7 @@ def _items(
                 code="usage",
                 try_="assay bisect FILE --path target.threads --values 1,2,4,8",
             )
-        yield Settings(file, settings, setting[0], _listed(setting[1]))
+        yield SettingRange(file, settings, setting[0], _listed(setting[1]))
         return
     if not good:
         raise UsageError(
@@ -127,7 +126,7 @@ def _items(
     if repository.has_changes():
         view.note("the checkout has changes that are not committed; they are not measured")
     with worktrees(repository, build, build_at_most_s) as trees:
-        yield Commits(loaded, line, trees)
+        yield CommitRange(loaded, line, trees)
 
 
 def _listed(text: str) -> list[Any]:
@@ -149,13 +148,13 @@ def _listed(text: str) -> list[Any]:
     return values
 
 
-def _document(found: Bisected) -> dict[str, Any]:
+def _document(found: BisectResult) -> dict[str, Any]:
     from assay.documents import to_plain
 
     return {"schema": _SCHEMA, **to_plain(found)}
 
 
-def _text(found: Bisected) -> str:
+def _text(found: BisectResult) -> str:
     from assay.report.wording import one_line
     from assay.units import show_seconds
 
@@ -167,7 +166,7 @@ def _text(found: Bisected) -> str:
     return "\n".join([*_answer(found), "", *_table(found), "", how, *notes, f"result  {found.name}"])
 
 
-def _answer(found: Bisected) -> list[str]:
+def _answer(found: BisectResult) -> list[str]:
     """The first bad one, or why it cannot be told."""
     from assay.report.wording import one_line
 
@@ -183,7 +182,7 @@ def _answer(found: Bisected) -> list[str]:
     return [head, *(f"  {one_line(name)}" for name in names)]
 
 
-def _table(found: Bisected) -> list[str]:
+def _table(found: BisectResult) -> list[str]:
     from assay.report.grid import Column, lay_out
     from assay.report.wording import one_line
 
@@ -197,7 +196,7 @@ def _table(found: Bisected) -> list[str]:
     return lay_out(columns, rows, terminal_width())
 
 
-def _change(row: Row) -> str:
+def _change(row: BisectRow) -> str:
     from assay.report.numbers import NOTHING, show_percent
 
     if row.change is None:

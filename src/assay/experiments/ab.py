@@ -1,4 +1,4 @@
-"""A against B on this machine: runs in turn until the difference is told, or until the budget is spent."""
+"""A against B on this machine: runs in turn until the difference is clear, or until the budget is spent."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from assay.analyse.words import listed, percent
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import UsageError
 from assay.exec.machine import surroundings
-from assay.experiments import EXPERIMENT, PAIRS_OF_A_BLOCK, Experiment, Part, Twin, parts_of
-from assay.experiments.parts import NAME, PLACE, TIES
-from assay.experiments.session import ground
+from assay.experiments.interleave import Experiment, device_session
+from assay.experiments.pair import EXPERIMENT, NAME, PAIRS_OF_A_BLOCK, PLACE, TIES, ExperimentPart, JobPair, parts_of
 from assay.plan.digest import digest_of
 from assay.plan.job import Job
 from assay.plan.plan import Plan
@@ -31,7 +30,7 @@ Stopped = Literal["told", "pairs", "time", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ABQuestion:
     """What is asked about two sides."""
 
     wanted: Wanted | None = None
@@ -41,7 +40,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class ABBudget:
     """How much may be measured."""
 
     pairs: int = 40
@@ -49,18 +48,18 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ABResult:
     """What came of an experiment."""
 
     name: str
     """Of the experiment; the label `ab` of its campaigns."""
     seed: int
     sides: tuple[str, str]
-    told: Told
+    decision: Told
     """About the metric that decides."""
     others: tuple[Told, ...]
     """About the other headline metrics; each has its own chance of one in twenty."""
-    parts: tuple[Part, ...]
+    parts: tuple[ExperimentPart, ...]
     results: tuple[MultiRunJobResult, MultiRunJobResult] | None
     """The jobs of the last part; None where nothing had to be measured."""
     order: str
@@ -70,10 +69,10 @@ class Compared:
     """How long this took, this time."""
 
 
-def compare_in_turn(
-    twin: Twin,
-    question: Question,
-    budget: Budget,
+def run_ab(
+    pair: JobPair,
+    question: ABQuestion,
+    budget: ABBudget,
     *,
     store: str | Path | None = None,
     view: View | None = None,
@@ -82,27 +81,29 @@ def compare_in_turn(
     control: bool = True,
     seed: int | None = None,
     fresh: bool = False,
-    parts: Sequence[Part] = (),
-) -> Compared:
-    """Measure two jobs in turn until their difference is told or the budget is spent.
+    parts: Sequence[ExperimentPart] = (),
+) -> ABResult:
+    """Measure two jobs in turn until their difference is clear or the budget is spent.
 
     Args:
         store: folder that results are kept in; the user's own by default.
-        seed: decides the order of runs; drawn by lot when left out, and kept.
+        seed: decides the order of runs; drawn at random when left out, and kept.
 
     Raises:
         UsageError: if the runs do not give the number that is asked for.
     """
-    told = view or SilentView()
-    names = " against ".join(twin.names)
+    view = view or SilentView()
+    names = " against ".join(pair.names)
     known = sum(min(map(len, part.readings)) for part in parts)
     # Blocks are measured whole.
     most = known + -(-budget.pairs // PAIRS_OF_A_BLOCK) * PAIRS_OF_A_BLOCK
     began_s = clock.monotonic_s()
-    with ground(twin.jobs, names, store=store, view=told, clock=clock, lock=lock, control=control) as on:
-        with Experiment(twin, on, seed=seed, fresh=fresh, parts=parts, planned=most * PAIRS_OF_A_BLOCK) as experiment:
+    with device_session(pair.jobs, names, store=store, view=view, clock=clock, lock=lock, control=control) as session:
+        with Experiment(
+            pair, session, seed=seed, fresh=fresh, parts=parts, planned=most * PAIRS_OF_A_BLOCK
+        ) as experiment:
             experiment.begin()
-            _announce(experiment, told, names, most)
+            _announce(experiment, view, names, most)
             stopped = _until(experiment, question, most, budget.seconds, clock)
         return _compared(experiment, question, stopped, clock.monotonic_s() - began_s)
 
@@ -114,14 +115,14 @@ def _announce(experiment: Experiment, view: View, names: str, most: int) -> None
     view.job(experiment.name, names, 0, 1)
 
 
-def _until(experiment: Experiment, question: Question, most: int, at_most_s: float | None, clock: Clock) -> Stopped:
+def _until(experiment: Experiment, question: ABQuestion, most: int, at_most_s: float | None, clock: Clock) -> Stopped:
     """Measure block after block; say why it ended."""
     began_s, blocks = clock.monotonic_s(), 0
     while True:
-        told = _told(experiment, question)
-        if told is not None:
-            _say(experiment, told, blocks)
-            if told.is_final:
+        decision = _decision(experiment, question)
+        if decision is not None:
+            _say(experiment, decision, blocks)
+            if decision.is_final:
                 return "told"
         if min(map(len, experiment.readings)) >= most:
             return "pairs"
@@ -134,16 +135,16 @@ def _until(experiment: Experiment, question: Question, most: int, at_most_s: flo
         blocks += 1
 
 
-def _say(experiment: Experiment, told: Told, blocks: int) -> None:
-    """Tell whoever watches what is known so far."""
-    if blocks and told.interval is not None and told.change is not None:
-        low, high = (percent(end, signed=True) for end in (told.interval.low, told.interval.high))
-        shown = f"{told.metric} {percent(told.change, signed=True)} [{low}, {high}]"
-        experiment.on.view.note(f"{told.pairs} pairs: {shown}: {told.answer}")
+def _say(experiment: Experiment, decision: Told, blocks: int) -> None:
+    """Note what is known so far."""
+    if blocks and decision.interval is not None and decision.change is not None:
+        low, high = (percent(end, signed=True) for end in (decision.interval.low, decision.interval.high))
+        shown = f"{decision.metric} {percent(decision.change, signed=True)} [{low}, {high}]"
+        experiment.session.view.note(f"{decision.pairs} pairs: {shown}: {decision.answer}")
 
 
-def _told(experiment: Experiment, question: Question) -> Told | None:
-    """What is told about the metric that decides; None while no run has ended."""
+def _decision(experiment: Experiment, question: ABQuestion) -> Told | None:
+    """The decision about the metric that was asked for; None while no run has ended."""
     both = experiment.readings
     runs = (*both[0], *both[1])
     wanted = question.wanted or _first_headline(experiment)
@@ -165,7 +166,7 @@ def _first_headline(experiment: Experiment) -> Wanted | None:
 
 def _headlines(experiment: Experiment) -> tuple[str, ...]:
     """The metrics that answer the question of the jobs, as the first good run of either side gave them."""
-    for job, runs in zip(experiment.twin.jobs, experiment.readings, strict=True):
+    for job, runs in zip(experiment.pair.jobs, experiment.readings, strict=True):
         for run in runs:
             if not run.failure and (names := headline_in(job, run)):
                 return names
@@ -189,15 +190,15 @@ def refuse_absent(wanted: Wanted, good: Sequence[Reading]) -> None:
     )
 
 
-def _compared(experiment: Experiment, question: Question, stopped: Stopped, seconds: float) -> Compared:
+def _compared(experiment: Experiment, question: ABQuestion, stopped: Stopped, seconds: float) -> ABResult:
     wanted = question.wanted or _first_headline(experiment) or Wanted("duration_s")
-    told = _decided(experiment, wanted, question.smallest)
+    decision = _decided(experiment, wanted, question.smallest)
     names = [name for name in _headlines(experiment) if name != wanted.metric]
-    return Compared(
+    return ABResult(
         name=experiment.name,
         seed=experiment.seed,
-        sides=experiment.twin.names,
-        told=told,
+        sides=experiment.pair.names,
+        decision=decision,
         others=tuple(_decided(experiment, Wanted(name), question.smallest) for name in names),
         parts=experiment.parts,
         results=experiment.results,
@@ -207,7 +208,7 @@ def _compared(experiment: Experiment, question: Question, stopped: Stopped, seco
     )
 
 
-def continued(name: str, store: str | Path | None = None) -> tuple[Twin, tuple[Part, ...]]:
+def stored_experiment(name: str, store: str | Path | None = None) -> tuple[JobPair, tuple[ExperimentPart, ...]]:
     """An experiment that was made before, to go on with.
 
     Raises:
@@ -233,7 +234,7 @@ def continued(name: str, store: str | Path | None = None) -> tuple[Twin, tuple[P
     a, b = (Plan(job.benchmark, job.digest, (job,)) for job in jobs)
     own = [{key: value for key, value in labels.items() if key not in TIES} for _, labels in sides]
     names = [labels.get(NAME, side) for (_, labels), side in zip(sides, "ab", strict=True)]
-    return Twin((a, b), (documents[0], documents[1]), (own[0], own[1]), (names[0], names[1])), parts
+    return JobPair((a, b), (documents[0], documents[1]), (own[0], own[1]), (names[0], names[1])), parts
 
 
 def _stored(store: Store, campaign: str) -> tuple[Job, Mapping[str, str]]:

@@ -34,11 +34,10 @@ from assay.analyse.words import count, listed, percent
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import MeasureError, UsageError
 from assay.exec.machine import surroundings
-from assay.experiments import PAIRS_OF_A_BLOCK, Experiment, Ground, Part, pairs_in, parts_of, twin_of
 from assay.experiments.ab import refuse_absent
-from assay.experiments.bisect_items import Items
-from assay.experiments.session import ground
-from assay.experiments.worktrees import UnbuiltError
+from assay.experiments.candidates import BisectItems, UnbuiltError
+from assay.experiments.interleave import DeviceSession, Experiment, device_session
+from assay.experiments.pair import PAIRS_OF_A_BLOCK, ExperimentPart, job_pair, pairs_in, parts_of
 from assay.metrics import Better
 from assay.plan.digest import content_hash
 from assay.plan.job import Job
@@ -54,7 +53,7 @@ _HOPELESS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class BisectSearch:
     """What is looked for, and how much may be measured."""
 
     wanted: Wanted | None = None
@@ -71,7 +70,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BisectRow:
     """What is known about one item that was measured, or could not be."""
 
     index: int
@@ -90,7 +89,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Bisected:
+class BisectResult:
     """What came of a search."""
 
     name: str
@@ -102,15 +101,15 @@ class Bisected:
     confidence: float
     because: tuple[str, ...]
     ends: Told
-    rows: tuple[Row, ...]
+    rows: tuple[BisectRow, ...]
     measured: int
     """Pairs of this search alone."""
     seconds: float
 
 
 def bisect(
-    items: Items,
-    search: Search,
+    items: BisectItems,
+    search: BisectSearch,
     *,
     build: str = "",
     store: str | Path | None = None,
@@ -118,7 +117,7 @@ def bisect(
     clock: Clock = SYSTEM_CLOCK,
     lock: str | None = None,
     control: bool = True,
-) -> Bisected:
+) -> BisectResult:
     """Find the first bad item of a list, measuring only where it decides.
 
     Args:
@@ -128,7 +127,7 @@ def bisect(
         UsageError: if the ends are alike, or the list is not one of good to bad.
         MeasureError: if an end cannot be measured.
     """
-    benchmark, told = items.benchmark, view or SilentView()
+    benchmark, view = items.benchmark, view or SilentView()
     plan = plan_of(benchmark)
     if len(plan.jobs) != 1:
         raise UsageError(
@@ -140,31 +139,31 @@ def bisect(
     # The runs of an item are compared with those of the good one, so these two say what may be used again.
     name = f"bs{content_hash([benchmark.source.document, items.items[0].key, build, surroundings()])[:12]}"
     purpose = f"bisect of {plan.benchmark}"
-    with ground(plan.jobs, purpose, store=store, view=told, clock=clock, lock=lock, control=control) as on:
-        running = _Running(items, search, on, plan.jobs[0], name)
-        told.note(f"{name}: {count(len(items.items), 'item')} from good to bad")
-        ends = running.ends()
-        running.search()
-        return running.bisected(ends)
+    with device_session(plan.jobs, purpose, store=store, view=view, clock=clock, lock=lock, control=control) as session:
+        bisection = _Bisection(items, search, session, plan.jobs[0], name)
+        view.note(f"{name}: {count(len(items.items), 'item')} from good to bad")
+        ends = bisection.ends()
+        bisection.search()
+        return bisection.result(ends)
 
 
-def _ready(items: Items, index: int, word: str) -> Loaded:
+def _ready(items: BisectItems, index: int, word: str) -> Loaded:
     try:
         return items.loaded(index)
     except UnbuiltError as problem:
         raise MeasureError(
             f"{word} ({items.items[index].name}) cannot be measured: {problem}",
             code="unbuilt",
-            try_=f"name another commit as {word}, or mend the build",
+            try_=f"name another commit as {word}, or fix the build",
         ) from None
 
 
-class _Running:
+class _Bisection:
     """A search while it goes on."""
 
-    def __init__(self, items: Items, search: Search, on: Ground, job: Job, name: str) -> None:
-        self.items, self.ask, self.on, self.job, self.name = items, search, on, job, name
-        self.began_s = on.clock.monotonic_s()
+    def __init__(self, items: BisectItems, search: BisectSearch, session: DeviceSession, job: Job, name: str) -> None:
+        self.items, self.wants, self.session, self.job, self.name = items, search, session, job, name
+        self.began_s = session.clock.monotonic_s()
         self.last = len(items.items) - 1
         self.skipped: dict[int, str] = {}
         self.closed: set[int] = set()
@@ -175,11 +174,11 @@ class _Running:
         for index in self.parts:
             self._learn(index)
 
-    def _known(self) -> dict[int, tuple[Part, ...]]:
+    def _known(self) -> dict[int, tuple[ExperimentPart, ...]]:
         """What earlier searches have measured, by item."""
         numbers = {item.key: index for index, item in enumerate(self.items.items)}
-        found: dict[int, tuple[Part, ...]] = {}
-        for part in parts_of(self.on.store, {BISECT: self.name}):
+        found: dict[int, tuple[ExperimentPart, ...]] = {}
+        for part in parts_of(self.session.store, {BISECT: self.name}):
             index = numbers.get(part.labels.get(ITEM, ""))
             # Two searches at once may have measured an item twice; an experiment is continued as one.
             if index is not None and (index not in found or found[index][0].name == part.name):
@@ -190,7 +189,7 @@ class _Running:
         """Learn from the runs of an item which number decides, and in which direction.
 
         Raises:
-            UsageError: if nobody has said which direction is better.
+            UsageError: if the file does not say which direction is better.
         """
         runs = [run for part in self.parts[index] for side in part.readings for run in side if not run.failure]
         if self.wanted is None:
@@ -231,7 +230,7 @@ class _Running:
 
     def boundary(self) -> float | None:
         """From which difference on an item is bad; None for half-way between the ends."""
-        worse = self.ask.worse_than
+        worse = self.wants.worse_than
         return None if worse is None else self.sign * self.scale().difference(self.sign * worse)
 
     def weight(self, index: int) -> float:
@@ -249,14 +248,14 @@ class _Running:
             skipped=self.skipped,
             closed=self.closed,
             stay=next((index for index in begun if not self.is_told(index)), None),
-            level=self.ask.level,
+            level=self.wants.level,
         )
 
     def told_ends(self) -> Told | None:
         """What the ends say; None before anything was measured."""
         if self.wanted is None or not self.parts.get(self.last):
             return None
-        smallest = self.ask.smallest if self.ask.worse_than is None else self.ask.worse_than
+        smallest = self.wants.smallest if self.wants.worse_than is None else self.wants.worse_than
         return decide(str(self.wanted), self.unit, self.better, self.pairs(self.last), smallest=smallest)
 
     def is_told(self, index: int) -> bool:
@@ -276,7 +275,7 @@ class _Running:
             told = self.told_ends()
             return told is not None and told.is_final
 
-        if not enough() and _made(self.parts.get(self.last, ())) < self.ask.pairs:
+        if not enough() and _made(self.parts.get(self.last, ())) < self.wants.pairs:
             self._measure(self.last, enough)
         told = self.told_ends()
         if self.last in self.skipped or told is None:
@@ -286,7 +285,7 @@ class _Running:
                 code="unbuilt",
                 try_="name another one as bad",
             )
-        _refuse_alike(told, self.ask)
+        _refuse_alike(told, self.wants)
         return told
 
     def search(self) -> None:
@@ -295,7 +294,7 @@ class _Running:
             self._measure(index, partial(self.is_told, index))
             row = self.row(index)
             told = f", {percent(row.change, signed=True)} against good" if row.change is not None else ""
-            self.on.view.note(f"{row.name}: {row.answer}{told}{f': {row.why}' if row.why else ''}")
+            self.session.view.note(f"{row.name}: {row.answer}{told}{f': {row.why}' if row.why else ''}")
 
     def _measure(self, index: int, enough: Callable[[], bool]) -> None:
         """Compare an item with the good one: one block at least, then until enough is known or its share is used up."""
@@ -306,14 +305,14 @@ class _Running:
             self.skipped[index] = str(problem)
             return
         try:
-            twin = twin_of(sides, [item.name for item in both])
+            pair = job_pair(sides, [item.name for item in both])
             labels = {BISECT: self.name, ITEM: both[1].key}
-            planned = self.ask.pairs * PAIRS_OF_A_BLOCK
+            planned = self.wants.pairs * PAIRS_OF_A_BLOCK
             with Experiment(
-                twin, self.on, labels=labels, parts=self.parts.get(index, ()), planned=planned
+                pair, self.session, labels=labels, parts=self.parts.get(index, ()), planned=planned
             ) as experiment:
                 experiment.begin()
-                self.on.view.job(experiment.name, both[1].name, index, self.last + 1)
+                self.session.view.job(experiment.name, both[1].name, index, self.last + 1)
                 self._blocks(index, experiment, enough)
         finally:
             self.items.let_go(index)
@@ -325,13 +324,13 @@ class _Running:
             self._learn(index)
             if self._cannot_be_measured(index, going=going):
                 return
-            if _made(experiment.parts) >= self.ask.pairs:
+            if _made(experiment.parts) >= self.wants.pairs:
                 self.closed.add(index)
                 return
             if enough():
                 return
-            spent_s = self.on.clock.monotonic_s() - self.began_s
-            if self.ask.seconds is not None and spent_s > self.ask.seconds:
+            spent_s = self.session.clock.monotonic_s() - self.began_s
+            if self.wants.seconds is not None and spent_s > self.wants.seconds:
                 self.late = True
                 return
 
@@ -361,11 +360,11 @@ class _Running:
 
     # What came of it
 
-    def row(self, index: int) -> Row:
+    def row(self, index: int) -> BisectRow:
         """What is known about one item."""
         item = self.items.items[index]
         pairs = sum(pair.complete for pair in self.pairs(index))
-        blank = Row(
+        blank = BisectRow(
             index, item.name, item.key, "good" if index == 0 else "bad", pairs, reused=self.reused.get(index, 0)
         )
         if index in self.skipped:
@@ -395,16 +394,16 @@ class _Running:
         ends = sorted(scale.relative(self.sign * (float(blocks.mean()) + side * half)) for side in (-1.0, 1.0))
         return Interval(ends[0], ends[1], LEVEL, f"Student's t, {freedom} degrees of freedom between blocks")
 
-    def bisected(self, ends: Told) -> Bisected:
+    def result(self, ends: Told) -> BisectResult:
         """The answer, with all that it rests on."""
         now = self.standing()
         guess = now.guess
         found = now.is_clear
-        sure = guess.confidence >= self.ask.level
-        likely = range(guess.first, guess.last + 1) if sure else _likely(now.chances, self.ask.level)
+        sure = guess.confidence >= self.wants.level
+        likely = range(guess.first, guess.last + 1) if sure else _likely(now.chances, self.wants.level)
         rows = tuple(self.row(index) for index in sorted({0, self.last, *self.parts, *self.skipped}))
         made = sum(map(_made, self.parts.values()))
-        return Bisected(
+        return BisectResult(
             name=self.name,
             metric=str(self.wanted),
             items=self.last + 1,
@@ -415,10 +414,10 @@ class _Running:
             ends=ends,
             rows=rows,
             measured=made - sum(self.reused.values()),
-            seconds=self.on.clock.monotonic_s() - self.began_s,
+            seconds=self.session.clock.monotonic_s() - self.began_s,
         )
 
-    def _because(self, rows: Sequence[Row], *, found: bool, apart: bool) -> tuple[str, ...]:
+    def _because(self, rows: Sequence[BisectRow], *, found: bool, apart: bool) -> tuple[str, ...]:
         reasons = [f"{row.name}: {row.why}" for row in rows if row.why and row.answer != "skipped"]
         if found:
             return tuple(reasons)
@@ -435,7 +434,7 @@ class _Running:
         return tuple(reasons)
 
 
-def _made(parts: Sequence[Part]) -> int:
+def _made(parts: Sequence[ExperimentPart]) -> int:
     """How many pairs were measured, the failed ones too."""
     return sum(min(map(len, part.readings)) for part in parts)
 
@@ -452,33 +451,33 @@ def _likely(chances: Values, level: float) -> list[int]:
     return sorted(found)
 
 
-def _refuse_alike(told: Told, search: Search) -> None:
+def _refuse_alike(ends: Told, search: BisectSearch) -> None:
     """Refuse to look for a step between ends that do not differ, or that are the wrong way round."""
     shown = (
         "unknown"
-        if told.interval is None
-        else " to ".join(percent(end, signed=True) for end in (told.interval.low, told.interval.high))
+        if ends.interval is None
+        else " to ".join(percent(end, signed=True) for end in (ends.interval.low, ends.interval.high))
     )
-    if told.alike and told.interval is not None:
-        most = max(abs(told.interval.low), abs(told.interval.high))
+    if ends.alike and ends.interval is not None:
+        most = max(abs(ends.interval.low), abs(ends.interval.high))
         raise MeasureError(
-            f"good and bad are alike: ±{percent(most)} at most in {told.metric}, {told.pairs} pairs",
+            f"good and bad are alike: ±{percent(most)} at most in {ends.metric}, {ends.pairs} pairs",
             code="alike",
             try_="check the two ends, or name another --metric",
         )
-    if told.answer == "cannot tell":
+    if ends.answer == "cannot tell":
         raise MeasureError(
-            f"good and bad cannot be told apart in {told.metric}: {'; '.join(told.because)}",
+            f"good and bad cannot be told apart in {ends.metric}: {'; '.join(ends.because)}",
             code="alike",
             try_="more --pairs; what was measured is kept",
         )
-    if told.answer == "better":
+    if ends.answer == "better":
         raise UsageError(
-            f"bad is better than good: {told.metric} by {shown}",
+            f"bad is better than good: {ends.metric} by {shown}",
             code="commits",
             try_="exchange --good and --bad, or give the values from good to bad",
         )
-    if search.worse_than is not None and abs(told.change or 0.0) <= search.worse_than:
+    if search.worse_than is not None and abs(ends.change or 0.0) <= search.worse_than:
         raise MeasureError(
             f"bad is worse than good by {shown}, not more than {percent(search.worse_than)}",
             code="alike",

@@ -1,21 +1,26 @@
-"""Two jobs in turn: blocks of four runs, each a fresh process and kept the moment it ends; what stopped can go on."""
+"""Two jobs measured in turn: blocks of four runs, each a fresh process and kept the moment it ends, on held devices.
+
+An experiment that stopped can go on.
+"""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from pydantic import JsonValue
 
 from assay.analyse.ab import Pair, Reading, Wanted, reading_of
 from assay.analyse.judge import judge
 from assay.analyse.records import MultiRunJobResult
+from assay.clock import SYSTEM_CLOCK, Clock
 from assay.documents import to_json
 from assay.errors import AssayError
 from assay.exec.machine import surroundings
-from assay.experiments.pair import Twin
-from assay.experiments.parts import (
+from assay.experiments.pair import (
     BLOCK,
     BLOCKS_OF_A_PART,
     EXPERIMENT,
@@ -25,18 +30,85 @@ from assay.experiments.parts import (
     SEED,
     SIDE,
     SIDES,
-    Part,
+    ExperimentPart,
+    JobPair,
     order_of,
     pairs_in,
     parts_of,
 )
-from assay.experiments.session import Ground, states
+from assay.hardware.environment import Look, environment, machine_state
+from assay.hardware.fitness.devices import occupied
+from assay.hardware.fitness.lock import Held, device_lock, mode_from
+from assay.hardware.fitness.state import Fitness
+from assay.place.needs import device_of
 from assay.plan.job import Job
 from assay.plan.plan import Plan
-from assay.report.live import View
+from assay.report.live import SilentView, View
 from assay.run.execute import execute_job
 from assay.run.records import RunOutcome, SingleRunResult
-from assay.store.location import cache_folder
+from assay.run.scratch import sweep_abandoned
+from assay.store.location import cache_folder, store_folder
+from assay.store.store import Store
+
+
+@dataclass(slots=True)
+class DeviceSession:
+    """What all experiments of one command share: the store, the held devices, the view."""
+
+    store: Store
+    view: View
+    clock: Clock
+    held: Held
+    fitness: Fitness
+    control: bool
+    look: Look = field(default_factory=Look)
+
+
+@contextmanager
+def device_session(
+    jobs: Sequence[Job],
+    purpose: str,
+    *,
+    store: str | Path | None = None,
+    view: View | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    lock: str | None = None,
+    control: bool = True,
+) -> Iterator[DeviceSession]:
+    """Hold the devices of some jobs and the store, for as long as experiments with them go on.
+
+    Args:
+        jobs: their devices are locked meanwhile.
+        store: folder that results are kept in; the user's own by default.
+    """
+    mode, view = mode_from(lock), view or SilentView()
+    sweep_abandoned()
+    kept = Store(store_folder(store))
+    try:
+        devices = {device for job in jobs for device in occupied(job)}
+        with device_lock(devices, purpose, mode, view.waiting) as held:
+            yield DeviceSession(kept, view, clock, held, Fitness(cache_folder()), control)
+    finally:
+        view.close()
+        kept.close()
+
+
+def machine_states(jobs: Sequence[Job], session: DeviceSession, *, before: bool) -> list[dict[str, JsonValue]]:
+    """The environment of each job before its runs, or the state after them; the machine is read once for both."""
+    state = machine_state(session.look if before else None)
+    read = session.fitness.before if before else session.fitness.after
+    known: dict[tuple[str | None, bool], dict[str, JsonValue]] = {}
+    found: list[dict[str, JsonValue]] = []
+    for job in jobs:
+        asked = (device_of(job), session.control and job.definition.measure.control)
+        if asked not in known:
+            known[asked] = read(*asked)
+        whole: dict[str, JsonValue] = {**state, "fitness": known[asked]}
+        found.append(
+            environment(Path(job.base)) | {"lock": session.held.record(), "before": whole} if before else whole
+        )
+    session.look = Look()
+    return found
 
 
 @dataclass(slots=True)
@@ -55,21 +127,21 @@ class Experiment:
 
     def __init__(
         self,
-        twin: Twin,
-        on: Ground,
+        pair: JobPair,
+        session: DeviceSession,
         *,
         seed: int | None = None,
         labels: Mapping[str, str] | None = None,
         fresh: bool = False,
-        parts: Sequence[Part] = (),
+        parts: Sequence[ExperimentPart] = (),
         planned: int = 0,
     ) -> None:
         """What to measure; nothing is begun yet.
 
         Args:
-            seed: decides the order of runs; drawn by lot when left out, and kept.
+            seed: decides the order of runs; drawn at random when left out, and kept.
         """
-        self.twin, self.on = twin, on
+        self.pair, self.session = pair, session
         self.name = parts[0].name if parts else f"ab{secrets.token_hex(5)}"
         self.seed = parts[0].seed if parts else secrets.randbits(32) if seed is None else seed
         self.before = tuple(parts)
@@ -92,13 +164,13 @@ class Experiment:
             self._interrupted()
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[ExperimentPart, ...]:
         """All that was measured, the current part last."""
         if self._sides is None:
             return self.before
         a, b = self._sides
         campaigns = (a.job.campaign, b.job.campaign)
-        return (*self.before, Part(self._number, self.name, self.seed, campaigns, (a.readings, b.readings)))
+        return (*self.before, ExperimentPart(self._number, self.name, self.seed, campaigns, (a.readings, b.readings)))
 
     @property
     def readings(self) -> tuple[tuple[Reading, ...], tuple[Reading, ...]]:
@@ -130,30 +202,30 @@ class Experiment:
     def _measure(self, side: _Side) -> bool:
         """One run of one side; False where it would only repeat a failure."""
         before = len(side.readings)
-        start_s = self.on.clock.monotonic_s()
+        start_s = self.session.clock.monotonic_s()
         execute_job(
             _with_runs(side.job, before + 1),
             cache=cache_folder(),
-            clock=self.on.clock,
-            watch=_Watch(self.on.view, self._made, self.planned),
+            clock=self.session.clock,
+            watch=_Watch(self.session.view, self._made, self.planned),
             keep=lambda outcome: self._keep(side, outcome),
             before=side.results,
         )
-        side.seconds += self.on.clock.monotonic_s() - start_s
+        side.seconds += self.session.clock.monotonic_s() - start_s
         return len(side.readings) > before
 
     def _made(self) -> int:
         return sum(map(len, self.readings))
 
     def _keep(self, side: _Side, outcome: RunOutcome) -> None:
-        side.results.append(self.on.store.keep_run(side.job.id, outcome))
+        side.results.append(self.session.store.keep_run(side.job.id, outcome))
         side.readings.append(reading_of(side.job, outcome))
 
     def _open(self) -> tuple[_Side, _Side]:
         here = surroundings()
         plans = [
-            replace(plan, digest=self.twin.digest(side, self._more))
-            for plan, side in zip(self.twin.plans, SIDES, strict=True)
+            replace(plan, digest=self.pair.digest(side, self._more))
+            for plan, side in zip(self.pair.plans, SIDES, strict=True)
         ]
         taken = self._take_over(plans, here)
         if taken is None:
@@ -161,24 +233,27 @@ class Experiment:
         else:
             submitted = [plan.submitted_as(campaign) for plan, campaign in zip(plans, taken, strict=True)]
         jobs = [plan.jobs[0] for plan in submitted]
-        a, b = (self._side(job, facts) for job, facts in zip(jobs, states(jobs, self.on, before=True), strict=True))
+        a, b = (
+            self._side(job, facts)
+            for job, facts in zip(jobs, machine_states(jobs, self.session, before=True), strict=True)
+        )
         return a, b
 
     def _create(self, index: int, plan: Plan, here: str) -> Plan:
         tie = {
             EXPERIMENT: self.name,
             SIDE: SIDES[index],
-            NAME: self.twin.names[index],
+            NAME: self.pair.names[index],
             PART: str(self._number),
             SEED: str(self.seed),
             PLACE: here[:12],
         }
-        labels = {**self.twin.labels[index], **self._more, **tie}
-        return self.on.store.create_campaign(plan, self.twin.documents[index], labels, here, self.on.clock)
+        labels = {**self.pair.labels[index], **self._more, **tie}
+        return self.session.store.create_campaign(plan, self.pair.documents[index], labels, here, self.session.clock)
 
     def _side(self, job: Job, facts: dict[str, JsonValue]) -> _Side:
-        self.on.store.move_job(job.id, "start")
-        known = self.on.store.outcomes(job.id)
+        self.session.store.move_job(job.id, "start")
+        known = self.session.store.outcomes(job.id)
         readings = [reading_of(job, outcome) for outcome in known]
         return _Side(
             job, [one.result for one in known], readings, facts, sum(one.result.duration_seconds for one in known)
@@ -186,7 +261,7 @@ class Experiment:
 
     def _take_over(self, plans: Sequence[Plan], here: str) -> tuple[str, str] | None:
         """The two campaigns of an interrupted experiment of the same jobs, if both are there."""
-        store = self.on.store
+        store = self.session.store
         if self._fresh:
             for plan in plans:
                 store.abandon_interrupted(plan.digest)
@@ -199,12 +274,12 @@ class Experiment:
             self._go_on_as(labels[0], (a, b))
             return a, b
         for campaign in found:  # of another experiment, or half of one: its runs stay
-            store.end_campaign(campaign, "interrupted" if len(found) == len(plans) else "cancelled", self.on.clock)
+            store.end_campaign(campaign, "interrupted" if len(found) == len(plans) else "cancelled", self.session.clock)
         return None
 
     def _go_on_as(self, labels: Mapping[str, str], campaigns: tuple[str, str]) -> None:
         self.name, self.seed, self._number = labels[EXPERIMENT], int(labels[SEED]), int(labels[PART])
-        known = parts_of(self.on.store, {EXPERIMENT: self.name})
+        known = parts_of(self.session.store, {EXPERIMENT: self.name})
         self.before = tuple(part for part in known if part.campaigns != campaigns)
         self.resumed = True
 
@@ -218,11 +293,11 @@ class Experiment:
         if self._sides is None:
             return
         a, b = self._sides
-        after = states([a.job, b.job], self.on, before=False)
+        after = machine_states([a.job, b.job], self.session, before=False)
         self.results = (self._judged(a, after[0]), self._judged(b, after[1]))
 
     def _judged(self, side: _Side, after: dict[str, JsonValue]) -> MultiRunJobResult:
-        store = self.on.store
+        store = self.session.store
         outcomes = store.outcomes(side.job.id)
         result = judge(side.job, outcomes, {**side.facts, "after": after}, planned_runs=len(outcomes))
         # Whoever plans this file estimates from it how long a job takes, with the runs that the file asks for.
@@ -235,19 +310,19 @@ class Experiment:
             result=to_json(result),
             seconds=seconds,
         )
-        store.end_campaign(side.job.campaign, "done" if done else "failed", self.on.clock)
+        store.end_campaign(side.job.campaign, "done" if done else "failed", self.session.clock)
         return result
 
     def _interrupted(self) -> None:
-        """Say that the experiment can go on later; the store may be the very thing that failed, then nobody can."""
+        """Say that the experiment can go on later; the store may be the very thing that failed, then nothing can."""
         if self._sides is None:
             return
         try:
             for side in self._sides:
-                self.on.store.end_campaign(side.job.campaign, "interrupted", self.on.clock)
+                self.session.store.end_campaign(side.job.campaign, "interrupted", self.session.clock)
         except AssayError:
             return
-        self.on.view.note(f"{self.name} is interrupted; the same command continues it")
+        self.session.view.note(f"{self.name} is interrupted; the same command continues it")
 
 
 def _with_runs(job: Job, runs: int) -> Job:
