@@ -84,7 +84,7 @@ def _measure(plan: Plan, runner: JobRunner, recorder: _Recorder, view: View) -> 
             continue
         with scratch_folder() as path:
             # Samples and files go where they will stay; the folder itself holds documents alone, and may be lost.
-            folder = ResultFolder(path, store.samples, store.artefacts)
+            folder = ResultFolder(path, store.samples, store.artefacts, durable=False)
             folder.restore(store.runs(job.id))
             runner.measure(job, folder, profile, hooks=recorder)
             view.job_done(recorder.collect(job, path))

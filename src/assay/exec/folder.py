@@ -24,11 +24,13 @@ _OWNER = "attempt.json"
 
 @dataclass(frozen=True, slots=True)
 class ResultFolder:
-    """What a job has left so far. Every file in it is whole or not there."""
+    """What a job has left so far. Every file in it is whole or not there, also after a power cut."""
 
     path: Path
     samples: SampleFiles
     files: ArtefactFiles
+    durable: bool = True
+    """False for the scratch folder of a process that keeps its runs elsewhere: nothing waits for the disk then."""
 
     @classmethod
     def at(cls, path: Path) -> ResultFolder:
@@ -66,13 +68,13 @@ class ResultFolder:
     def restore(self, runs: Iterable[SingleRunResult]) -> None:
         """Begin with runs of the job that were kept elsewhere; their samples and files must be in this folder's."""
         for run in runs:
-            self._write(run)
+            self._write_run(run)
 
     def keep(self, outcome: RunOutcome) -> SingleRunResult:
         """Keep a run the moment it ended: samples and files first, then the record that points to them."""
         files = {name: self.files.take(path) for name, path in outcome.files.items()}
         run = replace(outcome.result, samples=self.samples.write(outcome.samples), files=files)
-        self._write(run)
+        self._write_run(run)
         return run
 
     def runs(self, job: Job) -> tuple[SingleRunResult, ...]:
@@ -115,13 +117,28 @@ class ResultFolder:
             return None
 
     def finish(self, result: MultiRunJobResult) -> None:
-        write_whole(self.path / RESULT, to_json(result, indent=2).encode())
+        self._write(self.path / RESULT, to_json(result, indent=2))
 
     def _run(self, run_id: int) -> Path:
         return self.path / "runs" / f"{run_id}.json"
 
-    def _write(self, run: SingleRunResult) -> None:
-        write_whole(self._run(run.run_id), to_json(run, indent=2).encode())
+    def _write_run(self, run: SingleRunResult) -> None:
+        self._write(self._run(run.run_id), to_json(run, indent=2))
+
+    def _write(self, path: Path, document: str) -> None:
+        if self.durable:
+            write_whole(path, document.encode())
+            return
+        try:
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(document.encode())
+        except OSError as problem:
+            raise StoreError(
+                f"cannot write: {problem.strerror}",
+                code="disk",
+                at=str(path),
+                try_="free some space, or set another folder for temporary files with TMPDIR",
+            ) from None
 
     def _is_whole(self, run: SingleRunResult) -> bool:
         try:

@@ -15,7 +15,7 @@ from assay.analyse.words import listed, percent
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import UsageError
 from assay.exec.machine import surroundings
-from assay.experiments.interleave import Experiment, device_session
+from assay.experiments.interleave import Experiment, experiment_session
 from assay.experiments.pair import EXPERIMENT, NAME, PAIRS_OF_A_BLOCK, PLACE, TIES, ExperimentPart, JobPair, parts_of
 from assay.plan.digest import digest_of
 from assay.plan.job import Job
@@ -98,7 +98,9 @@ def run_ab(
     # Blocks are measured whole.
     most = known + -(-budget.pairs // PAIRS_OF_A_BLOCK) * PAIRS_OF_A_BLOCK
     began_s = clock.monotonic_s()
-    with device_session(pair.jobs, names, store=store, view=view, clock=clock, lock=lock, control=control) as session:
+    with experiment_session(
+        pair.jobs, names, store=store, view=view, clock=clock, lock=lock, control=control
+    ) as session:
         with Experiment(
             pair, session, seed=seed, fresh=fresh, parts=parts, planned=most * PAIRS_OF_A_BLOCK
         ) as experiment:

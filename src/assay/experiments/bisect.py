@@ -36,7 +36,7 @@ from assay.errors import MeasureError, UsageError
 from assay.exec.machine import surroundings
 from assay.experiments.ab import refuse_absent
 from assay.experiments.candidates import BisectItems, UnbuiltError
-from assay.experiments.interleave import DeviceSession, Experiment, device_session
+from assay.experiments.interleave import ExperimentSession, Experiment, experiment_session
 from assay.experiments.pair import PAIRS_OF_A_BLOCK, ExperimentPart, job_pair, pairs_in, parts_of
 from assay.metrics import Better
 from assay.plan.digest import content_hash
@@ -139,7 +139,9 @@ def bisect(
     # The runs of an item are compared with those of the good one, so these two say what may be used again.
     name = f"bs{content_hash([benchmark.source.document, items.items[0].key, build, surroundings()])[:12]}"
     purpose = f"bisect of {plan.benchmark}"
-    with device_session(plan.jobs, purpose, store=store, view=view, clock=clock, lock=lock, control=control) as session:
+    with experiment_session(
+        plan.jobs, purpose, store=store, view=view, clock=clock, lock=lock, control=control
+    ) as session:
         bisection = _Bisection(items, search, session, plan.jobs[0], name)
         view.note(f"{name}: {count(len(items.items), 'item')} from good to bad")
         ends = bisection.ends()
@@ -161,7 +163,9 @@ def _ready(items: BisectItems, index: int, word: str) -> Loaded:
 class _Bisection:
     """A search while it goes on."""
 
-    def __init__(self, items: BisectItems, search: BisectSearch, session: DeviceSession, job: Job, name: str) -> None:
+    def __init__(
+        self, items: BisectItems, search: BisectSearch, session: ExperimentSession, job: Job, name: str
+    ) -> None:
         self.items, self.wants, self.session, self.job, self.name = items, search, session, job, name
         self.began_s = session.clock.monotonic_s()
         self.last = len(items.items) - 1

@@ -52,7 +52,7 @@ from assay.store.store import Store
 
 
 @dataclass(slots=True)
-class DeviceSession:
+class ExperimentSession:
     """What all experiments of one command share: the store, the held devices, the view."""
 
     store: Store
@@ -65,7 +65,7 @@ class DeviceSession:
 
 
 @contextmanager
-def device_session(
+def experiment_session(
     jobs: Sequence[Job],
     purpose: str,
     *,
@@ -74,7 +74,7 @@ def device_session(
     clock: Clock = SYSTEM_CLOCK,
     lock: str | None = None,
     control: bool = True,
-) -> Iterator[DeviceSession]:
+) -> Iterator[ExperimentSession]:
     """Hold the devices of some jobs and the store, for as long as experiments with them go on.
 
     Args:
@@ -87,13 +87,13 @@ def device_session(
     try:
         devices = {device for job in jobs for device in occupied(job)}
         with device_lock(devices, purpose, mode, view.waiting) as held:
-            yield DeviceSession(kept, view, clock, held, Fitness(cache_folder()), control)
+            yield ExperimentSession(kept, view, clock, held, Fitness(cache_folder()), control)
     finally:
         view.close()
         kept.close()
 
 
-def machine_states(jobs: Sequence[Job], session: DeviceSession, *, before: bool) -> list[dict[str, JsonValue]]:
+def machine_states(jobs: Sequence[Job], session: ExperimentSession, *, before: bool) -> list[dict[str, JsonValue]]:
     """The environment of each job before its runs, or the state after them; the machine is read once for both."""
     state = machine_state(session.look if before else None)
     read = session.fitness.before if before else session.fitness.after
@@ -128,7 +128,7 @@ class Experiment:
     def __init__(
         self,
         pair: JobPair,
-        session: DeviceSession,
+        session: ExperimentSession,
         *,
         seed: int | None = None,
         labels: Mapping[str, str] | None = None,
