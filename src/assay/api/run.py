@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,11 +42,10 @@ def run(
         benchmark: a file, a mapping of the same shape, a `Benchmark`, or one that was loaded before.
         store: folder that results are kept in; the user's own by default.
         fresh: measure everything again, even where an interrupted campaign could go on.
-        view: is told how it goes; nobody by default.
-        clock: tells the time.
-        server: URL of a server whose agents measure; its token is read from ASSAY_TOKEN. Of a benchmark on a cluster
-            it is told how it goes.
-        lock: what to do about a device on which somebody else measures: `wait`, `try` (go on beside it; a check then
+        view: shows progress; nothing by default.
+        server: URL of a server whose agents measure; its token is read from ASSAY_TOKEN. For a benchmark on a cluster,
+            progress is reported to it.
+        lock: what to do about a device on which another process measures: `wait`, `try` (go on beside it; a check then
             fails) or `off`; from ASSAY_LOCK, else `wait`, when left out.
         control: whether the control workload is timed, where the benchmark has it.
         manner: on a cluster, whether to stay until the end and what Ctrl-C means.
@@ -61,22 +61,19 @@ def run(
         from assay.engines.fleet.campaign import run_on
 
         return run_on(server, loaded, view or SilentView())
-    told = view or SilentView()
-    mode, place = mode_from(lock), store_folder(store)
-    kept = Store(place, objects=objects)
-    try:
+    view, folder, mode = view or SilentView(), store_folder(store), mode_from(lock)
+    with closing(Store(folder, objects=objects)) as results:
         if clustered:
             from assay.engines import drive
             from assay.engines.base import FollowOptions, RunOptions
 
             follow = _reporting(server, manner or FollowOptions())
             options = RunOptions(fresh=fresh, lock=lock, control=control, follow=follow)
-            return kept_result(place, drive.run(loaded, kept, told, clock, options))
-        around = DeviceSession(mode, cache_folder(), told.waiting, control=control)
-        record = run_here(loaded, kept, told, clock, around, fresh=fresh)
-    finally:
-        kept.close()
-    return kept_result(place, record)
+            record = drive.run(loaded, results, view, clock, options)
+        else:
+            devices = DeviceSession(mode, cache_folder(), view.waiting, control=control)
+            record = run_here(loaded, results, view, clock, devices, fresh=fresh)
+    return kept_result(folder, record)
 
 
 def _reporting(server: str | None, options: FollowOptions) -> FollowOptions:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.clock import Clock
-from assay.engines.collect import Ended, collect
+from assay.engines.collect import Termination, collect
 from assay.engines.notes import note_findings, note_unused
 from assay.errors import AssayError
 from assay.exec.folder import ResultFolder
@@ -32,11 +32,13 @@ from assay.spec.load import Loaded
 from assay.store.store import Store
 
 
-def run_here(loaded: Loaded, store: Store, view: View, clock: Clock, around: DeviceSession, *, fresh: bool) -> CampaignRecord:
+def run_here(
+    loaded: Loaded, store: Store, view: View, clock: Clock, devices: DeviceSession, *, fresh: bool
+) -> CampaignRecord:
     """Measure a benchmark on this machine; an interrupted campaign of the same plan goes on unless `fresh`."""
     refuse_unsupported(loaded.benchmark)
     note_unused(loaded.benchmark, view)
-    runner = JobRunner(view, around, clock)  # now: it looks at other processes while the campaign is planned
+    runner = JobRunner(view, devices, clock)  # now: it looks at other processes while the campaign is planned
     sweep_abandoned()
     plan = plan_of(loaded)
     refuse_parts_in_turn(plan.jobs)
@@ -126,7 +128,7 @@ class _Recorder(JobHooks):
         """End the job in the store with the result that lies in its folder."""
         began_s, self._began_s = self._began_s, None
         elapsed_s = None if began_s is None else self._clock.monotonic_s() - began_s  # None: it was refused
-        ended = Ended(None, None, {}, {}, elapsed_s=elapsed_s)
+        ended = Termination(None, None, {}, {}, elapsed_s=elapsed_s)
         return collect(self.store, _Scratch(path), job, ended, self._clock.utc())
 
 

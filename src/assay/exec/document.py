@@ -12,8 +12,8 @@ from assay.errors import AssayError, UsageError
 from assay.exec.folder import RESULT, ResultFolder
 from assay.exec.runner import JobRunner, label_of
 from assay.files import read_bounded
-from assay.hardware.fitness.session import DeviceSession
 from assay.hardware.fitness.lock import mode_from
+from assay.hardware.fitness.session import DeviceSession
 from assay.place.needs import Profile
 from assay.plan.job import Job
 from assay.report.live import View
@@ -51,7 +51,7 @@ def execute_document(
         meeting: where the machines that share the job's load meet before each run.
     """
     job, folder = _read(path), ResultFolder.at(out)
-    around = DeviceSession(mode_from(lock), cache_folder(), view.waiting, control=control)
+    devices = DeviceSession(mode_from(lock), cache_folder(), view.waiting, control=control)
     try:
         with folder.hold(lambda: _note_wait(view, out)):
             result = folder.result() if folder.claim(job, fresh=fresh) else None
@@ -59,7 +59,7 @@ def execute_document(
                 view.job(job.id, label_of(job), 0, 1)
                 if runs := folder.take_up(job):
                     view.note(f"resumed: {len(runs)} of {job.definition.measure.runs} runs were kept")
-                runner = JobRunner(view, around)
+                runner = JobRunner(view, devices)
                 sweep_abandoned()
                 result = runner.measure(job, folder, _profile(job), services=services, meeting=meeting)
             else:

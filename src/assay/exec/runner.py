@@ -45,11 +45,11 @@ class JobHooks:
 class JobRunner:
     """Measures jobs one after another: holds their devices, looks at the machine before and after, judges the runs."""
 
-    def __init__(self, view: View, around: DeviceSession, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, view: View, devices: DeviceSession, clock: Clock = SYSTEM_CLOCK) -> None:
         self._view = view
-        self._around = around
+        self._devices = devices
         self._clock = clock
-        self._look = UsageSample()  # at other processes, until the first job begins
+        self._usage = UsageSample()  # of other processes, until the first job begins
 
     def measure(
         self,
@@ -72,7 +72,7 @@ class JobRunner:
             StoreError: if results cannot be kept.
         """
         hooks = hooks or JobHooks()
-        with self._surrounding(job, profile) as surrounding:
+        with self._environment(job, profile) as environment:
             problem = None
             try:
                 require_needs(job, profile)
@@ -91,19 +91,19 @@ class JobRunner:
                 if refused.problem.code in _NOT_KEPT:
                     raise
                 problem = refused
-            result = self._judge(job, folder, surrounding.ended(), problem)
-        self._look = UsageSample()  # for the next job
+            result = self._judge(job, folder, environment.ended(), problem)
+        self._usage = UsageSample()  # for the next job
         return result
 
     def refuse(self, job: Job, folder: ResultFolder, problem: AssayError) -> MultiRunJobResult:
         """Write the result of a job that cannot be begun here; runs that were measured before stay."""
-        with self._around.refused(job, self._look) as surrounding:
-            return self._judge(job, folder, surrounding.ended(), problem)
+        with self._devices.refused(job, self._usage) as environment:
+            return self._judge(job, folder, environment.ended(), problem)
 
-    def _surrounding(self, job: Job, profile: Profile) -> AbstractContextManager[JobEnvironment]:
+    def _environment(self, job: Job, profile: Profile) -> AbstractContextManager[JobEnvironment]:
         if missing(job, profile):
-            return self._around.refused(job, self._look)
-        return self._around.job(job, label_of(job), self._look)
+            return self._devices.refused(job, self._usage)
+        return self._devices.job(job, label_of(job), self._usage)
 
     def _judge(
         self, job: Job, folder: ResultFolder, environment: Mapping[str, JsonValue], problem: AssayError | None

@@ -36,7 +36,7 @@ from assay.errors import MeasureError, UsageError
 from assay.exec.machine import surroundings
 from assay.experiments.ab import refuse_absent
 from assay.experiments.candidates import BisectItems, UnbuiltError
-from assay.experiments.interleave import ExperimentSession, Experiment, experiment_session
+from assay.experiments.interleave import Experiment, ExperimentSession, experiment_session
 from assay.experiments.pair import PAIRS_OF_A_BLOCK, ExperimentPart, job_pair, pairs_in, parts_of
 from assay.metrics import Better
 from assay.plan.digest import content_hash

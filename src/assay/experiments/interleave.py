@@ -36,10 +36,10 @@ from assay.experiments.pair import (
     pairs_in,
     parts_of,
 )
-from assay.hardware.environment import Look, environment, machine_state
+from assay.hardware.environment import UsageSample, environment, machine_state
 from assay.hardware.fitness.devices import occupied
-from assay.hardware.fitness.lock import Held, device_lock, mode_from
-from assay.hardware.fitness.state import Fitness
+from assay.hardware.fitness.lock import HeldLock, device_lock, mode_from
+from assay.hardware.fitness.session import Fitness
 from assay.place.needs import device_of
 from assay.plan.job import Job
 from assay.plan.plan import Plan
@@ -58,10 +58,10 @@ class ExperimentSession:
     store: Store
     view: View
     clock: Clock
-    held: Held
+    held: HeldLock
     fitness: Fitness
     control: bool
-    look: Look = field(default_factory=Look)
+    look: UsageSample = field(default_factory=UsageSample)
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def machine_states(jobs: Sequence[Job], session: ExperimentSession, *, before: b
         found.append(
             environment(Path(job.base)) | {"lock": session.held.record(), "before": whole} if before else whole
         )
-    session.look = Look()
+    session.look = UsageSample()
     return found
 
 
