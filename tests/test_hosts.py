@@ -10,7 +10,7 @@ import pytest
 from tests.agent.test_with_server import ASSAY, Fleet, wait_for
 from tests.simulated import llm_server
 
-from assay.engines.fleet.campaign import read
+from assay.engines.fleet import read
 from assay.engines.shared_load import merge
 
 pytest.importorskip("fastapi", reason="the server's packages are not installed")

@@ -13,7 +13,7 @@ from tests.running_server import wait_for
 from tests.serve.setups import is_problem
 
 import assay
-from assay.engines.fleet.campaign import read_file
+from assay.engines.fleet import read_file
 from assay.place.fleet.client import FleetClient
 from assay.run.scoring import OUTPUTS, read_outputs
 

@@ -13,9 +13,9 @@ from tests.lacking import lacking
 from tests.python_image import PYTHON, python_image
 from tests.run.services.test_containers import IMAGE, image
 
-from assay.engines.slurm.container import contained
 from assay.engines.slurm.folder import BatchPlan, SharedFolder
 from assay.engines.slurm.script import Variable
+from assay.engines.slurm.scripts import contained
 from assay.errors import UsageError
 from assay.spec.clusters import Batch, Slurm
 

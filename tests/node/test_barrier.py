@@ -7,7 +7,7 @@ import threading
 import pytest
 from tests.node.conftest import definition
 
-from assay.engines.node.rendezvous import begin_together, give_up_all
+from assay.engines.node import begin_together, give_up_all
 from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.node.task import begin_anew, meeting_of
 from assay.errors import MeasureError

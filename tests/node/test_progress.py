@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.engines.node.progress import Progress, ProgressView, read_progress
+from assay.engines.node import Progress, ProgressView, read_progress
 
 
 def test_what_is_written_is_read_back(tmp_path):
@@ -20,7 +20,7 @@ def test_what_is_written_is_read_back(tmp_path):
 
 
 def test_progress_inside_a_phase_is_written_now_and_then(tmp_path, monkeypatch):
-    monkeypatch.setattr("assay.engines.node.progress.EVERY_S", 0.0)
+    monkeypatch.setattr("assay.engines.node.EVERY_S", 0.0)
     view = ProgressView(tmp_path / "progress.json")
     view.run(0, 3)
     view.phase("warm-up")

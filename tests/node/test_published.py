@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from assay.engines.node.process import service_patience_s
+from assay.engines.node import service_patience_s
 from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.node import publication as published
 from assay.engines.slurm.node.publication import await_services, publish, publish_failure, read_published

@@ -58,7 +58,7 @@ def run(
     loaded = benchmark if isinstance(benchmark, Loaded) else load(benchmark)
     clustered = loaded.benchmark.place.on_cluster
     if server is not None and not clustered:
-        from assay.engines.fleet.campaign import run_on
+        from assay.engines.fleet import run_on
 
         return run_on(server, loaded, view or SilentView())
     view, folder, mode = view or SilentView(), store_folder(store), mode_from(lock)

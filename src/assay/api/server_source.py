@@ -17,7 +17,7 @@ from assay.analyse.scores import ScoreRecord
 from assay.api.rescore import has_outputs
 from assay.api.source import ImportedPoints, Scores
 from assay.documents import adapter, from_json, to_plain
-from assay.engines.fleet.campaign import find, read_file, read_samples
+from assay.engines.fleet import find, read_file, read_samples
 from assay.place.fleet.client import FleetClient
 from assay.run.records import SampleSet
 from assay.series.repository import KnownFinding

@@ -67,7 +67,7 @@ def list_(
 @app.command("show")
 def show(campaign: Campaign, form: FormatOption = Format.text, *, server: ServerOptions) -> None:
     """Show the results of a campaign, as far as there are any."""
-    from assay.engines.fleet.campaign import read
+    from assay.engines.fleet import read
 
     say(rendered(read(server.connect(), campaign).record, form))
 
@@ -94,7 +94,7 @@ def attach(
     with _on_cluster(campaign, store) as here:
         result = None if here is None else _attached(here, server, view, cancel_on_interrupt=cancel_on_interrupt)
     if result is None:
-        from assay.engines.fleet.campaign import follow
+        from assay.engines.fleet import follow
 
         result = follow(server.connect(), campaign, view)
     end(result, form, fail_on)
@@ -172,7 +172,7 @@ class _ClusterCampaign:
 @contextmanager
 def _on_cluster(campaign: str, store: Path | None) -> Iterator[_ClusterCampaign | None]:
     """A campaign of the store here that was submitted to a cluster; None where a server must know it."""
-    from assay.engines.registry import engine_holding
+    from assay.engines.base import engine_holding
     from assay.errors import UsageError
 
     with open_store(store) as opened:

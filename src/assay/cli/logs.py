@@ -70,7 +70,7 @@ def _job(kept: Store, name: str) -> Job:
 
 
 def _from_store(kept: Store, job: Job, *, follow: bool, service: str) -> None:
-    from assay.engines.registry import engine_holding
+    from assay.engines.base import engine_holding
     from assay.errors import UsageError
 
     engine = engine_holding(kept.folder, job.campaign)
@@ -166,7 +166,7 @@ def _jobs_there(client: FleetClient, name: str) -> list[str]:
     """The ids of the jobs that a person means, in their order."""
     if _JOB.match(name):
         return [name]
-    from assay.engines.fleet.campaign import find
+    from assay.engines.fleet import find
 
     found = client.pages("/jobs", {"campaign": find(client, name), "limit": 500})
     return [one["id"] for one in sorted(found, key=lambda one: int(one["index"]))]

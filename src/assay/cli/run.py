@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.engines.base import FollowOptions
-    from assay.engines.fleet.campaign import PlacementOptions
+    from assay.engines.fleet import PlacementOptions
     from assay.place.fleet.client import FleetClient
     from assay.report.live import View
     from assay.report.result import CampaignResult
@@ -90,7 +90,7 @@ class PlacementFlags:
     ] = None
 
     def options(self) -> PlacementOptions:
-        from assay.engines.fleet.campaign import PlacementOptions
+        from assay.engines.fleet import PlacementOptions
         from assay.errors import UsageError
         from assay.units import seconds
 
@@ -163,7 +163,7 @@ def _on_server(
     loaded: Loaded, client: FleetClient, wishes: PlacementOptions, view: View, *, detach: bool
 ) -> CampaignResult | None:
     """Hand a benchmark to a server's fleet; None where nobody waits for the results."""
-    from assay.engines.fleet.campaign import follow, submit
+    from assay.engines.fleet import follow, submit
 
     campaign = submit(loaded, client, wishes, view)
     if not detach:

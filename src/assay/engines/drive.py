@@ -24,13 +24,14 @@ from assay.engines.base import (
     RunningJob,
     RunOptions,
     Snapshot,
+    engine_holding,
+    engine_named,
+    engines,
 )
 from assay.engines.collect import Termination, collect
-from assay.engines.node.process import NOT_KEPT
-from assay.engines.notes import note_findings, note_unused
-from assay.engines.registry import engine_holding, engine_named, engines
+from assay.engines.node import NOT_KEPT
 from assay.engines.reporting import NullReporter, Reporter, reporting_to
-from assay.engines.status import StatusPrinter, standings
+from assay.engines.status import StatusPrinter, note_findings, note_unused, standings
 from assay.errors import MeasureError, UsageError
 from assay.exec.machine import surroundings
 from assay.place.fleet.client import FleetClient

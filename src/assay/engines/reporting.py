@@ -32,6 +32,15 @@ from assay.store.records import StoredJob
 from assay.store.store import Store
 
 FILE = "server.json"
+_TOO_LARGE = "too-large"
+# The server hears of changes at most so often.
+_BETWEEN_S = 1.0
+# How long whoever leaves waits for what is still to be told: at the end of a campaign, and in a hurry.
+LAST_S, HURRY_S = 60.0, 2.0
+_LONGEST_WAIT_S = 10.0
+_SAVE_S = 5.0
+_NOT_NOW = (401, 403)
+Stands = Literal["waiting", "running"]
 
 
 @dataclass(slots=True)
@@ -67,9 +76,6 @@ def _read(path: Path) -> tuple[str | None, dict[int, str]]:
         return str(found["server"]), {int(index): str(digest) for index, digest in found["told"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None, {}
-
-
-_TOO_LARGE = "too-large"
 
 
 def result_of(store: Store, job_id: str) -> MultiRunJobResult:
@@ -128,16 +134,6 @@ def _left_out(client: FleetClient, path: Path, digest: str) -> str:
 def refused_in_words(index: int, problem: UsageError) -> str:
     """What a person must know of a result that a server will not take."""
     return f"the server does not take the result of job {index}: {problem.problem.message}; it is kept here"
-
-
-# The server hears of changes at most so often.
-_BETWEEN_S = 1.0
-# How long whoever leaves waits for what is still to be told: at the end of a campaign, and in a hurry.
-LAST_S, HURRY_S = 60.0, 2.0
-_LONGEST_WAIT_S = 10.0
-_SAVE_S = 5.0
-_NOT_NOW = (401, 403)
-Stands = Literal["waiting", "running"]
 
 
 class Reporter(Protocol):

@@ -1,14 +1,19 @@
-"""How a campaign stands on its engine: in lines for people, and as a server keeps it."""
+"""What a campaign says while it runs: how it stands, in lines for people and as a server keeps it, and what changed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
+from assay.analyse.records import CampaignRecord
+from assay.clock import Clock
 from assay.engines.base import EndedJob, RunningJob, Snapshot, WaitingJob
+from assay.errors import AssayError
 from assay.place.fleet.protocol import Standing
 from assay.plan.job import Job
 from assay.report.live import View
+from assay.spec.benchmark import Benchmark
+from assay.store.store import Store
 
 # Jobs whose progress, and nodes whose names, are shown in one line.
 _SHOWN = 4
@@ -77,3 +82,32 @@ def standings(snapshot: Snapshot, jobs: Mapping[int, Job]) -> Iterator[Standing]
             yield Standing(index, "running", where, runs=runs)
         else:
             yield Standing(index, "running", where, max(0, far.run - 1), far.of, far.phase, far.share)
+
+
+def note_unused(benchmark: Benchmark, view: View, run: str = "a local run") -> None:
+    """Say which keys of the file a run without a server does not act on.
+
+    Args:
+        benchmark: the file.
+        view: is told.
+        run: what kind of run it is.
+    """
+    if benchmark.schedule:
+        view.note(f"schedule is kept with the campaign; {run} does not act on it")
+    if benchmark.alerts:
+        view.note(f"alerts are listed by `assay alerts`; {run} sends no messages")
+
+
+def note_findings(store: Store, record: CampaignRecord, view: View, clock: Clock) -> None:
+    """Take results into their series, and say what changed; the results are kept, whatever comes of it."""
+    from assay.alert.ingest import observe
+    from assay.report.series import finding_sentence
+
+    try:
+        found = observe(store, record, clock)
+    except AssayError as problem:
+        view.note(f"the series were not updated: {problem.problem.message}; try `assay series collect`")
+        return
+    for one in found:
+        if one.state == "open" and one.finding.answer != "cannot tell":
+            view.note(finding_sentence(one))

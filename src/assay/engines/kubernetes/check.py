@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from assay.engines.kubernetes.client.api import Api, Document, Version, name_of
+from assay.engines.kubernetes.client.api import NEEDED, WANTED, Api, Document, Version, name_of
 from assay.engines.kubernetes.client.kubeconfig import connect
-from assay.engines.kubernetes.client.rights import NEEDED, WANTED
 from assay.engines.kubernetes.objects.names import Part, job_name
 from assay.engines.kubernetes.objects.pods import CONTAINER, QUEUE, container, own_mounts, pod_metadata, pod_spec
 from assay.engines.kubernetes.objects.resources import asked_for
 from assay.engines.kubernetes.observation import Observation, seen
 from assay.engines.kubernetes.phases import failure_of, phase_of, waiting_words
 from assay.engines.kubernetes.pod_logs import lines_of
-from assay.engines.kubernetes.teardown import take_out
+from assay.engines.kubernetes.submission import take_out
 from assay.errors import AssayError, MeasureError
 from assay.spec.benchmark import Needs
 from assay.spec.kubernetes import Kubernetes

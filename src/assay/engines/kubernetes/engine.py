@@ -25,7 +25,6 @@ from assay.engines.base import (
     WaitingJob,
 )
 from assay.engines.collect import Termination, has_result
-from assay.engines.kubernetes import logs as pod_output
 from assay.engines.kubernetes.client.api import SILENT, Api
 from assay.engines.kubernetes.client.kubeconfig import connect
 from assay.engines.kubernetes.client.watch import watching
@@ -39,14 +38,13 @@ from assay.engines.kubernetes.folder import (
     read_document,
     remove_folder,
 )
+from assay.engines.kubernetes.logs import job_logs
 from assay.engines.kubernetes.objects.plan import Group
 from assay.engines.kubernetes.observation import Observation
 from assay.engines.kubernetes.observer import Observer, environment_of, execution_of, has_ended, pods_by_rank
 from assay.engines.kubernetes.phases import phase_of, waiting_words
-from assay.engines.kubernetes.pod_logs import Delivery, Logbook
-from assay.engines.kubernetes.ranks import refused_by_rank
-from assay.engines.kubernetes.submit import Submitter
-from assay.engines.kubernetes.teardown import remove_job, remove_shared, tear_down
+from assay.engines.kubernetes.pod_logs import Delivery, Logbook, refused_by_rank
+from assay.engines.kubernetes.submission import Submitter, remove_job, remove_shared, tear_down
 from assay.errors import MeasureError
 from assay.plan.job import Job
 from assay.plan.plan import Plan
@@ -141,7 +139,7 @@ class KubernetesEngine:
 
     @classmethod
     def logs(cls, store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogLine]:
-        return pod_output.logs(store, job, service, follow=follow)
+        return job_logs(store, job, service, follow=follow)
 
     @property
     def campaign(self) -> str:

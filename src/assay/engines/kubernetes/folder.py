@@ -1,6 +1,6 @@
-"""The folder of a campaign on Kubernetes: what it is, what was submitted, and what came out of its pods.
+"""The folder of a campaign on Kubernetes, and the document in it from which any process can go on.
 
-It lies in the store, on this machine alone: pods never see it. Nobody else writes such a path by hand.
+It lies in the store, on this machine alone: pods never see it. No other module writes such a path by hand.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from assay.store.store import Store
 _ASK_EVERY_S = 1.0
 
 
-def logs(store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogLine]:
+def job_logs(store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogLine]:
     """What a job on Kubernetes or one of its services wrote, text by text.
 
     Raises:

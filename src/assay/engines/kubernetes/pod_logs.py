@@ -1,4 +1,4 @@
-"""Reading what a pod writes, again and again, each line once: words for people, and the parts of its result.
+"""What the pods of a campaign write, each line read once: words for people, and the parts of their results.
 
 The API gives out a log from a moment on, to the second, and a reader may come twice or late. Every line carries the
 moment at which it was written, by which those that were read before are passed over.
@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from assay.engines.base import Progress
+from assay.engines.base import FailureReason, Progress
+from assay.engines.collect import read_result
 from assay.engines.kubernetes.client.api import FORBIDDEN, NOT_FOUND, SILENT, Api
 from assay.engines.kubernetes.folder import PodFolder
 from assay.engines.kubernetes.objects.plan import Group
@@ -23,7 +24,9 @@ from assay.engines.kubernetes.objects.pods import CONTAINER, SERVICE
 from assay.engines.kubernetes.observation import Observation, PodObservation
 from assay.engines.kubernetes.pod.log_transport import Parcel, Receiver
 from assay.errors import AssayError, MeasureError
+from assay.exec.document import RESULT
 from assay.place.fleet.client import FleetClient, read_token
+from assay.plan.job import Job
 from assay.run.services.service import log_excerpt, tail_of
 from assay.spec.kubernetes import Kubernetes
 from assay.units import show_bytes
@@ -33,6 +36,14 @@ _STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d
 _SLACK_S = 5.0
 # Of the words of one pod this much is kept: its end, like that of every log.
 MAX_WORDS = 64 * 2**20
+# Fetching large files from a pod may take this long.
+_FETCH_S = 900.0
+_TRIES, _LAG_S = 3, 0.3
+Tell = Callable[[str], None]
+# Logs are read so often while pods run: little is lost with a pod. All together no more than so many a second.
+_READ_S, _READS_PER_S = 2.0, 10.0
+# A node that does not give out a log is left alone for so long: it may take half a minute to say nothing.
+_SILENT_S = 30.0
 
 
 @dataclass(slots=True)
@@ -129,12 +140,6 @@ def stamp_ns(text: str) -> int | None:
     zone = "+00:00" if match[3] == "Z" else match[3]
     whole = int(datetime.fromisoformat(match[1] + zone).timestamp())
     return whole * 10**9 + int((match[2] or "0").ljust(9, "0"))
-
-
-# Fetching large files from a pod may take this long.
-_FETCH_S = 900.0
-_TRIES, _LAG_S = 3, 0.3
-Tell = Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -266,12 +271,6 @@ class Delivery:
         return f"its {size} did not come out of the pod whole"
 
 
-# Logs are read so often while pods run: little is lost with a pod. All together no more than so many a second.
-_READ_S, _READS_PER_S = 2.0, 10.0
-# A node that does not give out a log is left alone for so long: it may take half a minute to say nothing.
-_SILENT_S = 30.0
-
-
 @dataclass(slots=True)
 class Logbook:
     """What the pods of a campaign write."""
@@ -340,3 +339,33 @@ class Logbook:
         own |= {f"pod-{rank}.log": self.folder.log(index, rank) for rank in range(1, group.pods)}
         own |= {f"service-{one.name}.out": self.folder.service_log(group.name, one.name) for one in group.services}
         return {name: path for name, path in own.items() if path.is_file()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    """What one other pod of a job left."""
+
+    folder: PodFolder
+    rank: int
+
+    def out(self, index: int) -> Path:
+        return self.folder.rank_out(index, self.rank)
+
+
+def refused_by_rank(folder: PodFolder, group: Group, job: Job) -> FailureReason | None:
+    """What went wrong in another pod of a job; None where all did their part.
+
+    The first pod's result is then none of the job: what it measured stays in its runs.
+    """
+    for rank in range(1, group.pods):
+        other = read_result(_Rank(folder, rank), job)
+        if other is None or other.state == "done":
+            continue
+        why = other.error.message if other.error is not None else "it measured nothing"
+        (folder.out(job.index) / RESULT).unlink(missing_ok=True)
+        return FailureReason(
+            "kubernetes-rank",
+            f"pod {rank} of {group.pods} failed: {why}",
+            "look into its log, which is kept with the first run",
+        )
+    return None

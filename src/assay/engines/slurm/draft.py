@@ -8,10 +8,10 @@ from pathlib import Path
 
 from assay.clock import Clock, iso
 from assay.engines.base import RunOptions
+from assay.engines.slurm.clusters import resolved
 from assay.engines.slurm.engine import SlurmEngine
 from assay.engines.slurm.folder import BatchPlan, SharedFolder, SlurmCampaign, locate, remember_folder
 from assay.engines.slurm.plan import USUAL_ARRAY, group
-from assay.engines.slurm.registry import resolved
 from assay.engines.slurm.scheduler import ClusterFacts, Scheduler, scheduler_for
 from assay.engines.slurm.scripts import Making, planned, variables, write_scripts
 from assay.errors import UsageError

@@ -22,9 +22,8 @@ from assay.engines.base import (
     WaitingJob,
 )
 from assay.engines.collect import Termination, has_result
-from assay.engines.node.progress import read_progress
-from assay.engines.slurm import logs as slurm_logs
-from assay.engines.slurm.batches import CampaignBatches
+from assay.engines.node import read_progress
+from assay.engines.slurm.batches import CampaignBatches, job_logs
 from assay.engines.slurm.folder import (
     BatchPlan,
     SharedFolder,
@@ -39,8 +38,7 @@ from assay.engines.slurm.node.end import ask_to_end
 from assay.engines.slurm.node.publication import publish_failure, read_published
 from assay.engines.slurm.scheduler import BatchState, Scheduler, scheduler_for
 from assay.engines.slurm.states import WAITING, failure_of, is_final, waiting_words
-from assay.engines.slurm.submit import note_cancelled, read_submitted, submit_all
-from assay.engines.slurm.teardown import tear_down
+from assay.engines.slurm.submission import note_cancelled, read_submitted, submit_all, tear_down
 from assay.errors import AssayError, MeasureError, Problem
 from assay.plan.job import Job
 from assay.plan.plan import Plan
@@ -128,7 +126,7 @@ class SlurmEngine:
 
     @classmethod
     def logs(cls, store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogLine]:
-        return slurm_logs.logs(store, job, service, follow=follow)
+        return job_logs(store, job, service, follow=follow)
 
     @property
     def campaign(self) -> str:

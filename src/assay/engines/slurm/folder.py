@@ -1,6 +1,6 @@
-"""The folder that login node and compute nodes share: where every document of a campaign lies.
+"""The folder that login node and compute nodes share, and the document in it from which any process can go on.
 
-Nobody else writes such a path by hand.
+No other module writes such a path by hand.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from assay.spec.clusters import Batch, Slurm
 
 VARIABLE = "ASSAY_SHARED"
 _NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")
+Role = Literal["monitor", "service", "jobs", "steps", "end"]
+# Beside the campaigns of a store: where the shared folder of each one lies.
+_POINTERS = "clusters"
 
 
 def locate(setting: str | None, store: Path) -> Path:
@@ -150,11 +153,6 @@ def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name for a part of a campaign: letters, digits, _ . and - only", code="name")
     return name
-
-
-Role = Literal["monitor", "service", "jobs", "steps", "end"]
-# Beside the campaigns of a store: where the shared folder of each one lies.
-_POINTERS = "clusters"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a batch job asks Slurm for, as the lines of its script. Pure."""
+"""One batch script: what it asks Slurm for, and its lines. Pure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from assay.spec.clusters import Batch, unwritable
 from assay.units import show_bytes
 
 _PLAIN = re.compile(r"^[A-Za-z0-9_./:,+@%=\[\]-]+$")
+_COUNTED = ("cpus", "memory", "gpus")
+_VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
 def directives(batch: Batch, needs: Needs) -> tuple[str, ...]:
@@ -48,9 +50,6 @@ def largest(needs: Iterable[Needs]) -> Needs:
     known = tuple(needs)
     most = {name: [value for one in known if (value := getattr(one, name)) is not None] for name in _COUNTED}
     return Needs().model_copy(update={name: max(values) for name, values in most.items() if values})
-
-
-_COUNTED = ("cpus", "memory", "gpus")
 
 
 def quoted(value: str) -> str:
@@ -123,9 +122,6 @@ def _less(key: str, needed: str, asked: str) -> UsageError:
         at=f"place.slurm.{key}",
         try_=f"raise place.slurm.{key} (for a service under each), lower needs.{key}, or leave one of them out",
     )
-
-
-_VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import pytest
 from ruamel.yaml import YAML
 from tests.kubernetes_schema import RELEASES, problems
 
-from assay.engines.kubernetes.client.rights import NEEDED, WANTED
+from assay.engines.kubernetes.client.api import NEEDED, WANTED
 
 ROLE = Path(__file__).parents[4] / "deploy" / "kubernetes" / "role.yaml"
 

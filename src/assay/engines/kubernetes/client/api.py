@@ -19,6 +19,7 @@ SILENT = "kubernetes-silent"
 MISSING, CONFIG = "kubernetes-missing", "kubernetes-config"
 TOKEN, FORBIDDEN = "kubernetes-token", "kubernetes-forbidden"
 REFUSED, GONE, EXISTS, NOT_FOUND = "kubernetes-refused", "kubernetes-gone", "kubernetes-exists", "kubernetes-not-found"
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -193,9 +194,6 @@ def labels_of(document: Document) -> Mapping[str, str]:
     return found if isinstance(found, Mapping) else {}
 
 
-_NUMBER = re.compile(r"\d+")
-
-
 def read_version(told: Mapping[str, Any]) -> Version:
     """The version that a server tells under /version; clouds write their own signs behind the numbers."""
     text = str(told.get("gitVersion") or "")
@@ -205,3 +203,25 @@ def read_version(told: Mapping[str, Any]) -> Version:
         found = [int(one) for one in _NUMBER.findall(text)[:2]]
     major, minor = (*found, 0, 0)[:2]
     return Version(major or 1, minor, text)
+
+
+# Looked up where a lost process made it already; patched to go with what uses it.
+_MADE = ("create", "get", "list", "patch", "delete")
+
+# Without these nothing can be run.
+NEEDED = (
+    *(Right(verb, "jobs.batch") for verb in ("create", "get", "list", "watch", "delete")),
+    *(Right(verb, "pods") for verb in ("list", "watch", "delete")),
+    Right("get", "pods/log"),
+    *(Right(verb, "configmaps") for verb in _MADE),
+    Right("list", "events"),
+)
+# Without these a part of what can be asked for cannot be had → what that is.
+WANTED = {
+    **dict.fromkeys((Right(verb, "services") for verb in _MADE), "services, and pods that go together"),
+    **dict.fromkeys((Right(verb, "deployments.apps") for verb in _MADE), "services"),
+    **dict.fromkeys((Right(verb, "secrets") for verb in ("create", "delete")),
+                    "secrets that a campaign brings along (place.kubernetes.secrets: ${env:NAME})"),
+    **dict.fromkeys((Right(verb, "pods/exec") for verb in ("create", "get")),
+                    "results that are too large for a log, without a server"),
+}  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is in the cluster now, by list and watch: cut off, it goes on where it was; too late, it lists anew."""
+"""What is in the cluster now, by list and watch: cut off, it goes on where it was; too late, it lists again."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ from assay.engines.kubernetes.client.api import (
 )
 from assay.engines.kubernetes.objects.names import of_campaign
 from assay.errors import MeasureError
+
+KINDS: tuple[Kind, ...] = ("Job", "Pod")
+# One watch lasts so long; then the next goes on from where it was.
+_WATCH_S = 240.0
+_AGAIN_S, _SLOWEST_S = 0.5, 5.0
+_TOGETHER_S = 0.05
 
 
 @dataclass(slots=True)
@@ -121,13 +127,6 @@ def differences(before: dict[str, Document], after: dict[str, Document]) -> Iter
             yield Change("ADDED", new)
         elif version_of(known) != version_of(new):
             yield Change("MODIFIED", new)
-
-
-KINDS: tuple[Kind, ...] = ("Job", "Pod")
-# One watch lasts so long; then the next goes on from where it was.
-_WATCH_S = 240.0
-_AGAIN_S, _SLOWEST_S = 0.5, 5.0
-_TOGETHER_S = 0.05
 
 
 @dataclass(slots=True)

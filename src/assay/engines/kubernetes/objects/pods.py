@@ -1,4 +1,4 @@
-"""Why the scheduler finds no node for a pod, read from its own words: whether to wait, and what to change. Pure."""
+"""The pods of a campaign, and why the scheduler finds no node for one, read from its own words. Pure."""
 
 from __future__ import annotations
 
@@ -26,6 +26,18 @@ _TAINT = re.compile(r"taint \{([^:}]+):\s*([^}]*)\}")
 # Taints that Kubernetes itself sets on a node that is not well, and takes away when it is.
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 Outlook = Literal["busy", "unsure", "lasting"]
+Object = dict[str, Any]
+# Containers of a measuring pod: the one that measures, and the one whose image holds the program that is measured.
+CONTAINER, PROGRAM = "job", "program"
+SERVICE = "service"
+# Where a measuring pod finds its document and its files, and where it may write.
+DOCUMENT, FILES, WORK = f"{OWN_FOLDER}/job", f"{OWN_FOLDER}/files", f"{OWN_FOLDER}/work"
+# The label by which Kueue knows in which queue something waits.
+QUEUE = "kueue.x-k8s.io/queue-name"
+_NODE = "kubernetes.io/hostname"
+_PULL = {"always": "Always", "missing": "IfNotPresent", "never": "Never"}
+# Since this minor version pods can keep apart across namespaces.
+_ACROSS = 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +98,6 @@ def _hint(text: str) -> str:
     if "were unschedulable" in text:
         return "the nodes are closed for new pods: kubectl uncordon"
     return ""
-
-
-Object = dict[str, Any]
-# Containers of a measuring pod: the one that measures, and the one whose image holds the program that is measured.
-CONTAINER, PROGRAM = "job", "program"
-SERVICE = "service"
-# Where a measuring pod finds its document and its files, and where it may write.
-DOCUMENT, FILES, WORK = f"{OWN_FOLDER}/job", f"{OWN_FOLDER}/files", f"{OWN_FOLDER}/work"
-# The label by which Kueue knows in which queue something waits.
-QUEUE = "kueue.x-k8s.io/queue-name"
-_NODE = "kubernetes.io/hostname"
-_PULL = {"always": "Always", "missing": "IfNotPresent", "never": "Never"}
-# Since this minor version pods can keep apart across namespaces.
-_ACROSS = 22
 
 
 @dataclass(frozen=True, slots=True)

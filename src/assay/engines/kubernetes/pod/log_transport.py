@@ -36,6 +36,17 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _DEEPEST = 4
 # No file of a result is larger; an announcement of more is no announcement of ours.
 MAX_BYTES = 2**31
+Taken = Literal["words", "part", "file", "kept", "at", "end"]
+# Less than the 10 MiB after which nodes begin a new log and forget the old one, with room for words.
+LOG_BYTES = 8 * 2**20
+# How long a pod waits with what did not fit: long enough for somebody who follows, short enough to free its node.
+HOLD_S = 600.0
+EVERY_S = 5.0
+# In the folder of a result: what waits there, and that somebody has fetched it.
+HELD, TAKEN = "held.json", "taken"
+_LOOK_S = 0.2
+# Of a pod's last words Kubernetes keeps 4096 bytes.
+_LAST_WORDS = 3_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +184,6 @@ class _Coming:
     parts: dict[int, bytes] = field(default_factory=dict)
 
 
-Taken = Literal["words", "part", "file", "kept", "at", "end"]
-
-
 @dataclass(slots=True)
 class Receiver:
     """Puts files together from lines; a file appears in the folder when it is whole, and its content is checked."""
@@ -308,18 +316,6 @@ def _parcel(told: Mapping[str, Any]) -> Parcel:
     if not 0 <= size <= MAX_BYTES or not re.fullmatch(r"[0-9a-f]{64}", digest):
         raise ValueError(f"{path[:80]!r} is announced with {size} bytes and {digest[:80]!r}")
     return Parcel(path, size, digest)
-
-
-# Less than the 10 MiB after which nodes begin a new log and forget the old one, with room for words.
-LOG_BYTES = 8 * 2**20
-# How long a pod waits with what did not fit: long enough for somebody who follows, short enough to free its node.
-HOLD_S = 600.0
-EVERY_S = 5.0
-# In the folder of a result: what waits there, and that somebody has fetched it.
-HELD, TAKEN = "held.json", "taken"
-_LOOK_S = 0.2
-# Of a pod's last words Kubernetes keeps 4096 bytes.
-_LAST_WORDS = 3_000
 
 
 class PodView(PlainView):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.engines.kubernetes.pod.context import Address, PodContext
-from assay.engines.node.process import service_patience_s
+from assay.engines.node import service_patience_s
 from assay.errors import MeasureError
 from assay.run.services import RunningService
 from assay.run.services.readiness import Question, steps

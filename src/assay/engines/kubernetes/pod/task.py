@@ -29,12 +29,18 @@ from assay.engines.kubernetes.pod.log_transport import (
     uploader,
     words_of,
 )
-from assay.engines.kubernetes.pod.program import beside, to_start
-from assay.engines.kubernetes.pod.ranks import before_run, stand_by
+from assay.engines.kubernetes.pod.program import before_run, beside, stand_by, to_start
 from assay.engines.kubernetes.pod.services import await_services
-from assay.engines.node.process import CONTROL, ENDED_BY_SIGNAL, NOT_KEPT, NOT_MEASURED
-from assay.engines.node.rendezvous import begin_together, give_up_all
-from assay.engines.node.termination import TerminationRequest, TerminationWatch
+from assay.engines.node import (
+    CONTROL,
+    ENDED_BY_SIGNAL,
+    NOT_KEPT,
+    NOT_MEASURED,
+    TerminationRequest,
+    TerminationWatch,
+    begin_together,
+    give_up_all,
+)
 from assay.errors import AssayError
 from assay.exec.document import execute_document, refuse_document
 from assay.files import write_whole

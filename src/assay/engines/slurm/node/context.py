@@ -18,6 +18,13 @@ from assay.plan.job import Job
 from assay.run.services.containers.registry import VARIABLE as RUNTIME
 from assay.spec.clusters import Slurm
 
+CODE = "submission-abandoned"
+# A busy controller may take minutes for one sbatch; a site can set another time, in seconds.
+VARIABLE = "ASSAY_SUBMISSION_WITHIN"
+_WITHIN_S = 600.0
+# How often the lines are read, of which there may be many on a shared file system.
+_LOOK_S = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class NodeCampaign:
@@ -61,14 +68,6 @@ def job_at(folder: SharedFolder, group: Group, place: int) -> Job:
     if not 0 <= place < len(group.jobs):
         raise UsageError(f"group {group.name} has {len(group.jobs)} jobs, and none at {place}", code="no-job")
     return folder.read_job(group.jobs[place])
-
-
-CODE = "submission-abandoned"
-# A busy controller may take minutes for one sbatch; a site can set another time, in seconds.
-VARIABLE = "ASSAY_SUBMISSION_WITHIN"
-_WITHIN_S = 600.0
-# How often the lines are read, of which there may be many on a shared file system.
-_LOOK_S = 5.0
 
 
 class Submission:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from assay.documents import from_json, to_json
-from assay.engines.node.process import service_patience_s
+from assay.engines.node import service_patience_s
 from assay.engines.slurm.folder import SharedFolder
 from assay.errors import MeasureError, Problem, UsageError
 from assay.files import write_whole

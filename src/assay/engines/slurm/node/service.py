@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from assay.engines.node.termination import TerminationRequest, TerminationWatch
+from assay.engines.node import TerminationRequest, TerminationWatch
 from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.node.context import CODE, NodeCampaign, Submission, job_at, read_known
 from assay.engines.slurm.node.monitor import watched

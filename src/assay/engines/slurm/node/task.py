@@ -11,10 +11,18 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from assay.engines.node.process import CONTROL, ENDED_BY_SIGNAL, NOT_KEPT, NOT_MEASURED
-from assay.engines.node.progress import ProgressView
-from assay.engines.node.rendezvous import begin_together, give_up_all, meeting_places
-from assay.engines.node.termination import TerminationRequest, TerminationWatch
+from assay.engines.node import (
+    CONTROL,
+    ENDED_BY_SIGNAL,
+    NOT_KEPT,
+    NOT_MEASURED,
+    ProgressView,
+    TerminationRequest,
+    TerminationWatch,
+    begin_together,
+    give_up_all,
+    meeting_places,
+)
 from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.node.context import job_at, read_known
 from assay.engines.slurm.node.monitor import watched

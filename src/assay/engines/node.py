@@ -1,0 +1,189 @@
+"""What a process that measures a job elsewhere needs, whichever engine started it.
+
+How it is asked to end, where it meets the clients that share its load, and how it says how far it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+from assay.engines.base import Progress
+from assay.errors import MeasureError
+from assay.report.live import PlainView
+from assay.run.load.barrier import Meeting, Met, give_up, meet
+from assay.spec.benchmark import Service
+
+# Set to `off` by a campaign that was begun without the control workload.
+CONTROL = "ASSAY_CONTROL"
+NOT_MEASURED, ENDED_BY_SIGNAL = 3, 143
+# Codes of problems after which a record of the problem could not be kept either.
+NOT_KEPT = ("store", "samples", "disk")
+# Fetching its image, getting ready and warming its model may each take as long as `ready.within`; then a service says
+# that it failed. Only if it was killed together with whatever would report that does anybody wait longer.
+_STEPS = 3
+_SLACK_S = 60.0
+# What a batch system sends before it kills, and what a lost terminal or Ctrl-C in a step sends.
+_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
+_LOOK_S = 0.2
+# Jobs of a cluster begin when there is room for them; this meeting only sees to it that all have begun.
+_FIRST_LEAD_S = 0.0
+# A shared file system is not written to more often than this while a phase goes on: the node is measuring.
+EVERY_S = 5.0
+
+
+def service_patience_s(service: Service) -> float:
+    """How long others wait for a service: longer than it can take to get ready or to report that it failed."""
+    return _STEPS * service.ready.within + _SLACK_S
+
+
+class TerminationRequest(BaseException):
+    """Somebody wants this process to end; like KeyboardInterrupt, nothing on the way may take it for a failure."""
+
+
+class TerminationWatch:
+    """Looks out for whoever wants this process to end."""
+
+    def __init__(self, stop: Path | None = None, abandoned: Callable[[], str] = lambda: "") -> None:
+        """What to look at.
+
+        Args:
+            abandoned: says why nobody else will ask for it; empty as long as somebody may.
+        """
+        self._stop = stop
+        self._abandoned = abandoned
+        self.left_alone = False
+        self._parent = os.getppid()
+        self._told = threading.Event()
+        self.why = ""
+
+    def in_good_hands(self) -> None:
+        """Somebody will ask for the end in any case."""
+        self._abandoned = lambda: ""
+
+    def listen(self) -> None:
+        """From now on the first signal raises TerminationRequest wherever the process is; later ones are ignored."""
+        for name in _SIGNALS:
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), self._signalled)
+
+    def look(self) -> None:
+        """Raise if somebody wants the end.
+
+        Raises:
+            TerminationRequest: with the reason in `why`.
+        """
+        if not self.why and self._stop is not None and self._stop.exists():
+            self.why = "stop"
+        if not self.why and os.getppid() != self._parent:
+            self.why = "its parent process is gone"
+        if not self.why and (why := self._abandoned()):
+            self.why, self.left_alone = why, True
+        if self.why:
+            raise TerminationRequest(self.why)
+
+    def wait(self) -> None:
+        """Sleep for a moment, and look.
+
+        Raises:
+            TerminationRequest: with the reason in `why`.
+        """
+        self._told.wait(_LOOK_S)
+        self.look()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was the `stop` file that asked: the end in good order."""
+        return self.why == "stop"
+
+    def _signalled(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  (signal's signature)
+        self._told.set()
+        if self.why:  # it is ending already: nothing may disturb that
+            return
+        if self._stop is not None and self._stop.exists():
+            self.why = "stop"  # `stop` was written first, and the signal came with it
+        else:
+            self.why = f"{signal.Signals(number).name}: cancelled, preempted or out of time"
+        raise TerminationRequest(self.why)
+
+
+def begin_together(meeting: Meeting, within_s: float) -> Met:
+    """Wait until the jobs of all clients have begun; their times in the queue may be far apart.
+
+    A client whose job is run again after a failure finds that the others have begun: it joins them at the next run.
+
+    Raises:
+        MeasureError: if one did not come.
+    """
+    place = meeting.of_jobs()
+    try:
+        return meet(place, meeting.who, meeting.of, within_s, lead_s=_FIRST_LEAD_S)
+    except MeasureError as problem:
+        if problem.problem.code != "barrier-missed":
+            raise
+        return Met(meeting.of, 0, 0.0, 0.0, None)
+
+
+def give_up_all(meeting: Meeting, runs: int, why: str) -> None:
+    """Say at every meeting to which this client has not come that it will not."""
+    for place in meeting_places(meeting, runs):
+        give_up(place, meeting.who, why)
+
+
+def meeting_places(meeting: Meeting, runs: int) -> list[Path]:
+    """The place of the first meeting, then that of each run."""
+    return [meeting.of_jobs(), *(meeting.of_run(run) for run in range(runs))]
+
+
+class ProgressView(PlainView):
+    """Says on its own log what a plain view says, and writes down how far the job is."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(sys.stdout)
+        self._path = path
+        self._run, self._of, self._phase, self._share = 0, 0, "", 0.0
+        self._written_s = -EVERY_S
+
+    def run(self, run_id: int, of: int) -> None:
+        super().run(run_id, of)
+        self._run, self._of, self._phase, self._share = run_id + 1, of, "", 0.0
+        self._write()
+
+    def phase(self, name: str) -> None:
+        self._phase, self._share = name, 0.0
+        self._write()
+
+    def progress(self, share: float, note: str) -> None:  # noqa: ARG002  (notes are for the node's own log)
+        """So much of the phase is done."""
+        self._share = share
+        if time.monotonic() - self._written_s >= EVERY_S:
+            self._write()
+
+    def _write(self) -> None:
+        """Write it whole; a folder that cannot be written to now must not end a measurement."""
+        if not self._run:
+            return
+        self._written_s = time.monotonic()
+        told = {"run": self._run, "of": self._of, "phase": self._phase, "share": self._share}
+        partial = self._path.with_suffix(".part")
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps(told))
+            partial.replace(self._path)
+
+
+def read_progress(path: Path) -> Progress | None:
+    """How far a job is; None where it has not said so yet."""
+    try:
+        told = json.loads(path.read_text())
+        return Progress(int(told["run"]), int(told["of"]), str(told["phase"]), float(told["share"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

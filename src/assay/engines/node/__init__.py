@@ -1,1 +1,0 @@
-"""What a process that measures a job elsewhere needs, whichever engine started it."""
