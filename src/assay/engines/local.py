@@ -11,13 +11,13 @@ from pathlib import Path
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.clock import Clock
 from assay.engines.collect import Termination, collect
+from assay.engines.status import note_findings, note_unused
 from assay.errors import AssayError
 from assay.exec.folder import ResultFolder
 from assay.exec.machine import surroundings
 from assay.exec.runner import JobHooks, JobRunner, label_of
 from assay.hardware.fitness.session import DeviceSession
 from assay.monitoring.local import Monitor, monitored
-from assay.engines.status import note_findings, note_unused
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL, campaign_state
 from assay.plan.plan import Plan
