@@ -23,7 +23,7 @@ from assay.alert.evaluate import act
 from assay.alert.ingest import expect
 from assay.api.store_source import StoreSource
 from assay.demo.replay import DetectionObserver, play
-from assay.report.html.series import Spot, series_svg
+from assay.report.html.series import SeriesPoint, series_svg
 from assay.series.repository import SeriesStore
 from assay.sim.history import DetectedChange, History, ScoreLine, SimulatedClock, marks, score, series_name, truth, year
 from assay.sim.history.settings import year_text
@@ -116,7 +116,7 @@ def pictures(store: Store, until: float) -> Iterable[tuple[str, str]]:
         job = int((points[0].job or "").rpartition("-job-")[2] or 0)
         found = read_series(source, record.id)
         name = series_name(record.benchmark, job, record.metric)
-        spots = [Spot(one.at, one.value, one.standard_error, one.verdict) for one in points]
+        spots = [SeriesPoint(one.at, one.value, one.standard_error, one.verdict) for one in points]
         yield (
             name.replace("#", "").replace(" ", "-"),
             series_svg(picture_of(name, record.unit, spots, found, until=until)),

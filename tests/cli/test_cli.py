@@ -15,7 +15,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from assay.report.table import SARK_COLUMNS
+from assay.report.export import SARK_COLUMNS
 
 ASSAY = [sys.executable, "-m", "assay"]
 

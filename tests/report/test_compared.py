@@ -10,7 +10,7 @@ import pytest
 
 from assay.documents import to_json
 from assay.errors import UsageError
-from assay.report.compared import compared, compared_csv, compared_json, compared_markdown, compared_text, sentences
+from assay.report.comparison import compared, compared_csv, compared_json, compared_markdown, compared_text, sentences
 from assay.report.sides import Reader, Side, read_document
 from assay.store.references import NoSuchResultError
 

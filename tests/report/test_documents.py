@@ -7,7 +7,7 @@ import jsonschema
 
 from assay.analyse.records import CampaignRecord
 from assay.documents import from_json, to_plain
-from assay.report.document import result_json, result_schema
+from assay.report.export import result_json, result_schema
 from assay.report.markdown import render_markdown
 
 JOB_KEYS = {"job", "digest", "point", "state", "verdict", "checks", "metrics", "runs", "environment", "error"}

@@ -20,9 +20,9 @@ from assay.report.energy import (
     used_by,
     with_grade,
 )
+from assay.report.export import SARK_COLUMNS, render_csv
 from assay.report.html import render_html
 from assay.report.markdown import render_markdown
-from assay.report.table import SARK_COLUMNS, render_csv
 from assay.report.terminal import render_job, render_table
 from assay.report.wording import job_labels
 from assay.run.records import Energy

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import StoreError
-from assay.report.events import EventView
+from assay.report.live import EventView
 
 
 class Pipe:

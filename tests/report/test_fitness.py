@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from tests.report import watched
 
-from assay.report.fitness import fitness_sheet
 from assay.report.html import render_html
+from assay.report.machine import fitness_sheet
 from assay.report.markdown import render_markdown
 from assay.report.terminal import render_job
 

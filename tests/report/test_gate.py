@@ -11,8 +11,7 @@ import pytest
 from assay.analyse.compare.limits import Limits, Line
 from assay.analyse.gating import Gate, JobGate, gate
 from assay.analyse.records import Check, Interval
-from assay.report.gate import Gated, gate_json, gate_markdown, gate_text, marker
-from assay.report.junit import gate_junit
+from assay.report.gate import Gated, gate_json, gate_junit, gate_markdown, gate_text, marker
 from assay.report.sides import Side
 
 GOLDEN = Path(__file__).with_name("golden")

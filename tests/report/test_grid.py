@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.report.grid import Column, lay_out, plain
+from assay.report.sheet import GridColumn, lay_out, plain
 
 
 @pytest.mark.parametrize(
@@ -21,10 +21,10 @@ from assay.report.grid import Column, lay_out, plain
 )
 def test_control_characters_are_shown_and_not_sent(text, shown):
     assert plain(text) == shown
-    assert lay_out([Column("name"), Column("id")], [(text, "1")], 80)[1].split("  ")[0] == shown
+    assert lay_out([GridColumn("name"), GridColumn("id")], [(text, "1")], 80)[1].split("  ")[0] == shown
 
 
 def test_a_name_with_a_line_break_stays_one_row():
-    lines = lay_out([Column("name"), Column("state")], [("evil\nok  active", "faulty"), ("b", "active")], 80)
+    lines = lay_out([GridColumn("name"), GridColumn("state")], [("evil\nok  active", "faulty"), ("b", "active")], 80)
     assert len(lines) == 3
     assert len({line.index(state) for line, state in zip(lines, ("state", "faulty", "active"), strict=True)}) == 1

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assay.report.headline import headline_of
+from assay.report.wording import headline_of
 
 
 def test_a_model_answers_with_latency(build):

@@ -11,7 +11,7 @@ from assay.errors import StoreError
 from assay.report.html import fragment_html, render_html
 from assay.report.html.axis import axis_for, close_axis
 from assay.report.html.markup import el
-from assay.report.html.timeline import MOST_POINTS, thin
+from assay.report.html.samples import MOST_POINTS, thin
 
 
 def nothing(job_id: str, run_id: int) -> tuple:

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from tests.report import loads
 
+from assay.report.export import SARK_COLUMNS, render_csv
 from assay.report.html import render_html
-from assay.report.html.distribution import draw_distribution
 from assay.report.html.load import draw_recall, draw_tail
+from assay.report.html.samples import draw_distribution
 from assay.report.markdown import render_markdown
 from assay.report.served import (
     asked_load,
@@ -24,7 +25,6 @@ from assay.report.served import (
     server_view_of,
     token_facts_of,
 )
-from assay.report.table import SARK_COLUMNS, render_csv
 from assay.report.terminal import render_job, render_table
 from assay.report.wording import job_labels
 

@@ -14,8 +14,8 @@ from tests.report import watched
 from assay.analyse.monitored import summary
 from assay.report.html import render_html
 from assay.report.html.monitoring import draw_monitoring, panels_of, pieces, read_metrics
+from assay.report.machine import monitored_figures, monitoring_sheet, scrape_sentences, unscraped_sentences
 from assay.report.markdown import render_markdown
-from assay.report.monitoring import monitored_figures, monitoring_sheet, scrape_sentences, unscraped_sentences
 from assay.report.terminal import render_job
 from assay.store.telemetry import FILE, encode
 

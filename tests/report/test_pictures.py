@@ -11,10 +11,8 @@ import pytest
 from tests.report import loads, watched
 
 from assay.report.html.axis import axis_for, close_axis
-from assay.report.html.chart import Chart
-from assay.report.html.goodput import draw_goodput
-from assay.report.html.load import draw_curves
-from assay.report.html.picture import Numbers
+from assay.report.html.chart import Chart, Numbers
+from assay.report.html.load import draw_curves, draw_goodput
 from assay.report.html.pictures import job_pictures
 from assay.report.wording import job_labels
 

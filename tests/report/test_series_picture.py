@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.alert.digest.material import DAY, SINCE, UNTIL, spots
 
-from assay.report.html.moments import moment_axis
-from assay.report.html.series import Picture, Spot, Turn, draw_series, gaps, levels, series_svg
+from assay.report.html.axis import moment_axis
+from assay.report.html.series import SeriesChange, SeriesPicture, SeriesPoint, draw_series, gaps, levels, series_svg
 
-STEP = Turn(UNTIL - 3 * DAY, UNTIL - 4 * DAY, UNTIL - 3 * DAY, "step", 71.5, 75.8, "worse", "+6.0 %", "code")
-DRIFT = Turn(
+STEP = SeriesChange(UNTIL - 3 * DAY, UNTIL - 4 * DAY, UNTIL - 3 * DAY, "step", 71.5, 75.8, "worse", "+6.0 %", "code")
+DRIFT = SeriesChange(
     UNTIL - 90 * DAY, UNTIL - 91 * DAY, UNTIL - 60 * DAY, "drift", 71.5, 65.0, "better", "-9.1 %", "unknown", "expected"
 )
 
 
-def picture(*turns, **more) -> Picture:
-    return Picture("latency_ms · x", "ms", tuple(spots()), turns, **more)
+def picture(*turns, **more) -> SeriesPicture:
+    return SeriesPicture("latency_ms · x", "ms", tuple(spots()), turns, **more)
 
 
 def parsed(markup: str) -> ET.Element:
@@ -52,7 +52,7 @@ def test_points_whiskers_failures_and_gaps_are_drawn():
 
 
 def test_points_without_doubt_or_errors_claim_none():
-    plain = Picture("x", "", tuple(Spot(UNTIL + DAY * place, 1.0 + place % 3) for place in range(10)))
+    plain = SeriesPicture("x", "", tuple(SeriesPoint(UNTIL + DAY * place, 1.0 + place % 3) for place in range(10)))
     root = parsed(draw_series(plain))
     assert not of_class(root, "spot-error")
     assert not of_class(root, "hole")
@@ -79,14 +79,14 @@ def test_levels_follow_the_changes():
     assert found[3] == ((STEP.at, 75.8), (max(one.at for one in spots()), 75.8))
     (only,) = levels(picture())
     assert only[0][1] == pytest.approx(71.5, rel=0.01)
-    assert not list(levels(Picture("x", "", (Spot(1.0, None),))))
+    assert not list(levels(SeriesPicture("x", "", (SeriesPoint(1.0, None),))))
 
 
 def test_a_gap_is_what_is_longer_than_usual():
     (one,) = gaps(picture())
     assert one[1] - one[0] == 11 * DAY
     assert gaps(picture(until=UNTIL + 9 * DAY))[-1][1] == UNTIL + 9 * DAY  # silent up to now
-    assert gaps(Picture("x", "", (Spot(0.0, 1.0), Spot(9e9, 1.0)))) == ()
+    assert gaps(SeriesPicture("x", "", (SeriesPoint(0.0, 1.0), SeriesPoint(9e9, 1.0)))) == ()
 
 
 def test_a_file_of_its_own_has_its_style_and_says_size_and_cause():
@@ -101,16 +101,22 @@ def test_a_file_of_its_own_has_its_style_and_says_size_and_cause():
 
 
 def test_a_year_is_a_small_file():
-    year = Picture("x", "ms", tuple(spots(nights=365)), (DRIFT, STEP))
+    year = SeriesPicture("x", "ms", tuple(spots(nights=365)), (DRIFT, STEP))
     assert len(series_svg(year)) < 30_000
 
 
 @pytest.mark.parametrize(
     "few",
-    [(), (Spot(UNTIL, 1.0),), (Spot(UNTIL, None),), (Spot(UNTIL, 5.0), Spot(UNTIL + 1, 5.0)), (Spot(UNTIL, 0.0),)],
+    [
+        (),
+        (SeriesPoint(UNTIL, 1.0),),
+        (SeriesPoint(UNTIL, None),),
+        (SeriesPoint(UNTIL, 5.0), SeriesPoint(UNTIL + 1, 5.0)),
+        (SeriesPoint(UNTIL, 0.0),),
+    ],
 )
 def test_a_young_series_is_drawn_too(few):
-    root = parsed(draw_series(Picture("x", "", few, until=UNTIL + DAY)))
+    root = parsed(draw_series(SeriesPicture("x", "", few, until=UNTIL + DAY)))
     assert root.find(".//figure") is not None
     assert "nan" not in ET.tostring(root, encoding="unicode")
 

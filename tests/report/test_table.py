@@ -5,7 +5,7 @@ import io
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from assay.report.table import render_csv, results_filename
+from assay.report.export import render_csv, results_filename
 
 SARK = [
     "CreatedUtc", "Status", "UploadId", "FileName", "FileSize", "DeviceName", "DeviceYear", "Soc", "Ram", "DiscreteGpu",

@@ -13,9 +13,8 @@ from tests.report import watched
 
 from assay.errors import StoreError
 from assay.report.html import render_html
-from assay.report.html.panels import panels_of
+from assay.report.html.panels import held_back, panels_of
 from assay.report.html.telemetry import draw_telemetry, read_recordings, straightened
-from assay.report.html.throttling import held_back
 from assay.report.markdown import render_markdown
 from assay.report.reading import file_reader
 from assay.report.telemetry import (

@@ -3,7 +3,7 @@
 import pytest
 from tests.serve.setups import Agent, benchmark, is_problem, result_of, submit
 
-from assay.report.compared import compared
+from assay.report.comparison import compared
 from assay.report.sides import Reader
 
 pytestmark = pytest.mark.live

@@ -254,17 +254,17 @@ def _change(told: Told) -> str:
 
 
 def _table(found: ABResult) -> list[str]:
-    from assay.report.grid import Column, lay_out
     from assay.report.numbers import name_with_unit, show
+    from assay.report.sheet import GridColumn, lay_out
 
     a, b = found.sides
     columns = [
-        Column("metric", flexible=True),
-        Column(a, right=True, flexible=True),
-        Column(b, right=True, flexible=True),
-        Column("change", right=True),
-        Column("pairs", right=True),
-        Column("answer"),
+        GridColumn("metric", flexible=True),
+        GridColumn(a, right=True, flexible=True),
+        GridColumn(b, right=True, flexible=True),
+        GridColumn("change", right=True),
+        GridColumn("pairs", right=True),
+        GridColumn("answer"),
     ]
     rows = [
         (name_with_unit(one.metric, one.unit), show(one.a), show(one.b), _change(one), str(one.pairs), one.answer)

@@ -84,7 +84,7 @@ def label(
     server: ServerOptions,
 ) -> None:
     """Give an agent labels, beside those that it brings itself."""
-    from assay.report.grid import plain
+    from assay.report.sheet import plain
 
     changed = server.connect().patch(f"/agents/{agent}", {"labels": {**labels_of(labels)}})
     say(plain(f"{changed['name']}: {in_words(changed['labels'])}"))

@@ -183,14 +183,14 @@ def _answer(found: BisectResult) -> list[str]:
 
 
 def _table(found: BisectResult) -> list[str]:
-    from assay.report.grid import Column, lay_out
+    from assay.report.sheet import GridColumn, lay_out
     from assay.report.wording import one_line
 
     columns = [
-        Column("item", flexible=True),
-        Column("pairs", right=True),
-        Column(f"{found.metric} against good", right=True),
-        Column("answer"),
+        GridColumn("item", flexible=True),
+        GridColumn("pairs", right=True),
+        GridColumn(f"{found.metric} against good", right=True),
+        GridColumn("answer"),
     ]
     rows = [(one_line(row.name), str(row.pairs or "-"), _change(row), row.answer) for row in found.rows]
     return lay_out(columns, rows, terminal_width())

@@ -115,7 +115,7 @@ def _attached(
 @app.command("placement")
 def placement(campaign: Campaign, json_: JsonOption = False, *, server: ServerOptions) -> None:
     """Show which agents can take a campaign's jobs, and what the others lack."""
-    from assay.report.grid import plain
+    from assay.report.sheet import plain
 
     found = server.connect().get(f"/campaigns/{campaign}/placement")
     if json_:

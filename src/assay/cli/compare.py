@@ -11,7 +11,7 @@ from assay.cli.options import Format, FormatOption, SourceOptions
 from assay.cli.output import say, terminal_width
 
 if TYPE_CHECKING:
-    from assay.report.compared import Compared
+    from assay.report.comparison import ComparisonResult
     from assay.report.sides import Reader, Side
     from assay.store.references import Most
 
@@ -61,7 +61,7 @@ def compare(
 ) -> None:
     """Compare results: better, worse, or cannot tell and why; what must not be compared is said first."""
     from assay.errors import UsageError
-    from assay.report.compared import compared
+    from assay.report.comparison import compared
     from assay.report.sides import Reader
 
     smallest = share(by, "--by")
@@ -125,13 +125,13 @@ def share(text: str, option: str) -> float:
         raise UsageError(f"{option}: {problem}", code="share") from None
 
 
-def _rendered(found: Compared, form: Format) -> str:
-    from assay.report import compared
+def _rendered(found: ComparisonResult, form: Format) -> str:
+    from assay.report.comparison import compared_csv, compared_json, compared_markdown, compared_text
 
     if form is Format.json:
-        return compared.compared_json(found)
+        return compared_json(found)
     if form is Format.csv:
-        return compared.compared_csv(found)
+        return compared_csv(found)
     if form is Format.md:
-        return compared.compared_markdown(found)
-    return compared.compared_text(found, terminal_width())
+        return compared_markdown(found)
+    return compared_text(found, terminal_width())

@@ -46,7 +46,7 @@ def _shown(job: Path, out: Path, wishes: _Wishes, *, quiet: bool) -> str:
 def _with_events(job: Path, out: Path, wishes: _Wishes) -> str:
     from assay.errors import AssayError
     from assay.exec.document import RESULT, execute_document
-    from assay.report.events import EventView
+    from assay.report.live import EventView
 
     view = EventView(out / RESULT)
     try:

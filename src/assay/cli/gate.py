@@ -143,7 +143,7 @@ def _judge(judged: Side, against: Side | None, limits: Limits, by_run: ByRun, *,
     from assay.analyse.gating import gate as judge
     from assay.analyse.gating import unknown_numbers
     from assay.errors import UsageError
-    from assay.report.headline import headline_of
+    from assay.report.wording import headline_of
 
     record = judged.records[0]
     earlier = against.records if against else ()
@@ -175,7 +175,7 @@ def _write(gated: Gated, markdown: Path | None, junit: Path | None) -> None:
 
         write_whole(markdown, gate_markdown(gated).encode())
     if junit is not None:
-        from assay.report.junit import gate_junit
+        from assay.report.gate import gate_junit
 
         write_whole(junit, gate_junit(gated).encode())
 

@@ -42,7 +42,7 @@ def info(
         return
     text = render(found, terminal_width())
     if use_colour():
-        from assay.report.colour import paint
+        from assay.report.sheet import paint
 
         text = paint(text)
     say(text)

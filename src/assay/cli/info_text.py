@@ -227,7 +227,7 @@ def _no_gpu(gpu: Facts) -> str:
 
 def _frameworks(found: Facts, width: int) -> list[str]:
     """A line for each device of each framework; those that failed say why in full below."""
-    from assay.report.grid import Column, lay_out
+    from assay.report.sheet import GridColumn, lay_out
 
     rows, failed, moments = [], [], set()
     for name, value in found.items():
@@ -245,12 +245,12 @@ def _frameworks(found: Facts, width: int) -> list[str]:
     if not rows:
         return ["", "frameworks   none is installed"]
     columns = (
-        Column("framework"),
-        Column("version"),
-        Column("device"),
-        Column("answer"),
-        Column("time", right=True),
-        Column("proof or reason", flexible=True),
+        GridColumn("framework"),
+        GridColumn("version"),
+        GridColumn("device"),
+        GridColumn("answer"),
+        GridColumn("time", right=True),
+        GridColumn("proof or reason", flexible=True),
     )
     when = ", ".join(sorted(moments - {""}))
     note = [f"tried on {when}; --fresh tries again"] if when else []
@@ -258,19 +258,19 @@ def _frameworks(found: Facts, width: int) -> list[str]:
 
 
 def _models(found: list[JsonValue], width: int) -> list[str]:
-    from assay.report.grid import Column, lay_out
+    from assay.report.sheet import GridColumn, lay_out
     from assay.units import show_bytes
 
     if not found:
         return []
     columns = (
-        Column("model", flexible=True),
-        Column("format"),
-        Column("size", right=True),
-        Column("architecture", flexible=True),
-        Column("parameters", right=True),
-        Column("dtype"),
-        Column("quantisation", flexible=True),
+        GridColumn("model", flexible=True),
+        GridColumn("format"),
+        GridColumn("size", right=True),
+        GridColumn("architecture", flexible=True),
+        GridColumn("parameters", right=True),
+        GridColumn("dtype"),
+        GridColumn("quantisation", flexible=True),
     )
     rows, notes = [], []
     for value in found:
@@ -296,13 +296,13 @@ def _models(found: list[JsonValue], width: int) -> list[str]:
 
 
 def _probes(found: Facts, width: int) -> list[str]:
-    from assay.report.grid import Column, lay_out
+    from assay.report.sheet import GridColumn, lay_out
 
     rows = []
     for name, value in found.items():
         one = _as_map(value)
         rows.append((name, "works" if one.get("works") else "absent", _line(_text(one, "by") or _text(one, "why"))))
-    columns = (Column("probe"), Column("answer"), Column("by or reason", flexible=True))
+    columns = (GridColumn("probe"), GridColumn("answer"), GridColumn("by or reason", flexible=True))
     return ["", *lay_out(columns, rows, width)]
 
 

@@ -11,7 +11,7 @@ from assay.cli.output import say
 
 def models(form: FormatOption = Format.text) -> None:
     """List the built-in models: real networks that need no network access."""
-    from assay.report.grid import Column, lay_out
+    from assay.report.sheet import GridColumn, lay_out
     from assay.run.models import builtin_models
 
     found = builtin_models()
@@ -22,11 +22,11 @@ def models(form: FormatOption = Format.text) -> None:
         say("no built-in models: they come with the onnx package\ntry     pip install 'assay-bench[onnx]'")
         return
     columns = (
-        Column("name"),
-        Column("network", flexible=True),
-        Column("input"),
-        Column("batch"),
-        Column("nodes", right=True),
+        GridColumn("name"),
+        GridColumn("network", flexible=True),
+        GridColumn("input"),
+        GridColumn("batch"),
+        GridColumn("nodes", right=True),
     )
     say("\n".join(lay_out(columns, [(m.name, m.title, m.input, m.batch, str(m.nodes)) for m in found], 100)))
     say("\ntrue graphs with constant weights: real compute, meaningless classes. Use a name as target.model.")

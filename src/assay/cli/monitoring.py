@@ -21,7 +21,7 @@ def show(
     store: StoreOption = None,
 ) -> None:
     """Show what was scraped of nodes and services while each job ran."""
-    from assay.report.monitoring import monitored_of, monitoring_sheet
+    from assay.report.machine import monitored_of, monitoring_sheet
     from assay.report.reading import read_campaign
     from assay.report.sheet import sheet_lines
     from assay.report.wording import job_labels

@@ -83,7 +83,7 @@ def _studied(result: CampaignResult, job: MultiRunJobResult, *, all_metrics: boo
     """What the study says about each metric of a job."""
     from assay.analyse.noise import noise_of
     from assay.analyse.summary import measured_values
-    from assay.report.headline import headline_of
+    from assay.report.wording import headline_of
 
     samples = {run.run_id: measured_values(result.samples(job.job, run.run_id)) for run in job.runs if not run.error}
     wanted = list(job.metrics) if all_metrics else [name for name in headline_of(job) if name in job.metrics]
@@ -134,11 +134,11 @@ def _text(result: CampaignResult, studied: Mapping[str, Sequence[Noise]]) -> str
 
 def _spreads(studied: Sequence[Noise]) -> list[str]:
     """How much equal runs differ, inside and between them, and how they drift."""
-    from assay.report.grid import Column, lay_out
     from assay.report.numbers import name_with_unit, show, show_percent
+    from assay.report.sheet import GridColumn, lay_out
 
     titles = ("median", "within", "between", "95 % interval", "explained", "drift")
-    columns = [Column("metric", flexible=True), *(Column(title, right=True) for title in titles)]
+    columns = [GridColumn("metric", flexible=True), *(GridColumn(title, right=True) for title in titles)]
     rows = [
         (
             name_with_unit(one.metric, one.unit),
@@ -163,8 +163,8 @@ def _figure(share: float) -> str:
 def _answers(studied: Sequence[Noise]) -> list[str]:
     """What the product's own comparison says about equal runs."""
     from assay.report.comparison import show_change
-    from assay.report.grid import Column, lay_out
     from assay.report.numbers import name_with_unit
+    from assay.report.sheet import GridColumn, lay_out
 
     def told(one: Comparison) -> str:
         return one.answer if one.answer == "cannot tell" else f"{one.answer} {show_change(one)}"
@@ -179,17 +179,17 @@ def _answers(studied: Sequence[Noise]) -> list[str]:
         )
         for one in studied
     ]
-    columns = [Column(title, flexible=title == "metric") for title in titles]
+    columns = [GridColumn(title, flexible=title == "metric") for title in titles]
     return ["A against A", *lay_out(columns, rows, terminal_width())]
 
 
 def _resolutions(studied: Sequence[Noise]) -> list[str]:
     """The smallest change that each number of runs shows."""
-    from assay.report.grid import Column, lay_out
     from assay.report.numbers import name_with_unit, show_percent
+    from assay.report.sheet import GridColumn, lay_out
 
     numbers = [str(one.runs) for one in studied[0].resolves]
-    columns = [Column("metric", flexible=True), *(Column(number, right=True) for number in numbers)]
+    columns = [GridColumn("metric", flexible=True), *(GridColumn(number, right=True) for number in numbers)]
     rows = [
         (name_with_unit(one.metric, one.unit), *(show_percent(part.change) for part in one.resolves)) for one in studied
     ]

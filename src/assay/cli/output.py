@@ -25,13 +25,13 @@ def say_json(answer: object) -> None:
 
 def say_table(names: Sequence[str], rows: Iterable[Sequence[str]], empty: str, flexible: str = "") -> None:
     """Print rows under their names, or a sentence when there are none."""
-    from assay.report.grid import Column, lay_out
+    from assay.report.sheet import GridColumn, lay_out
 
     found = list(rows)
     if not found:
         say(empty)
         return
-    columns = [Column(name, flexible=name == flexible) for name in names]
+    columns = [GridColumn(name, flexible=name == flexible) for name in names]
     say("\n".join(lay_out(columns, found, terminal_width())))
 
 
@@ -81,11 +81,11 @@ def in_words(labels: Mapping[str, Any]) -> str:
 def rendered(record: CampaignRecord, form: Format) -> str:
     """A campaign in the asked format."""
     if form is Format.json:
-        from assay.report.document import result_json
+        from assay.report.export import result_json
 
         return result_json(record)
     if form is Format.csv:
-        from assay.report.table import render_csv
+        from assay.report.export import render_csv
 
         return render_csv(record)
     if form is Format.md:

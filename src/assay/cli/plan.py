@@ -45,17 +45,17 @@ def plan(
 
 def _text(made: Plan, rows: list[tuple[Job, tuple[str, ...], Estimate]]) -> str:
     from assay.place.needs import needs_in_words
-    from assay.report.grid import Column, lay_out
+    from assay.report.sheet import GridColumn, lay_out
     from assay.report.wording import job_label
     from assay.units import show_seconds
 
     columns = (
-        Column("job"),
-        Column("digest"),
-        Column("point", flexible=True),
-        Column("runs", right=True),
-        Column("time", right=True),
-        Column("needs", flexible=True),
+        GridColumn("job"),
+        GridColumn("digest"),
+        GridColumn("point", flexible=True),
+        GridColumn("runs", right=True),
+        GridColumn("time", right=True),
+        GridColumn("needs", flexible=True),
     )
     table = [
         (

@@ -66,17 +66,17 @@ def _json(items: Sequence[PreparedItem]) -> str:
 
 
 def _text(items: Sequence[PreparedItem]) -> str:
-    from assay.report.grid import Column, lay_out
+    from assay.report.sheet import GridColumn, lay_out
     from assay.units import show_bytes
 
     if not items:
         return "nothing to prepare: this benchmark needs no image, no model and no file"
     columns = (
-        Column("what"),
-        Column("state"),
-        Column("size", right=True),
-        Column("sha256"),
-        Column("name", flexible=True, shortest=24),
+        GridColumn("what"),
+        GridColumn("state"),
+        GridColumn("size", right=True),
+        GridColumn("sha256"),
+        GridColumn("name", flexible=True, shortest=24),
     )
     rows = [
         (

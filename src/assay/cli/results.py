@@ -33,14 +33,14 @@ def list_(
     if not campaigns:
         say(f"no results yet in {source.name}\nnext    assay init; assay run bench.yaml")
         return
-    from assay.report.grid import Column, lay_out
+    from assay.report.sheet import GridColumn, lay_out
 
     columns = (
-        Column("campaign"),
-        Column("created"),
-        Column("state"),
-        Column("jobs", right=True),
-        Column("benchmark", flexible=True),
+        GridColumn("campaign"),
+        GridColumn("created"),
+        GridColumn("state"),
+        GridColumn("jobs", right=True),
+        GridColumn("benchmark", flexible=True),
     )
     rows = [
         (one.id, one.created_at[:19], one.state, f"{one.jobs_ended}/{one.jobs}", one.benchmark) for one in campaigns

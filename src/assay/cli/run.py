@@ -233,7 +233,7 @@ def write_reports(result: CampaignResult, folder: Path) -> list[Path]:
     """Write a campaign as CSV, JSON and HTML into a folder; return the files."""
     from datetime import datetime
 
-    from assay.report.table import results_filename
+    from assay.report.export import results_filename
     from assay.store.samples import write_whole
 
     created = datetime.fromisoformat(result.record.created_at)

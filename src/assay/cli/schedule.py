@@ -212,7 +212,7 @@ def _described(view: Mapping[str, Any]) -> Iterable[str]:
 
 def _history(firings: Iterable[Mapping[str, Any]]) -> list[str]:
     """What became of due times, a line each; reasons are never cut."""
-    from assay.report.grid import Column, lay_out
+    from assay.report.sheet import GridColumn, lay_out
 
     rows = [
         (wall_time(one["local"]), one["outcome"], one["campaign"] or "", one["campaign_state"] or "", one["reason"])
@@ -220,7 +220,7 @@ def _history(firings: Iterable[Mapping[str, Any]]) -> list[str]:
     ]
     if not rows:
         return ["it has not fired yet"]
-    return lay_out([Column(name) for name in ("due", "outcome", "campaign", "state", "reason")], rows, sys.maxsize)
+    return lay_out([GridColumn(name) for name in ("due", "outcome", "campaign", "state", "reason")], rows, sys.maxsize)
 
 
 def _next(view: Mapping[str, Any]) -> str:

@@ -28,7 +28,7 @@ def schema(
 
 def _schema(document: Document) -> dict[str, object]:
     if document is Document.result:
-        from assay.report.document import result_schema
+        from assay.report.export import result_schema
 
         return result_schema()
     if document is Document.job:

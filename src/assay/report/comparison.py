@@ -1,13 +1,31 @@
-"""Two results side by side on a terminal: better, worse, or cannot tell and why."""
+"""Two sides of a comparison: what may not be compared and why first, then better, worse, or cannot tell."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from assay.analyse.records import Comparison, Interval
-from assay.report.grid import Column, lay_out
+from assay.analyse.compare import JobComparison, compare_pool, match_jobs, pool
+from assay.analyse.records import Comparison, Interval, MultiRunJobResult
+from assay.documents import to_plain
+from assay.report.markdown import escape
 from assay.report.numbers import NOTHING, decimals_for, name_with_unit, show, show_percent
-from assay.report.wording import one_line
+from assay.report.sheet import GridColumn, lay_out
+from assay.report.sides import Side
+from assay.report.wording import headline_of, job_labels, one_line
+
+_SCHEMA = "assay.comparison/1"
+_COLUMNS = (
+    "job", "metric", "unit", "a", "a_low", "a_high", "b", "b_low", "b_high", "change", "change_low", "change_high",
+    "answer", "because",
+)  # fmt: skip
+# A spreadsheet runs a cell that begins with one of these as a formula.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def render_comparison(
@@ -34,13 +52,13 @@ def render_comparison(
     return "\n".join([*table, *map(one_line, notes)])
 
 
-def _columns(a: str, b: str) -> tuple[Column, ...]:
+def _columns(a: str, b: str) -> tuple[GridColumn, ...]:
     return (
-        Column("job", flexible=True),
-        Column("metric", flexible=True),
-        Column(a, right=True, flexible=True),
-        Column(b, right=True, flexible=True),
-        Column("change", right=True),
+        GridColumn("job", flexible=True),
+        GridColumn("metric", flexible=True),
+        GridColumn(a, right=True, flexible=True),
+        GridColumn(b, right=True, flexible=True),
+        GridColumn("change", right=True),
     )
 
 
@@ -81,3 +99,196 @@ def verdict_with_reason(one: Comparison) -> str:
     if one.answer != "cannot tell" and not one.because:
         return one.answer
     return one_line(f"{one.answer}: {'; '.join(one.because) or 'no reason was recorded'}")
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedJob:
+    """One job of a comparison under its name."""
+
+    label: str
+    found: JobComparison
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonResult:
+    """Everything that is said about two sides."""
+
+    a: Side
+    b: Side
+    jobs: tuple[ComparedJob, ...]
+    only_a: tuple[str, ...]
+    """Names of jobs that only one side has."""
+    only_b: tuple[str, ...]
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Why jobs are not comparable, one sentence each, with the jobs it is true of."""
+        return sentences((job.label, job.found.pool.refused) for job in self.jobs)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What else differs, and which results were left out."""
+        return sentences((job.label, (*job.found.pool.left_out, *job.found.pool.warnings)) for job in self.jobs)
+
+    @property
+    def is_worse(self) -> bool:
+        return any(line.answer == "worse" for job in self.jobs for line in job.found.lines)
+
+    @property
+    def is_refused(self) -> bool:
+        return all(job.found.pool.refused for job in self.jobs)
+
+
+def compared(
+    a: Side, b: Side, *, smallest: float = 0.0, anyway: bool = False, all_metrics: bool = False
+) -> ComparisonResult:
+    """Compare two sides job by job."""
+    matching = match_jobs(a.records, b.records)
+    labels = labels_of([pair.b[0] for pair in matching.pairs], b)
+    jobs = []
+    for pair, label in zip(matching.pairs, labels, strict=True):
+        found = compare_pool(pool(pair, anyway=anyway), smallest=smallest)
+        jobs.append(ComparedJob(label, found if all_metrics else replace(found, lines=_headlines(found))))
+    return ComparisonResult(
+        a, b, tuple(jobs), tuple(labels_of(matching.only_a, a)), tuple(labels_of(matching.only_b, b))
+    )
+
+
+def _headlines(found: JobComparison) -> tuple[Comparison, ...]:
+    """What the metrics say that answer the question of a job, and its throughput."""
+    by_name = {line.metric: line for line in found.lines}
+    return tuple(by_name[name] for name in asked_of(found.pool.b[0]) if name in by_name)
+
+
+def asked_of(job: MultiRunJobResult) -> tuple[str, ...]:
+    """The metrics that are compared unless others are asked for: those that answer its question, and throughput."""
+    return tuple(dict.fromkeys((*headline_of(job), "throughput_per_s")))
+
+
+def labels_of(jobs: Sequence[MultiRunJobResult], side: Side) -> list[str]:
+    """A name for each of some jobs of a side."""
+    if not jobs:
+        return []
+    names = job_labels(replace(side.records[0], jobs=tuple(jobs)))
+    return [names[job.job] for job in jobs]
+
+
+def sentences(told: Iterable[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
+    """Sentences about jobs, each once: with the names of the jobs, unless it is true of all."""
+    jobs = list(told)
+    found = dict.fromkeys(one for _, reasons in jobs for one in reasons)
+    return tuple(_named(one, [label for label, reasons in jobs if one in reasons], len(jobs)) for one in found)
+
+
+def _named(sentence: str, labels: Sequence[str], jobs: int) -> str:
+    return one_line(sentence if len(labels) == jobs else f"{', '.join(labels)}: {sentence}")
+
+
+def compared_text(found: ComparisonResult, width: int) -> str:
+    """Write a comparison for a terminal."""
+    groups = {job.label: [_short(line, job) for line in job.found.lines] for job in found.jobs}
+    shown = groups if len(groups) > 1 else {"": next(iter(groups.values()), [])}
+    lines = [*(["not comparable because", *(f"  {one}" for one in found.refused)] if found.refused else [])]
+    lines += [f"note: {one}" for one in found.warnings]
+    return "\n".join([*lines, render_comparison(shown, notes=_notes(found), width=width)])
+
+
+def _short(line: Comparison, job: ComparedJob) -> Comparison:
+    """A line of a job that may not be compared, without the reasons that stand above the table."""
+    return replace(line, because=("not comparable",)) if job.found.pool.refused else line
+
+
+def _notes(found: ComparisonResult) -> list[str]:
+    lone = [
+        f"only in {side}: {', '.join(names)}" for side, names in (("a", found.only_a), ("b", found.only_b)) if names
+    ]
+    sides = [f"{name} {line}" for name, side in (("a", found.a), ("b", found.b)) for line in _results(side)]
+    pooled = max(len(side.records) for side in (found.a, found.b)) > 1
+    return [*lone, *sides, f"change is b against a, from the spread between {'results' if pooled else 'runs'}"]
+
+
+def _results(side: Side) -> list[str]:
+    return [
+        f"{name} {record.benchmark} {record.created_at[:19]}".rstrip()
+        for name, record in zip(side.names, side.records, strict=True)
+    ]
+
+
+def compared_json(found: ComparisonResult) -> str:
+    """Write a comparison as one JSON document."""
+    document = {
+        "schema": _SCHEMA,
+        "a": found.a.names[0] if len(found.a.names) == 1 else ", ".join(found.a.references),
+        "b": found.b.names[0] if len(found.b.names) == 1 else ", ".join(found.b.references),
+        "results": {"a": list(found.a.names), "b": list(found.b.names)},
+        "not_comparable": list(found.refused),
+        "warnings": list(found.warnings),
+        "unmatched": {"a": list(found.only_a), "b": list(found.only_b)},
+        "jobs": [_job_document(job) for job in found.jobs],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _job_document(job: ComparedJob) -> dict[str, Any]:
+    chosen = job.found.pool
+    return {
+        "job": job.label,
+        "a": [one.job for one in chosen.a],
+        "b": [one.job for one in chosen.b],
+        "comparable": not chosen.refused,
+        "not_comparable": list(chosen.refused),
+        "warnings": [*chosen.left_out, *chosen.warnings],
+        "metrics": [to_plain(line) for line in job.found.lines],
+    }
+
+
+def compared_markdown(found: ComparisonResult) -> str:
+    blocks: list[list[str]] = []
+    if found.refused:
+        blocks.append(["**Not comparable** because", "", *(f"- {escape(one)}" for one in found.refused)])
+    several = len(found.jobs) > 1
+    head = [*(["job"] if several else []), "metric", "a", "b", "change", "verdict"]
+    rule = [*(["---"] if several else []), "---", "---:", "---:", "---:", "---"]
+    rows = [
+        comparison_cells(job.label, _short(line, job))[0 if several else 1 :]
+        for job in found.jobs
+        for line in job.found.lines
+    ]
+    blocks.append([f"| {' | '.join(cells)} |" for cells in (head, rule, *([escape(c) for c in row] for row in rows))])
+    blocks.append([f"- {escape(one)}" for one in (*found.warnings, *_notes(found))])
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def compared_csv(found: ComparisonResult) -> str:
+    """Write a comparison as CSV, one row per job and metric; what is not known is an empty cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for job in found.jobs:
+        for line in job.found.lines:
+            change = (line.b - line.a) / abs(line.a) if line.a else None
+            row = (
+                job.label,
+                line.metric,
+                line.unit,
+                line.a,
+                *_ends(line.a_interval),
+                line.b,
+                *_ends(line.b_interval),
+                change,
+                *_ends(line.change),
+                line.answer,
+                "; ".join(line.because),
+            )
+            writer.writerow([_cell(cell) for cell in row])
+    return text.getvalue()
+
+
+def _ends(interval: Interval | None) -> tuple[float | None, float | None]:
+    return (interval.low, interval.high) if interval else (None, None)
+
+
+def _cell(value: float | str | None) -> float | str:
+    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
+        return f"'{value}"
+    return "" if value is None or (isinstance(value, float) and not math.isfinite(value)) else value

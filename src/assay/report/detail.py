@@ -7,13 +7,9 @@ from collections.abc import Iterable, Mapping
 from pydantic import JsonValue
 
 from assay.analyse.records import Check, MetricStatistics, MultiRunJobResult
-from assay.report.colour import paint
 from assay.report.device import device_sheet
 from assay.report.energy import energy_sentence, energy_sheet, price_sentence, with_grade
-from assay.report.facts import flat
-from assay.report.fitness import fitness_sheet
-from assay.report.grid import Column, lay_out, pad
-from assay.report.monitoring import monitoring_sheet
+from assay.report.machine import fitness_sheet, monitoring_sheet
 from assay.report.numbers import (
     NOTHING,
     decimals_of,
@@ -30,13 +26,14 @@ from assay.report.served import (
     server_view_of,
     token_facts_of,
 )
-from assay.report.sheet import Sheet, sheet_lines
+from assay.report.sheet import GridColumn, Sheet, lay_out, pad, paint, sheet_lines
 from assay.report.telemetry import foreign_sentences, seen_sheet, throttling_sentences
 from assay.report.wording import (
     MEANING,
     check_sentence,
     failure_of,
     failure_sentence,
+    flat,
     gate_word,
     job_label,
     machine_sentence,
@@ -49,27 +46,27 @@ from assay.run.records import SingleRunResult
 from assay.units import show_seconds
 
 _METRIC_COLUMNS = (
-    Column("metric", flexible=True, shortest=28),  # energy_per_token_j [counter]
-    Column("median", right=True),
-    Column("interval", right=True),
-    Column("±", right=True),
-    Column("p90", right=True, expendable=5),
-    Column("p95", right=True, expendable=4),
-    Column("p99", right=True, expendable=2),
-    Column("max", right=True, expendable=3),
-    Column("runs×samples", right=True, expendable=1),
+    GridColumn("metric", flexible=True, shortest=28),  # energy_per_token_j [counter]
+    GridColumn("median", right=True),
+    GridColumn("interval", right=True),
+    GridColumn("±", right=True),
+    GridColumn("p90", right=True, expendable=5),
+    GridColumn("p95", right=True, expendable=4),
+    GridColumn("p99", right=True, expendable=2),
+    GridColumn("max", right=True, expendable=3),
+    GridColumn("runs×samples", right=True, expendable=1),
 )
 _RUN_COLUMNS = (
-    Column("run", right=True),
-    Column("start"),
-    Column("took", right=True),
-    Column("load", right=True, expendable=2),
-    Column("warm-up", right=True, expendable=2),
-    Column("measure", right=True, expendable=2),
-    Column("samples", right=True),
-    Column("device"),
-    Column("others", right=True, expendable=1),
-    Column("outcome", flexible=True),
+    GridColumn("run", right=True),
+    GridColumn("start"),
+    GridColumn("took", right=True),
+    GridColumn("load", right=True, expendable=2),
+    GridColumn("warm-up", right=True, expendable=2),
+    GridColumn("measure", right=True, expendable=2),
+    GridColumn("samples", right=True),
+    GridColumn("device"),
+    GridColumn("others", right=True, expendable=1),
+    GridColumn("outcome", flexible=True),
 )
 
 
@@ -174,10 +171,10 @@ def _absent(result: MultiRunJobResult) -> list[str]:
 
 def _server_view(result: MultiRunJobResult, room: int) -> list[str]:
     columns = (
-        Column("statistic"),
-        Column("ours", right=True),
-        Column("the server's", right=True),
-        Column("read from", flexible=True),
+        GridColumn("statistic"),
+        GridColumn("ours", right=True),
+        GridColumn("the server's", right=True),
+        GridColumn("read from", flexible=True),
     )
     views = server_view_of(result)
     if not views:
@@ -192,10 +189,10 @@ def _cold(result: MultiRunJobResult, room: int) -> list[str]:
         return []
     names = [name for name in result.cold_start if name in result.metrics]
     columns = (
-        Column("metric"),
-        Column("cold", right=True),
-        Column("median", right=True),
-        Column("interval", right=True),
+        GridColumn("metric"),
+        GridColumn("cold", right=True),
+        GridColumn("median", right=True),
+        GridColumn("interval", right=True),
     )
     rows = [_cold_row(name, result.cold_start[name], result.metrics[name]) for name in names]
     return [f"  {line}" for line in lay_out(columns, rows, room - 2)] if rows else []

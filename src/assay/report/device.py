@@ -12,11 +12,10 @@ from pydantic import JsonValue
 
 from assay.analyse.records import MultiRunJobResult
 from assay.metrics import describe
-from assay.report.headline import headline_of, section
 from assay.report.numbers import NOTHING, show_percent, show_statistics
 from assay.report.sheet import Sheet, without_empty
 from assay.report.telemetry import seen_of, show_value, unit_of, whose
-from assay.report.wording import one_line
+from assay.report.wording import headline_of, one_line, section
 from assay.run.records import SingleRunResult
 from assay.units import show_bytes
 

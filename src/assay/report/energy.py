@@ -10,10 +10,9 @@ from pydantic import JsonValue
 
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.metrics import base_name
-from assay.report.headline import section
 from assay.report.numbers import NOTHING, decimals_of, show, show_statistics
 from assay.report.sheet import Sheet, without_empty
-from assay.report.wording import one_line, verdict_word
+from assay.report.wording import one_line, section, verdict_word
 from assay.run.records import Energy, SingleRunResult
 
 # What is made of energy, and so has its grade.
@@ -26,10 +25,23 @@ _HOW = {
     "estimated": "estimated from the",
 }
 _FEWEST_JOBS = 2  # one job alone has nothing to stand beside
+# Title of a column → the metric that it shows.
+_SIDE_BY_SIDE = {
+    "throughput/s": "throughput_per_s",
+    "tokens/s": "output_tokens_per_s",
+    "W": "power_w",
+    "J/item": "energy_per_item_j",
+    "J/token": "energy_per_token_j",
+    "items/J": "items_per_j",
+    "tokens/J": "tokens_per_j",
+    "items per price": "items_per_cost",
+    "tokens per price": "tokens_per_cost",
+}
+_EFFICIENCY = frozenset({"items_per_j", "tokens_per_j", "items_per_cost", "tokens_per_cost"})
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class EnergyUse:
     """What one thing used over the measured windows of a job: the median of its runs."""
 
     source: str
@@ -41,7 +53,7 @@ class Used:
     runs: int
 
 
-def used_by(job: MultiRunJobResult) -> list[Used]:
+def used_by(job: MultiRunJobResult) -> list[EnergyUse]:
     """The energy of each thing that was read, over the good runs of a job."""
     found: dict[tuple[str, str, str], list[Energy]] = {}
     for run in _good(job):
@@ -50,11 +62,11 @@ def used_by(job: MultiRunJobResult) -> list[Used]:
     return [_used(key, readings) for key, readings in found.items()]
 
 
-def _used(key: tuple[str, str, str], readings: list[Energy]) -> Used:
+def _used(key: tuple[str, str, str], readings: list[Energy]) -> EnergyUse:
     source, scope, grade = key
     watts = [one.watts for one in readings if one.seconds > 0]
     idle = [one.idle_w for one in readings if one.idle_w is not None]
-    return Used(
+    return EnergyUse(
         one_line(source),
         scope,
         grade,
@@ -154,21 +166,6 @@ def price_sentence(job: MultiRunJobResult) -> str:
     date = price.get("date")
     looked_up = f" (looked up {date})" if date else ""
     return one_line(f"{per_hour:g} {price.get('currency') or ''} an hour{looked_up}")
-
-
-# Title of a column → the metric that it shows.
-_SIDE_BY_SIDE = {
-    "throughput/s": "throughput_per_s",
-    "tokens/s": "output_tokens_per_s",
-    "W": "power_w",
-    "J/item": "energy_per_item_j",
-    "J/token": "energy_per_token_j",
-    "items/J": "items_per_j",
-    "tokens/J": "tokens_per_j",
-    "items per price": "items_per_cost",
-    "tokens per price": "tokens_per_cost",
-}
-_EFFICIENCY = frozenset({"items_per_j", "tokens_per_j", "items_per_cost", "tokens_per_cost"})
 
 
 def efficiency_sheet(record: CampaignRecord, labels: Mapping[str, str]) -> Sheet | None:

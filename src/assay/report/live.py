@@ -1,4 +1,4 @@
-"""What a person sees while a campaign runs: a live picture on a terminal, plain lines elsewhere, or nothing.
+"""Progress of a campaign: a live picture on a terminal, plain lines elsewhere, JSON lines for programs, or nothing.
 
 A view draws on the error stream, so that standard output holds the result alone. The live one redraws
 at most four times a second: more would take processor time from what is being measured.
@@ -6,13 +6,28 @@ at most four times a second: more would take processor time from what is being m
 
 from __future__ import annotations
 
+import json
+import os
+import select
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, TextIO
+import time
+from collections.abc import Callable, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 from assay.analyse.records import MultiRunJobResult
-from assay.report.headline import headline_of, unreported
-from assay.report.wording import failed, failure_sentence, job_label, one_line, unmeasured_sentence, verdict_word
+from assay.errors import AssayError
+from assay.report.wording import (
+    failed,
+    failure_sentence,
+    headline_of,
+    job_label,
+    one_line,
+    unmeasured_sentence,
+    unreported,
+    verdict_word,
+)
 from assay.run.records import SingleRunResult
 from assay.units import show_seconds
 
@@ -20,54 +35,49 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 REDRAWS_PER_S = 4
+PROGRESS_PER_S = 4
+MAX_LINE = 1000  # characters of one line of a log
+# A reader that takes nothing for this long is given up for the current event; measuring goes on.
+PATIENCE_S = 2.0
+_CHUNK = 512  # what every system writes to a pipe that has room without waiting
 
 
-class View(Protocol):
-    """Who is told how a campaign goes."""
+class View:
+    """Shows how a campaign goes. This one shows nothing; the others override what they show."""
 
     def campaign(self, campaign_id: str, jobs: int, runs: int, note: str) -> None:
         """A campaign of so many jobs and runs begins."""
-        ...
 
     def job(self, job_id: str, label: str, index: int, of: int) -> None:
         """A job begins; `index` counts from 0."""
-        ...
 
     def run(self, run_id: int, of: int) -> None:
         """A run of the current job begins; `run_id` counts from 0."""
-        ...
 
     def phase(self, name: str) -> None:
         """A phase of the current run begins."""
-        ...
 
     def progress(self, share: float, note: str) -> None:
         """So much of the current phase is done, from 0 to 1."""
-        ...
 
     def log(self, lines: Sequence[str]) -> None:
         """The last lines that the process of the current run wrote."""
-        ...
 
     def run_done(self, result: SingleRunResult) -> None:
         """A run ended, well or not."""
-        ...
 
     def job_done(self, result: MultiRunJobResult) -> None:
         """A job ended, well or not."""
-        ...
 
     def note(self, text: str) -> None:
         """Something that a person should know."""
-        ...
 
     def waiting(self, text: str) -> None:
-        """Another measurement holds the device, so that nothing goes on for now."""
-        ...
+        """Another measurement holds the device, so that nothing goes on for now: a note, unless overridden."""
+        self.note(text)
 
     def close(self) -> None:
         """Nothing more will come."""
-        ...
 
 
 def view_for(*, text: bool, quiet: bool = False, stream: TextIO | None = None) -> View:
@@ -78,42 +88,8 @@ def view_for(*, text: bool, quiet: bool = False, stream: TextIO | None = None) -
     return LiveView(out) if text and out.isatty() else PlainView(out)
 
 
-class SilentView:
-    """Shows nothing."""
-
-    def campaign(self, campaign_id: str, jobs: int, runs: int, note: str) -> None:
-        """Show nothing."""
-
-    def job(self, job_id: str, label: str, index: int, of: int) -> None:
-        """Show nothing."""
-
-    def run(self, run_id: int, of: int) -> None:
-        """Show nothing."""
-
-    def phase(self, name: str) -> None:
-        """Show nothing."""
-
-    def progress(self, share: float, note: str) -> None:
-        """Show nothing."""
-
-    def log(self, lines: Sequence[str]) -> None:
-        """Show nothing."""
-
-    def run_done(self, result: SingleRunResult) -> None:
-        """Show nothing."""
-
-    def job_done(self, result: MultiRunJobResult) -> None:
-        """Show nothing."""
-
-    def note(self, text: str) -> None:
-        """Show nothing."""
-
-    def waiting(self, text: str) -> None:
-        """A note like any other."""
-        self.note(text)
-
-    def close(self) -> None:
-        """Show nothing."""
+class SilentView(View):
+    """Shows nothing at all."""
 
 
 class QuietView(SilentView):
@@ -131,7 +107,7 @@ class QuietView(SilentView):
             self._stream.flush()
 
 
-class PlainView(SilentView):
+class PlainView(View):
     """One line per event; phases and their progress are left out, as a log would drown in them."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -165,7 +141,7 @@ class PlainView(SilentView):
         self._stream.flush()
 
 
-class LiveView:
+class LiveView(View):
     """A bar for the jobs and one for the current run, redrawn in place; finished jobs stay as lines above."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -214,9 +190,6 @@ class LiveView:
         told = f" · {one_line(note)}" if note else ""
         self._set_run(note=self._escape(f"{self._phase} {min(max(share, 0.0), 1.0):.0%}{told}"))
 
-    def log(self, lines: Sequence[str]) -> None:
-        """Leave it out: a failed run says itself what its last lines were."""
-
     def run_done(self, result: SingleRunResult) -> None:
         """Move on; a failed run leaves a line."""
         self._set_run(completed=result.run_id + 1, note="")
@@ -232,10 +205,6 @@ class LiveView:
     def note(self, text: str) -> None:
         """Leave a line with the note."""
         self._print("note", one_line(text))
-
-    def waiting(self, text: str) -> None:
-        """A note like any other."""
-        self.note(text)
 
     def close(self) -> None:
         """Take the picture away and leave the lines."""
@@ -285,3 +254,89 @@ def _headline_sentence(result: MultiRunJobResult, name: str) -> str:
     stats = result.metrics[name]
     shown = show_statistics(stats, name)
     return f"{name_with_unit(name, stats.unit)} {shown.median} {shown.spread}"
+
+
+class EventView(View):
+    """Writes every event as a line of JSON to a file descriptor; a reader that has gone or hangs disturbs nothing."""
+
+    def __init__(self, result: Path, fd: int = 1, now: Callable[[], float] = time.monotonic) -> None:
+        self._result = result
+        self._fd = fd
+        self._now = now
+        self._told_s = float("-inf")
+        self._deaf = False
+        self._patience_s = PATIENCE_S
+        self._torn = False  # the last line was not written whole
+
+    def campaign(self, campaign_id: str, jobs: int, runs: int, note: str) -> None:
+        """Send what begins."""
+        self._send("campaign", campaign=campaign_id, jobs=jobs, runs=runs, note=note)
+
+    def job(self, job_id: str, label: str, index: int, of: int) -> None:
+        """Send which job begins."""
+        self._send("job", job=job_id, label=label, index=index, of=of)
+
+    def run(self, run_id: int, of: int) -> None:
+        """Send which run begins."""
+        self._send("run", run=run_id, of=of)
+
+    def phase(self, name: str) -> None:
+        """Send which phase begins."""
+        self._told_s = float("-inf")
+        self._send("phase", name=name)
+
+    def progress(self, share: float, note: str) -> None:
+        """Send how far the phase is, a few times a second at most."""
+        if self._now() - self._told_s < 1 / PROGRESS_PER_S:
+            return
+        self._told_s = self._now()
+        self._send("progress", share=round(min(max(share, 0.0), 1.0), 4) if isfinite(share) else 0.0, note=note)
+
+    def log(self, lines: Sequence[str]) -> None:
+        """Send the last lines of a run."""
+        self._send("log", lines=[line[:MAX_LINE] for line in lines])
+
+    def run_done(self, result: SingleRunResult) -> None:
+        """Send how a run went."""
+        self._send("run_done", run=result.run_id, ok=result.error is None, sentence=run_sentence(result))
+
+    def job_done(self, result: MultiRunJobResult) -> None:
+        self._send("result", path=str(self._result), state=result.state, verdict=result.verdict)
+
+    def note(self, text: str) -> None:
+        self._send("note", text=text)
+
+    def error(self, error: AssayError) -> None:
+        """Send why there will be no result."""
+        problem = error.problem
+        self._send("error", code=problem.code, text=problem.message, at=problem.at, **{"try": problem.try_})
+
+    def close(self) -> None:
+        """Nothing is open here."""
+
+    def _send(self, event: str, /, **facts: object) -> None:
+        if self._deaf:
+            return
+        line = b"\n" * self._torn + json.dumps({"event": event, **facts}, allow_nan=False).encode() + b"\n"
+        try:
+            self._write(line)
+        except OSError:
+            # Nobody reads any more. What was measured is on disk, which is where the next reader will look.
+            self._deaf = True
+
+    def _write(self, line: bytes) -> None:
+        """Write a line, or give it up when the reader takes nothing; the next line then starts on a new one."""
+        written = 0
+        while written < len(line):
+            if not _has_room(self._fd, self._patience_s):
+                self._torn = self._torn or written > 0
+                self._patience_s = 0.0  # it was waited for once; from now on it is given what it has room for
+                return
+            written += os.write(self._fd, line[written : written + _CHUNK])
+        self._torn, self._patience_s = False, PATIENCE_S
+
+
+def _has_room(fd: int, patience_s: float) -> bool:
+    if sys.platform == "win32":
+        return True  # select knows sockets only there; a hanging reader holds us up until it goes
+    return bool(select.select((), (fd,), (), patience_s)[1])

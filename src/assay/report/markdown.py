@@ -7,10 +7,7 @@ from collections.abc import Iterable, Sequence
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.report.device import device_sheet
 from assay.report.energy import efficiency_sheet, energy_sentence, price_sentence
-from assay.report.facts import flat
-from assay.report.fitness import fitness_sheet
-from assay.report.headline import headline_of, unreported
-from assay.report.monitoring import monitoring_sheet
+from assay.report.machine import fitness_sheet, monitoring_sheet
 from assay.report.numbers import NOTHING, decimals_of, name_with_unit, show, show_count, show_statistics
 from assay.report.served import LOAD_NOTE, errors_of, load_table, search_sentences
 from assay.report.sheet import Sheet
@@ -22,11 +19,14 @@ from assay.report.wording import (
     check_word,
     failed,
     failure_of,
+    flat,
     gate_word,
+    headline_of,
     job_count,
     job_labels,
     one_line,
     unmeasured_sentence,
+    unreported,
     verdict_counts,
     verdict_word,
 )

@@ -23,7 +23,7 @@ _ROUND_FROM = 1e5  # below, whole numbers keep all their digits: 5,542 rounded t
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownStatistics:
     """A metric's median with its doubt, written with the same number of decimals throughout."""
 
     median: str
@@ -63,11 +63,11 @@ def decimals_of(stats: MetricStatistics) -> int:
     return decimals_for(stats.median, stats.interval.half_width if stats.interval else None)
 
 
-def show_statistics(stats: MetricStatistics, name: str = "") -> Shown:
+def show_statistics(stats: MetricStatistics, name: str = "") -> ShownStatistics:
     """Write the median of a metric, or the mean of a score, together with its interval."""
     places = decimals_of(stats)
     centre = show(centre_of(stats, name), places) + (" (mean)" if is_quality(name) and stats.count > stats.runs else "")
-    return Shown(centre, show_interval(stats, places), show_spread(stats.interval))
+    return ShownStatistics(centre, show_interval(stats, places), show_spread(stats.interval))
 
 
 def centre_of(stats: MetricStatistics, name: str) -> float:

@@ -52,13 +52,13 @@ class CampaignResult:
 
     def to_json(self) -> str:
         """The result document."""
-        from assay.report.document import result_json
+        from assay.report.export import result_json
 
         return result_json(self.record)
 
     def to_csv(self) -> str:
         """One row per job; the first 25 columns are SARK's."""
-        from assay.report.table import render_csv
+        from assay.report.export import render_csv
 
         return render_csv(self.record)
 

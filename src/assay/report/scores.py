@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from assay.analyse.records import MultiRunJobResult
 from assay.analyse.scores import Quality, ScoreRecord
-from assay.report.grid import Column, lay_out, pad
-from assay.report.headline import headline_of
 from assay.report.numbers import NOTHING, decimals_for, show, show_spread, show_statistics
-from assay.report.wording import job_label, one_line
+from assay.report.sheet import GridColumn, lay_out, pad
+from assay.report.wording import headline_of, job_label, one_line
 
 # How fast answers come, of a language model; other targets show what answers their own question.
 _SPEED = ("ttft_ms", "itl_ms", "e2e_ms", "output_tokens_per_s")
@@ -26,9 +25,9 @@ def render_scores(results: Sequence[MultiRunJobResult], scores: Scores, width: i
     quality = list(dict.fromkeys(name for found in newest.values() for name in found))
     speed = list(dict.fromkeys(name for result in results for name in _speed(result)))
     columns = [
-        Column("job", flexible=True),
-        *(Column(one_line(name), right=True, expendable=_rank(place)) for place, name in enumerate(quality)),
-        *(Column(one_line(name), right=True, expendable=_rank(place)) for place, name in enumerate(speed)),
+        GridColumn("job", flexible=True),
+        *(GridColumn(one_line(name), right=True, expendable=_rank(place)) for place, name in enumerate(quality)),
+        *(GridColumn(one_line(name), right=True, expendable=_rank(place)) for place, name in enumerate(speed)),
     ]
     rows = [
         (

@@ -11,7 +11,7 @@ from assay.analyse.records import Interval
 from assay.analyse.series import Finding, Report
 from assay.analyse.series.triage import shown
 from assay.analyse.words import count, percent, quantity
-from assay.report.grid import Column, lay_out
+from assay.report.sheet import GridColumn, lay_out
 from assay.report.wording import job_label, one_line
 from assay.series.repository import KnownFinding
 from assay.store.series import Point, SeriesRecord
@@ -77,13 +77,13 @@ def finding_sentence(found: KnownFinding) -> str:
 def render_series_list(items: Sequence[SeriesRecord], width: int) -> str:
     """Series as lines of a table."""
     columns = (
-        Column("series"),
-        Column("points", right=True),
-        Column("newest"),
-        Column("looks"),
-        Column("±", right=True, expendable=1),
-        Column("findings", right=True),
-        Column("name", flexible=True),
+        GridColumn("series"),
+        GridColumn("points", right=True),
+        GridColumn("newest"),
+        GridColumn("looks"),
+        GridColumn("±", right=True, expendable=1),
+        GridColumn("findings", right=True),
+        GridColumn("name", flexible=True),
     )
     rows = [
         (
@@ -109,11 +109,11 @@ def render_series(record: SeriesRecord, points: Sequence[Point], findings: Seque
     if findings:
         lines += [*findings_table(findings, width), ""]
     columns = (
-        Column("time"),
-        Column("value", right=True),
-        Column("±", right=True),
-        Column("verdict"),
-        Column("job", flexible=True),
+        GridColumn("time"),
+        GridColumn("value", right=True),
+        GridColumn("±", right=True),
+        GridColumn("verdict"),
+        GridColumn("job", flexible=True),
     )
     rows = [
         (
@@ -129,14 +129,14 @@ def render_series(record: SeriesRecord, points: Sequence[Point], findings: Seque
 
 
 def findings_table(findings: Sequence[KnownFinding], width: int, *, named: bool = False) -> list[str]:
-    last = Column("series", flexible=True) if named else Column("what differs", flexible=True, expendable=1)
+    last = GridColumn("series", flexible=True) if named else GridColumn("what differs", flexible=True, expendable=1)
     columns = (
-        Column("finding"),
-        Column("since"),
-        Column("change"),
-        Column("answer"),
-        Column("cause"),
-        Column("state"),
+        GridColumn("finding"),
+        GridColumn("since"),
+        GridColumn("change"),
+        GridColumn("answer"),
+        GridColumn("cause"),
+        GridColumn("state"),
         last,
     )
     rows = [
@@ -183,13 +183,13 @@ def render_finding(found: KnownFinding, width: int) -> str:
 def render_check(reports: Sequence[Report], units: dict[str, str], width: int) -> str:
     """What a check of a file found: one line per finding, and how many series have none."""
     columns = (
-        Column("series", flexible=True),
-        Column("at", right=True),
-        Column("since"),
-        Column("change"),
-        Column("probability", right=True),
-        Column("answer"),
-        Column("kind"),
+        GridColumn("series", flexible=True),
+        GridColumn("at", right=True),
+        GridColumn("since"),
+        GridColumn("change"),
+        GridColumn("probability", right=True),
+        GridColumn("answer"),
+        GridColumn("kind"),
     )
     rows = [
         (
@@ -215,10 +215,10 @@ def _differences(found: KnownFinding, width: int) -> list[str]:
     if not found.triage.differs:
         return ["nothing that is recorded differs between the points before and after"]
     columns = (
-        Column("differs"),
-        Column("before", flexible=True),
-        Column("after", flexible=True),
-        Column("changed elsewhere", right=True),
+        GridColumn("differs"),
+        GridColumn("before", flexible=True),
+        GridColumn("after", flexible=True),
+        GridColumn("changed elsewhere", right=True),
     )
     rows = [
         (one.name, one_line(shown(one.before)), one_line(shown(one.after)), str(one.elsewhere))

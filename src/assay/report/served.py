@@ -10,12 +10,19 @@ from pydantic import JsonValue
 
 from assay.analyse.quality import QUALITY
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
-from assay.report.headline import section
 from assay.report.numbers import NOTHING, decimals_of, show, show_percent
-from assay.report.wording import one_line, verdict_word
+from assay.report.wording import one_line, section, verdict_word
 
 _SERVED = ("endpoint", "service", "library")
 _MOST_KINDS = 12
+# Stands below the server's view where one of its values is marked so.
+BUCKETS_NOTE = (
+    "~ is estimated inside a bucket of the server's histogram, whose edges follow; the true value is between them."
+)
+Cell = Callable[[MultiRunJobResult], str]
+LOAD_NOTE = (
+    "Times in ms. p50 and p99 are of all samples of all runs; scores are means; the rest are medians of the runs."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +34,7 @@ class LoadTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class KindCount:
     """How often something happened, and what was said the first time."""
 
     kind: str
@@ -41,7 +48,7 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ServerStatistic:
     """One statistic as we measured it and as the server itself tells it."""
 
     statistic: str
@@ -61,12 +68,6 @@ class View:
         if self.theirs is None or high is None:
             return f"above {show(low)}"
         return show(self.theirs) if low == high else f"~{show(self.theirs)} ({show(low)}…{show(high)})"
-
-
-# Stands below the server's view where one of its values is marked so.
-BUCKETS_NOTE = (
-    "~ is estimated inside a bucket of the server's histogram, whose edges follow; the true value is between them."
-)
 
 
 def is_served(job: MultiRunJobResult) -> bool:
@@ -89,9 +90,6 @@ def asked_load(job: MultiRunJobResult) -> str:
     if isinstance(stages, list) and stages:
         return f"{len(stages)} stages"
     return f"{load.get('concurrency') or load.get('streams') or 1} at once"
-
-
-Cell = Callable[[MultiRunJobResult], str]
 
 
 def _of(metric: str, statistic: str) -> Cell:
@@ -153,34 +151,29 @@ def load_table(record: CampaignRecord, labels: Mapping[str, str]) -> LoadTable |
     return LoadTable(("job", *kept, "verdict"), tuple(rows))
 
 
-LOAD_NOTE = (
-    "Times in ms. p50 and p99 are of all samples of all runs; scores are means; the rest are medians of the runs."
-)
-
-
-def errors_of(job: MultiRunJobResult) -> list[Counted]:
+def errors_of(job: MultiRunJobResult) -> list[KindCount]:
     """Failed requests of all runs by kind, the most frequent first; what was skipped is one of them."""
-    totals: dict[str, Counted] = {}
+    totals: dict[str, KindCount] = {}
     for run in job.runs:
         for kind, told in section(run.facts, "errors").items():
             count = told.get("count") if isinstance(told, dict) else told
             words = (told.get("first") or told.get("example") or "") if isinstance(told, dict) else ""
-            before = totals.get(kind, Counted(kind, 0, one_line(str(words))))
-            totals[kind] = Counted(kind, before.count + (count if isinstance(count, int) else 0), before.first)
+            before = totals.get(kind, KindCount(kind, 0, one_line(str(words))))
+            totals[kind] = KindCount(kind, before.count + (count if isinstance(count, int) else 0), before.first)
     skipped = sum(int(run.metrics.get("skipped", 0)) for run in job.runs)
     if skipped:
-        totals["skipped"] = Counted("skipped", skipped, "due while too many requests were open, and not sent")
+        totals["skipped"] = KindCount("skipped", skipped, "due while too many requests were open, and not sent")
     return sorted(totals.values(), key=lambda one: -one.count)[:_MOST_KINDS]
 
 
-def finish_reasons_of(job: MultiRunJobResult) -> list[Counted]:
+def finish_reasons_of(job: MultiRunJobResult) -> list[KindCount]:
     """Why answers ended, over all runs."""
     totals: dict[str, int] = {}
     for run in job.runs:
         for reason, count in section(run.facts, "finish_reasons").items():
             totals[reason] = totals.get(reason, 0) + (count if isinstance(count, int) else 0)
     ranked = sorted(totals.items(), key=lambda item: -item[1])[:_MOST_KINDS]
-    return [Counted(reason, count) for reason, count in ranked]
+    return [KindCount(reason, count) for reason, count in ranked]
 
 
 def token_facts_of(job: MultiRunJobResult) -> list[tuple[str, str]]:
@@ -216,7 +209,7 @@ def _plain(value: JsonValue) -> str:
     return one_line(f"{value:.4g}" if isinstance(value, float) else str(value))
 
 
-def server_view_of(job: MultiRunJobResult) -> list[View]:
+def server_view_of(job: MultiRunJobResult) -> list[ServerStatistic]:
     """What the server says of the same window, beside our own numbers: the median over the runs."""
     seen: dict[str, list[Mapping[str, JsonValue]]] = {}
     for run in job.runs:
@@ -227,12 +220,12 @@ def server_view_of(job: MultiRunJobResult) -> list[View]:
     return [_view(job, statistic, told) for statistic, told in seen.items()]
 
 
-def _view(job: MultiRunJobResult, statistic: str, told: Sequence[Mapping[str, JsonValue]]) -> View:
+def _view(job: MultiRunJobResult, statistic: str, told: Sequence[Mapping[str, JsonValue]]) -> ServerStatistic:
     values = [value for one in told if (value := _number(one.get("value"))) is not None]
     buckets = [bucket for one in told if (bucket := _bucket(one)) is not None]
     highs = [high for _, high in buckets]
     top = None if None in highs else max((high for high in highs if high is not None), default=None)
-    return View(
+    return ServerStatistic(
         statistic,
         _ours(job.metrics, statistic),
         float(np.median(values)) if values else None,

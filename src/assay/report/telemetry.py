@@ -34,7 +34,7 @@ _UNTOLD = ("energy_j", "throttle_bits", "cpu_s")
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class TelemetryFigure:
     """One series over the measured windows of all runs."""
 
     series: str
@@ -51,7 +51,7 @@ def seen_of(job: MultiRunJobResult) -> dict[int, MachineTelemetry]:
     return {run.run_id: run.seen for run in job.runs if run.seen is not None and run.error is None}
 
 
-def figures_of(job: MultiRunJobResult) -> list[Figure]:
+def figures_of(job: MultiRunJobResult) -> list[TelemetryFigure]:
     """Every series that was seen, over all runs."""
     found: dict[str, list[tuple[float, float, float]]] = {}
     for seen in seen_of(job).values():
@@ -59,7 +59,7 @@ def figures_of(job: MultiRunJobResult) -> list[Figure]:
             if series.rpartition(".")[2] not in _UNTOLD and {"mean", "min", "max"} <= set(told):
                 found.setdefault(series, []).append((told["mean"], told["min"], told["max"]))
     return [
-        Figure(
+        TelemetryFigure(
             series,
             unit_of(series.rpartition(".")[2]),
             fmean(one[0] for one in told),

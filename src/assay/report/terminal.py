@@ -6,13 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from assay.analyse.quality import QUALITY
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
-from assay.report.colour import paint
 from assay.report.comparison import render_comparison
 from assay.report.detail import render_job
 from assay.report.device import device_sheet
 from assay.report.energy import efficiency_sheet, energy_sentence, grade_of
-from assay.report.grid import Column, lay_out, pad
-from assay.report.headline import headline_of, unreported
 from assay.report.live import LiveView, PlainView, SilentView, View, view_for
 from assay.report.numbers import (
     NOTHING,
@@ -24,17 +21,19 @@ from assay.report.numbers import (
     tail_needs,
 )
 from assay.report.served import LOAD_NOTE, load_table, search_sentences
-from assay.report.sheet import sheet_lines
+from assay.report.sheet import GridColumn, lay_out, pad, paint, sheet_lines
 from assay.report.wording import (
     check_sentence,
     check_word,
     failed,
     failure_of,
     gate_word,
+    headline_of,
     job_count,
     job_labels,
     one_line,
     unmeasured_sentence,
+    unreported,
     verdict_counts,
     verdict_word,
 )
@@ -54,15 +53,20 @@ __all__ = [
 WIDTH = 100  # columns of a table when nobody says how wide the terminal is
 
 _COLUMNS = (
-    Column("job", flexible=True),
-    Column("metric", flexible=True),
-    Column("median", right=True),
-    Column("95 % interval", right=True),
-    Column("±", right=True, expendable=1),
-    Column("p99", right=True, expendable=2),
-    Column("runs×samples", right=True, expendable=3),
-    Column("verdict"),
+    GridColumn("job", flexible=True),
+    GridColumn("metric", flexible=True),
+    GridColumn("median", right=True),
+    GridColumn("95 % interval", right=True),
+    GridColumn("±", right=True, expendable=1),
+    GridColumn("p99", right=True, expendable=2),
+    GridColumn("runs×samples", right=True, expendable=3),
+    GridColumn("verdict"),
 )
+# A narrow terminal drops the last first: what a name implies, then what the table below has too.
+_KEPT_LONGEST = (
+    "job", "verdict", "capacity/s", "goodput/s", "ttft p50", "ttft p99", "itl p50", "itl p99", "latency p50",
+    "latency p99", *sorted(QUALITY), "tokens/s", "requests/s", "errors", "load", "cost", "e2e p50",
+)  # fmt: skip
 
 
 def render_table(record: CampaignRecord, *, width: int | None = None, colour: bool = False) -> str:
@@ -108,29 +112,22 @@ def _load(record: CampaignRecord, labels: Mapping[str, str], width: int) -> list
         return []
     last = len(found.head) - 1
     columns = [
-        Column(title, right=0 < place < last, flexible=place == 0, expendable=_expendable(title))
+        GridColumn(title, right=0 < place < last, flexible=place == 0, expendable=_expendable(title))
         for place, title in enumerate(found.head)
     ]
     searches = [f"{labels[job.job]}: {line}" for job in record.jobs for line in search_sentences(job)]
     return [*lay_out(columns, found.rows, width), LOAD_NOTE, *searches]
 
 
-# A narrow terminal drops the last first: what a name implies, then what the table below has too.
-_KEPT_LONGEST = (
-    "job", "verdict", "capacity/s", "goodput/s", "ttft p50", "ttft p99", "itl p50", "itl p99", "latency p50",
-    "latency p99", *sorted(QUALITY), "tokens/s", "requests/s", "errors", "load", "cost", "e2e p50",
-)  # fmt: skip
-
-
 def _expendable(title: str) -> int:
     return max(_KEPT_LONGEST.index(title) - 1, 0)
 
 
-def _titled(record: CampaignRecord) -> Sequence[Column]:
+def _titled(record: CampaignRecord) -> Sequence[GridColumn]:
     """The columns, with the promise of the intervals in the title as they really are."""
     levels = {s.interval.level for job in record.jobs for s in job.metrics.values() if s.interval}
     title = f"{levels.pop() * 100:g} % interval" if len(levels) == 1 else "interval"
-    return [Column(title, right=True) if column.title == "95 % interval" else column for column in _COLUMNS]
+    return [GridColumn(title, right=True) if column.title == "95 % interval" else column for column in _COLUMNS]
 
 
 def _rows(job: MultiRunJobResult, label: str) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Words that every form of report shares: job labels, verdicts, sentences about what went wrong."""
+"""Words that every form of report shares: job labels, headline metrics, verdicts, failures, nested facts."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from io import StringIO
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
+from ruamel.yaml import YAML
 
+from assay.analyse.headline import declared, headline_or_first
 from assay.analyse.records import CampaignRecord, Check, MultiRunJobResult
-from assay.report.headline import section
+from assay.metrics import base_name
 from assay.run.records import Failure, SingleRunResult
+from assay.spec.benchmark import Definition
+from assay.units import show_bytes
 
 WORDS_IN_ORDER = ("valid", "suspect", "invalid", "failed", "cancelled", "running", "pending", "not judged")
-
 MEANING = {
     "valid": "every check that could be made passed, advice apart",
     "suspect": "measured, but at least one check gives a reason to doubt the numbers",
@@ -25,9 +30,46 @@ MEANING = {
     "pending": "not started",
     "not judged": "finished without a verdict",
 }
-
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b.|[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _PATH_LIKE = re.compile(r"[^\s/\\]+[/\\]")
+
+
+def headline_of(result: MultiRunJobResult) -> tuple[str, ...]:
+    """The metrics that answer the job's question, of those that it measured; else the first that there is.
+
+    Nothing takes the place of metrics that the file declares: `unreported` names those that are missing.
+    """
+    return _headline_of(json.dumps(result.definition), tuple(result.metrics))
+
+
+def unreported(result: MultiRunJobResult) -> tuple[str, ...]:
+    """The metrics that the file declares and no run gave, in the order of the file."""
+    known = {base_name(name) for name in result.metrics}
+    return tuple(name for name in _declared(json.dumps(result.definition)) if name not in known)
+
+
+@lru_cache(maxsize=2048)
+def _declared(definition: str) -> tuple[str, ...]:
+    try:
+        return declared(Definition.model_validate_json(definition))
+    except ValidationError:  # written by another version
+        return ()
+
+
+# A comparison asks for every job several times, and the next one for the same jobs again.
+@lru_cache(maxsize=2048)
+def _headline_of(definition: str, measured: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        read = Definition.model_validate_json(definition)
+    except ValidationError:  # written by another version: there is still something to show
+        return measured[:1]
+    return headline_or_first(read, measured)
+
+
+def section(definition: Mapping[str, JsonValue], name: str) -> Mapping[str, JsonValue]:
+    """A section of a job's definition, empty when it is missing."""
+    part = definition.get(name)
+    return part if isinstance(part, dict) else {}
 
 
 def one_line(text: str) -> str:
@@ -194,3 +236,50 @@ def base(text: str) -> str:
     if not _PATH_LIKE.match(text) and not text.startswith(("/", "\\")):
         return text
     return re.split(r"[/\\]", text.partition("?")[0].rstrip("/\\"))[-1] or text
+
+
+def flat(facts: Mapping[str, JsonValue], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested facts as (dotted path, text) pairs, in order; what is empty is left out."""
+    pairs: list[tuple[str, str]] = []
+    for key, value in facts.items():
+        path = one_line(f"{prefix}{key}")
+        if isinstance(value, Mapping):
+            pairs += flat(value, f"{path}.")
+        elif value not in (None, "", [], ()):
+            pairs.append((path, fact(path, value)))
+    return pairs
+
+
+def fact(path: str, value: JsonValue) -> str:
+    """One fact as text; a number of bytes also says how much that is."""
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return _number(path, value)
+    if isinstance(value, list | tuple) and all(not isinstance(item, dict | list) for item in value):
+        return one_line(", ".join(map(str, value)))
+    return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _number(path: str, value: float) -> str:
+    if path.endswith("_bytes") and value >= 2**10:
+        return f"{show_bytes(value)} ({value:,} B)"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def indented(facts: Mapping[str, JsonValue]) -> str:
+    """Nested facts as a YAML text, the way a benchmark file is written."""
+    writer = YAML(typ="safe", pure=True)
+    writer.default_flow_style = False
+    writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    writer.width = 100
+    writer.allow_unicode = True
+    text = StringIO()
+    writer.dump(_plain(facts), text)
+    return text.getvalue().rstrip("\n")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -15,7 +15,7 @@ from assay.alert.digest.records import (
     SeriesHealth,
     SeriesLabel,
 )
-from assay.report.html.series import Spot
+from assay.report.html.series import SeriesPoint
 
 DAY = 86_400.0
 UNTIL = 1_767_225_600.0  # 2026-01-01
@@ -128,7 +128,7 @@ def week() -> DigestMaterial:
     return DigestMaterial("a store", series, movements, failed, alerts)
 
 
-def spots(level: float = 71.5, nights: int = 120, seed: int = 1) -> list[Spot]:
+def spots(level: float = 71.5, nights: int = 120, seed: int = 1) -> list[SeriesPoint]:
     """A series with a step in its last days, ten nights without results, a failed job and a wild point."""
     draw = Random(seed)
     found = []
@@ -138,7 +138,9 @@ def spots(level: float = 71.5, nights: int = 120, seed: int = 1) -> list[Spot]:
             continue
         value = level * math.exp(0.012 * draw.gauss(0, 1)) * (1.06 if at >= UNTIL - 3 * DAY else 1)
         value *= 1.6 if place == 77 else 1
-        found.append(Spot(at, None if place == 60 else value, 0.004 * level, "suspect" if place % 17 == 0 else "valid"))
+        found.append(
+            SeriesPoint(at, None if place == 60 else value, 0.004 * level, "suspect" if place % 17 == 0 else "valid")
+        )
     return found
 
 

@@ -17,7 +17,7 @@ import time
 
 import pytest
 
-from assay.report.table import SARK_COLUMNS
+from assay.report.export import SARK_COLUMNS
 
 pytestmark = [pytest.mark.live, pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")]
 

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.serve.setups import Agent, result_of
 
-from assay.report.table import SARK_COLUMNS
+from assay.report.export import SARK_COLUMNS
 from assay.serve.app import create_app
 from assay.serve.settings import ServerSettings
 

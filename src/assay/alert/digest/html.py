@@ -28,7 +28,7 @@ from assay.alert.digest.wording import (
     told_row,
 )
 from assay.report.html.markup import Child, Markup, el, join
-from assay.report.html.series import Picture, Spot, Turn, draw_series
+from assay.report.html.series import SeriesChange, SeriesPicture, SeriesPoint, draw_series
 from assay.report.html.tables import DASH, table
 
 # Nothing may be fetched or run, whatever a name inside the digest says.
@@ -42,7 +42,7 @@ _SECTIONS = (
     ("silent", "What is silent"),
 )
 
-Spots = Mapping[str, Sequence[Spot]]
+Spots = Mapping[str, Sequence[SeriesPoint]]
 Past = Mapping[str, Sequence[Movement]]
 
 
@@ -66,15 +66,15 @@ def digest_html(digest: Digest, spots: Spots, past: Past | None = None) -> str:
 def picture_of(
     name: str,
     unit: str,
-    spots: Sequence[Spot],
+    spots: Sequence[SeriesPoint],
     movements: Iterable[Movement],
     *,
     since: float | None = None,
     until: float | None = None,
-) -> Picture:
+) -> SeriesPicture:
     """A series with its changes, ready to be drawn."""
     turns = tuple(
-        Turn(
+        SeriesChange(
             one.at,
             one.good_at,
             one.end_at,
@@ -89,7 +89,7 @@ def picture_of(
         )
         for one in sorted(movements, key=lambda one: one.at)
     )
-    return Picture(name, unit, tuple(spots), turns, until, since)
+    return SeriesPicture(name, unit, tuple(spots), turns, until, since)
 
 
 def _by_series(movements: Iterable[Movement]) -> dict[str, list[Movement]]:

@@ -22,7 +22,7 @@ from assay.alert.digest.records import (
 from assay.alert.records import AlertRecord
 from assay.analyse.records import CampaignRecord
 from assay.analyse.series.triage import shown
-from assay.report.html.series import Spot
+from assay.report.html.series import SeriesPoint
 from assay.report.wording import job_label, unmeasured_sentence
 from assay.series.repository import KnownFinding
 from assay.store.alerts import AlertFilter
@@ -77,7 +77,7 @@ class DigestInput:
     """What was read."""
 
     material: DigestMaterial
-    spots: Mapping[str, tuple[Spot, ...]]
+    spots: Mapping[str, tuple[SeriesPoint, ...]]
     """Series → its results, for the pictures of those that moved."""
     past: Mapping[str, tuple[Movement, ...]]
     """Series → all its changes."""
@@ -88,7 +88,7 @@ def read(source: DigestSource, since: float, until: float) -> DigestInput:
     records = {one.id: one for one in source.series()}
     found = [one for one in source.findings(since=since) if one.state != "gone" and one.first_bad.at <= until]
     moved = list(dict.fromkeys(one.series.id for one in sorted(found, key=lambda one: -abs(one.finding.change or 0.0))))
-    spots: dict[str, tuple[Spot, ...]] = {}
+    spots: dict[str, tuple[SeriesPoint, ...]] = {}
     past: dict[str, tuple[Movement, ...]] = {}
     for name in moved[:MOST_PICTURES]:
         points = source.points(name, _DRAWN)
@@ -155,8 +155,8 @@ def ended(one: Movement, known: KnownFinding, points: Sequence[Point], first: in
     return replace(one, end_at=max(one.at, points[place].at))
 
 
-def _spot(one: Point) -> Spot:
-    return Spot(one.at, one.value, one.standard_error, one.verdict)
+def _spot(one: Point) -> SeriesPoint:
+    return SeriesPoint(one.at, one.value, one.standard_error, one.verdict)
 
 
 def _watched(source: DigestSource, one: SeriesRecord, since: float, until: float) -> SeriesHealth:

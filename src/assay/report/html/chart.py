@@ -6,8 +6,10 @@ its letters growing or shrinking. Only curves, which cannot be written in percen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from assay.report.html.axis import Axis
 from assay.report.html.markup import Child, Markup, el, join
@@ -17,6 +19,9 @@ RIGHT = 22  # room for half of the last tick's label
 STRETCH = 1000  # units of a stretched curve, both ways
 # Margins at the left for which chart.css has a class: a page may forbid styles that stand on an element.
 _LEFTS = (8, 21, 28, 35, 42, 49, 52, *range(56, 183, 7))
+Group = Literal["latency", "runs", "time", "cold", "telemetry", "load", "llm", "device", "other"]
+Cell = str | float | int | None
+_EIGHT_DIGITS = "%.8g"  # more than anything is measured with, and short enough to send
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +93,41 @@ def curve(
 
 def _text(content: str, x: str, y: float, class_: str) -> Markup:
     return el("text", content, x=x, y=y, class_=class_)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers of a picture as a table."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    @classmethod
+    def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Numbers:
+        """A table whose numbers are written as short as they are known."""
+        return cls(tuple(columns), tuple(tuple(map(_short, row)) for row in rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture under its title, with the sentences that say how to read it."""
+
+    key: str
+    """Its name among the pictures of a job."""
+    group: Group
+    title: str
+    svg: Markup
+    says: str
+    numbers: Callable[[], Numbers]
+    """Gathers what is in it: a report has no use for them."""
+    wide: bool = False
+
+    def figure(self) -> Markup:
+        """The picture as an element of a page."""
+        return figure(self.title, self.svg, self.says, wide=self.wide)
+
+
+def _short(cell: Cell) -> Cell:
+    if isinstance(cell, float):
+        return float(_EIGHT_DIGITS % cell) if math.isfinite(cell) else None
+    return cell

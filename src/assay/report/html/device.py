@@ -9,10 +9,9 @@ from functools import partial
 from assay.analyse.records import MultiRunJobResult
 from assay.report.device import By, DeviceTest, curve_unit, device_tests, is_device, show_size
 from assay.report.html.axis import Axis, axis_for
-from assay.report.html.chart import label
+from assay.report.html.chart import Numbers, Picture, label
 from assay.report.html.markup import Markup
-from assay.report.html.picture import Numbers, Picture
-from assay.report.html.plane import HEIGHT, Plane, Point
+from assay.report.html.plots import HEIGHT, Plane, PlotPoint
 from assay.report.numbers import show
 
 _TRANSFERS = ("to_device", "from_device")
@@ -20,6 +19,7 @@ _MOST_TICKS = 5
 _ROOM = 0.2  # of the axis, for the names at the right
 _NAME_PX = 14.0  # between two names
 _KINDS = ("trace thick", "trace thick second", "trace thick third")
+_ACROSS = {"bytes": "bytes of one array", "n": "side of the square matrices", "cores": "cores"}
 
 
 class _SizeAxis(Axis):
@@ -72,7 +72,7 @@ def _draw(title: str, tests: Sequence[DeviceTest], runs: int) -> Picture:
         drawn.append(plane.line([(one.size, one.value) for one in test.curve], _KINDS[place % len(_KINDS)]))
         drawn.append(
             plane.points(
-                Point(one.size, one.value, _kind(test, one.size), y_ends=(one.low, one.high)) for one in test.curve
+                PlotPoint(one.size, one.value, _kind(test, one.size), y_ends=(one.low, one.high)) for one in test.curve
             )
         )
     svg = plane.draw(*drawn, *_names(plane, tests))
@@ -96,9 +96,6 @@ def _numbers(tests: Sequence[DeviceTest]) -> Numbers:
         for point in test.curve
     ]
     return Numbers.of(("test", "size", "size is", "value", "low", "high", "unit", "reported"), rows)
-
-
-_ACROSS = {"bytes": "bytes of one array", "n": "side of the square matrices", "cores": "cores"}
 
 
 def size_axis(sizes: Sequence[float], by: By) -> Axis:

@@ -6,12 +6,17 @@ from collections.abc import Iterable, Mapping
 
 from assay.analyse.records import Check, MultiRunJobResult
 from assay.report.energy import energy_sentence
-from assay.report.facts import flat, indented
-from assay.report.headline import headline_of
-from assay.report.html.machine import energy_line, hardware_tables
 from assay.report.html.markup import Child, Markup, el, join
 from assay.report.html.pictures import Samples, job_pictures
-from assay.report.html.tables import answers_tables, facts_table, metrics_table, runs_table, verdict_mark
+from assay.report.html.tables import (
+    answers_tables,
+    energy_line,
+    facts_table,
+    hardware_tables,
+    metrics_table,
+    runs_table,
+    verdict_mark,
+)
 from assay.report.html.telemetry import Files
 from assay.report.numbers import name_with_unit, show_statistics
 from assay.report.wording import (
@@ -20,7 +25,10 @@ from assay.report.wording import (
     failed,
     failure_of,
     failure_sentence,
+    flat,
     gate_word,
+    headline_of,
+    indented,
     machine_sentence,
     unmeasured_sentence,
     verdict_word,

@@ -1,4 +1,4 @@
-"""Pictures of a load: tails, latency over rate with its knee, the probes of a search, recall over speed."""
+"""Pictures of a load: tails, latency and goodput over rate, the probes of a search, recall over speed."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from pydantic import JsonValue
 from assay.analyse.capacity.knee import Knee, knee
 from assay.analyse.percentiles import TAILS, samples_needed
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
-from assay.report.headline import section
 from assay.report.html.axis import Axis, axis_for
-from assay.report.html.distribution import Values
+from assay.report.html.chart import Numbers, Picture
 from assay.report.html.markup import Markup
-from assay.report.html.picture import Numbers, Picture
-from assay.report.html.plane import Plane, Point
+from assay.report.html.plots import Plane, PlotPoint
+from assay.report.html.samples import Values
 from assay.report.numbers import show
 from assay.report.served import grouped, is_served, searches_of, series_of
-from assay.report.wording import verdict_word
+from assay.report.wording import section, verdict_word
 
 _LATENCIES = ("ttft_ms", "latency_ms", "e2e_ms", "itl_ms")
 _PATHS = {"load.rate": "requests per second", "load.concurrency": "requests at once"}
 _KNOTS = 240
 _OF_TOKENS = ("ttft_ms", "itl_ms", "tpot_ms")  # only what answers token by token has them
 _TAIL_TICKS = {0.0: "0 %", 0.5: "50 %", 0.9: "90 %", 0.99: "99 %", 0.999: "99.9 %", 0.9999: "99.99 %"}
+_GOOD, _ALL = "goodput_per_s", "throughput_per_s"
+_ASKED_PATHS = {"load.rate": "requests per second asked for", "load.concurrency": "requests at once"}
+Level = tuple[float, MultiRunJobResult, MetricStatistics]
 
 
 class _TailAxis(Axis):
@@ -59,7 +61,8 @@ def draw_tail(
     told = f"Half of {pooled.size:,} samples of {name} are at most {show(stats.p50)} {stats.unit}."
     plane = Plane(title, told, across, f"{name}, in {stats.unit}", up, "share of the samples that are faster")
     points = [
-        Point(limit, {"p50": 0.5, "median": 0.5, **TAILS}[statistic], "limit") for statistic, limit in wanted.items()
+        PlotPoint(limit, {"p50": 0.5, "median": 0.5, **TAILS}[statistic], "limit")
+        for statistic, limit in wanted.items()
     ]
     drawn = plane.draw(
         plane.line(list(zip(at.tolist(), shares.tolist(), strict=True)), "trace thick"),
@@ -109,7 +112,7 @@ def _latency_curve(
     told = "; ".join(f"{level:g}: {show(stats.p50)} {stats.unit}" for level, _, stats in there)
     plane = Plane(title, told, x, across, up, f"{name}, in {there[0][2].unit}")
     medians = [
-        Point(level, stats.p50, verdict_word(job), y_ends=_ends(stats) or None, href=_link(anchors, job))
+        PlotPoint(level, stats.p50, verdict_word(job), y_ends=_ends(stats) or None, href=_link(anchors, job))
         for level, job, stats in there
     ]
     tails = [(level, stats.p99) for level, _, stats in there if stats.p99 is not None]
@@ -117,7 +120,7 @@ def _latency_curve(
         _knee_band(plane, bend),
         plane.line([(point.x, point.y) for point in medians], "trace thick"),
         plane.line(tails, "trace tail"),
-        plane.points([Point(level, value, "tail") for level, value in tails]),
+        plane.points([PlotPoint(level, value, "tail") for level, value in tails]),
         plane.points(medians),
         *(plane.limit(limit, f"objective: {name}.{key} at most {limit:g}") for key, limit in limits.items()),
     )
@@ -196,13 +199,13 @@ def _search(name: str, found: Sequence[tuple[int, Mapping[str, JsonValue]]], job
     return Picture(f"search:{name}", "load", title, drawn, caption, numbers, wide=True)
 
 
-def _search_numbers(name: str, points: Sequence[Point]) -> Numbers:
+def _search_numbers(name: str, points: Sequence[PlotPoint]) -> Numbers:
     answers = {"valid": "met", "invalid": "missed", "suspect": "cannot tell"}
     rows = [(point.x, point.y, answers[point.kind]) for point in points]
     return Numbers.of(("requests per second", name, "objective"), rows)
 
 
-def _probe_point(probe: Mapping[str, JsonValue], name: str) -> Point | None:
+def _probe_point(probe: Mapping[str, JsonValue], name: str) -> PlotPoint | None:
     metric, _, statistic = name.rpartition(".")
     value = _number(_mapping(probe.get("judged")).get(name))
     if value is None:
@@ -211,7 +214,7 @@ def _probe_point(probe: Mapping[str, JsonValue], name: str) -> Point | None:
     if rate is None or value is None:
         return None
     meets = probe.get("meets")
-    return Point(rate, value, "valid" if meets is True else "invalid" if meets is False else "suspect")
+    return PlotPoint(rate, value, "valid" if meets is True else "invalid" if meets is False else "suspect")
 
 
 def draw_recall(
@@ -236,7 +239,7 @@ def draw_recall(
     return Picture("recall", "load", title, drawn, caption, partial(_recall_numbers, points), wide=True)
 
 
-def _recall_numbers(points: Sequence[Point]) -> Numbers:
+def _recall_numbers(points: Sequence[PlotPoint]) -> Numbers:
     columns = ("job", "recall", "recall low", "recall high", "queries per second", "low", "high")
     rows = [(one.name, one.x, *(one.x_ends or (None, None)), one.y, *(one.y_ends or (None, None))) for one in points]
     return Numbers.of(columns, rows)
@@ -247,18 +250,18 @@ def _link(anchors: Mapping[str, str], job: MultiRunJobResult) -> str | None:
     return f"#{anchors[job.job]}" if job.job in anchors else None
 
 
-def _recall_point(job: MultiRunJobResult, name: str, href: str | None) -> Point:
+def _recall_point(job: MultiRunJobResult, name: str, href: str | None) -> PlotPoint:
     recall, speed = job.metrics["recall"], job.metrics["throughput_per_s"]
     spread = recall.interval
     ends = None
     if spread is not None and spread.half_width > 0:
         ends = (max(recall.mean - spread.half_width, 0.0), min(recall.mean + spread.half_width, 1.0))
-    return Point(recall.mean, speed.median, verdict_word(job), ends, _ends(speed) or None, name, href)
+    return PlotPoint(recall.mean, speed.median, verdict_word(job), ends, _ends(speed) or None, name, href)
 
 
-def _best(points: Sequence[Point]) -> list[Point]:
+def _best(points: Sequence[PlotPoint]) -> list[PlotPoint]:
     """The points that no other one beats in both directions, by recall."""
-    front: list[Point] = []
+    front: list[PlotPoint] = []
     for point in sorted(points, key=lambda one: (-one.x, -one.y)):
         if not front or point.y > front[-1].y:
             front.append(point)
@@ -291,3 +294,56 @@ def _list(value: JsonValue) -> list[Mapping[str, JsonValue]]:
 
 def _number(value: JsonValue) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def draw_goodput(record: CampaignRecord) -> list[Picture]:
+    """Goodput over the load, for every part of a matrix that varies it."""
+    jobs = [job for job in record.jobs if job.state == "done" and is_served(job) and _GOOD in job.metrics]
+    pictures = []
+    for path, across in _ASKED_PATHS.items():
+        for rest, group in grouped([job for job in jobs if path in job.point], path).items():
+            levels = [(level, job, job.metrics[_GOOD]) for level, job in series_of(group, path)]
+            if len(levels) > 1:
+                pictures.append(_draw(levels, path, across, rest))
+    return pictures
+
+
+def _draw(levels: Sequence[Level], path: str, across: str, rest: str) -> Picture:
+    finished = [(level, job.metrics[_ALL].median) for level, job, _ in levels if _ALL in job.metrics]
+    good = [
+        PlotPoint(level, stats.median, verdict_word(job), y_ends=_ends(stats) or None) for level, job, stats in levels
+    ]
+    values = [end for point in good for end in (point.y, *(point.y_ends or ()))] + [value for _, value in finished]
+    title = f"goodput over {path.rpartition('.')[2]}{f' ({rest})' if rest else ''}"
+    told = "; ".join(f"{point.x:g}: {show(point.y)}/s" for point in good)
+    x = axis_for([point.x for point in good], may_log=True, zero=True)
+    plane = Plane(title, told, x, across, axis_for(values, zero=True), "requests per second")
+    drawn = plane.draw(
+        plane.line(finished, "trace tail"),
+        plane.points([PlotPoint(level, value, "tail") for level, value in finished]),
+        plane.line([(point.x, point.y) for point in good], "trace thick"),
+        plane.points(good),
+    )
+    says = (
+        "Each dot is a job: the requests per second that met every objective by themselves, with the interval from the "
+        "spread between runs. The broken line is all requests that were finished; what lies between the two was too "
+        "slow to count."
+    )
+    key = f"goodput:{path}{f':{rest}' if rest else ''}"
+    return Picture(key, "llm", title, drawn, says, partial(_numbers, across, levels), wide=True)
+
+
+def _numbers(across: str, levels: Sequence[Level]) -> Numbers:
+    columns = (across, "goodput, 1/s", "interval low", "interval high", "finished, 1/s", "verdict", "job")
+    rows = [
+        (
+            level,
+            stats.median,
+            *(_ends(stats) or (None, None)),
+            job.metrics[_ALL].median if _ALL in job.metrics else None,
+            verdict_word(job),
+            job.job,
+        )
+        for level, job, stats in levels
+    ]
+    return Numbers.of(columns, rows)

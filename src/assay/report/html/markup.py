@@ -10,16 +10,14 @@ from collections.abc import Iterable
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _VOID = frozenset({"meta", "br", "hr", "img", "col"})
+Child = str | int | None | Iterable["Child"]
+Attribute = str | int | float | bool | None
 
 
 class Markup(str):
     """Text that is markup already; every other text is escaped when it enters an element."""
 
     __slots__ = ()
-
-
-Child = str | int | None | Iterable["Child"]
-Attribute = str | int | float | bool | None
 
 
 def el(tag: str, *children: Child, **attributes: Attribute) -> Markup:

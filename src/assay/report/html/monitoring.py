@@ -14,10 +14,9 @@ from assay.analyse.monitored import Quantity, watched
 from assay.analyse.records import MultiRunJobResult
 from assay.errors import AssayError
 from assay.report.html.axis import Axis, axis_for, close_axis
-from assay.report.html.chart import Chart, bar, curve, label, line
+from assay.report.html.chart import Chart, Numbers, Picture, bar, curve, label, line
 from assay.report.html.markup import Markup, el, join
-from assay.report.html.picture import Numbers, Picture
-from assay.report.html.timeline import thin
+from assay.report.html.samples import thin
 from assay.report.numbers import show
 from assay.report.wording import one_line
 from assay.store.telemetry import FILE, Metrics, decode
@@ -38,7 +37,7 @@ _UNITS = {"B": (1e-9, "GB"), "B/s": (1e-6, "MB/s")}
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class ScrapePanel:
     """One quantity, with a line for each node, GPU or service."""
 
     title: str
@@ -48,7 +47,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ScrapeSpan:
     """One run on the axis: where it lies, where it measured, and its phases."""
 
     run: int
@@ -85,7 +84,7 @@ def draw_monitoring(job: MultiRunJobResult, files: Files) -> Picture | None:
     return Picture("monitoring", "telemetry", title, chart.draw(*content), says, numbers, wide=True)
 
 
-def _numbers(panels: Sequence[Panel], most: int) -> Numbers:
+def _numbers(panels: Sequence[ScrapePanel], most: int) -> Numbers:
     rows = [
         (panel.title, panel.unit, one_line(of), seconds, value)
         for panel in panels
@@ -111,7 +110,7 @@ def read_metrics(job: MultiRunJobResult, files: Files) -> dict[int, Metrics]:
     return found
 
 
-def panels_of(runs: Sequence[Metrics], origin_s: float) -> list[Panel]:
+def panels_of(runs: Sequence[Metrics], origin_s: float) -> list[ScrapePanel]:
     """The panels of a job, from what was scraped of its runs; times count from a moment."""
     found: dict[Quantity, dict[str, list[Course]]] = {}
     for metrics in runs:
@@ -120,12 +119,12 @@ def panels_of(runs: Sequence[Metrics], origin_s: float) -> list[Panel]:
     return [_made(quantity, lines, origin_s) for quantity, lines in found.items()]
 
 
-def _made(quantity: Quantity, lines: dict[str, list[Course]], origin_s: float) -> Panel:
+def _made(quantity: Quantity, lines: dict[str, list[Course]], origin_s: float) -> ScrapePanel:
     scale, unit = _UNITS.get(quantity.unit, (1.0, quantity.unit))
     whole = {of: _after_another(courses, origin_s, scale) for of, courses in lines.items()}
     # Of many nodes, those that did most are worth their ink.
     most = sorted(whole, key=lambda of: -float(whole[of].told.mean()))[:MOST_LINES]
-    return Panel(quantity.title, unit, tuple((of, whole[of]) for of in sorted(most)), len(whole) - len(most))
+    return ScrapePanel(quantity.title, unit, tuple((of, whole[of]) for of in sorted(most)), len(whole) - len(most))
 
 
 def _after_another(courses: Sequence[Course], origin_s: float, scale: float) -> Course:
@@ -141,14 +140,14 @@ def _after_another(courses: Sequence[Course], origin_s: float, scale: float) -> 
     )
 
 
-def _stretch(run: int, metrics: Metrics, origin_s: float) -> Stretch:
+def _stretch(run: int, metrics: Metrics, origin_s: float) -> ScrapeSpan:
     measured = metrics.measured
     ends = None if measured is None else (measured[0] - origin_s, measured[1] - origin_s)
     phases = tuple((name, begin - origin_s, end - origin_s) for name, begin, end in metrics.phases)
-    return Stretch(run, metrics.begin_s - origin_s, metrics.end_s - origin_s, ends, phases)
+    return ScrapeSpan(run, metrics.begin_s - origin_s, metrics.end_s - origin_s, ends, phases)
 
 
-def _backdrop(runs: Sequence[Stretch], across: Axis, top: float, height: float) -> Markup:
+def _backdrop(runs: Sequence[ScrapeSpan], across: Axis, top: float, height: float) -> Markup:
     """Behind all panels: everything outside the measured windows is shaded, and each run has its edges."""
     shade, edges, done = [], [], 0.0
     for one in runs:
@@ -160,7 +159,7 @@ def _backdrop(runs: Sequence[Stretch], across: Axis, top: float, height: float) 
     return el("g", *shade, *edges)
 
 
-def _run(one: Stretch, across: Axis) -> Markup:
+def _run(one: ScrapeSpan, across: Axis) -> Markup:
     """A run with its number, and its phases below; pointing at one tells its name where there is no room for it."""
     boxes = [_box(across, name, begin, end, _STRIP) for name, begin, end in one.phases]
     return join((_box(across, f"run {one.run}", one.begin_s, one.end_s, 0), *boxes))
@@ -183,12 +182,12 @@ def _box(across: Axis, name: str, begin: float, end: float, y: float) -> Markup:
     return join((box, label(name, middle, y + 11.5, "tick middle") if fits else None))
 
 
-def _moves(panel: Panel) -> bool:
+def _moves(panel: ScrapePanel) -> bool:
     """Whether anything is to be seen: a quantity that was zero all the time is told in a sentence."""
     return any(course.told.any() for _, course in panel.lines)
 
 
-def _up(panel: Panel) -> Axis:
+def _up(panel: ScrapePanel) -> Axis:
     values = [float(end) for _, course in panel.lines for end in (course.told.min(), course.told.max())]
     return axis_for(values, zero=True, count=3)
 
@@ -197,7 +196,7 @@ def _labels(axis: Axis) -> list[str]:
     return [axis.label(tick) for tick in axis.ticks]
 
 
-def _panel(panel: Panel, across: Axis, top: float, most: int) -> Markup:
+def _panel(panel: ScrapePanel, across: Axis, top: float, most: int) -> Markup:
     up = _up(panel)
     parts: list[Markup] = []
     for tick in up.ticks:
@@ -230,12 +229,12 @@ def _trace(
     return curve(points, top, _PANEL, class_)
 
 
-def _legend(panel: Panel) -> str:
+def _legend(panel: ScrapePanel) -> str:
     names = [one_line(of) for of, _ in panel.lines]
     return names[0] if len(names) == 1 else "  ".join(map(" ".join, zip(names, _DASHES, strict=False)))
 
 
-def _told(panels: Sequence[Panel]) -> str:
+def _told(panels: Sequence[ScrapePanel]) -> str:
     """The picture in words, for people who cannot see it."""
     parts = ["Nodes and services over time, all runs one after another."]
     for panel in panels:
@@ -247,7 +246,9 @@ def _told(panels: Sequence[Panel]) -> str:
     return " ".join(parts)
 
 
-def _caption(job: MultiRunJobResult, runs: dict[int, Metrics], panels: Sequence[Panel], every: Sequence[Panel]) -> str:
+def _caption(
+    job: MultiRunJobResult, runs: dict[int, Metrics], panels: Sequence[ScrapePanel], every: Sequence[ScrapePanel]
+) -> str:
     interval = next(iter(runs.values())).interval_s
     parts = [
         f"Scraped by Prometheus every {show_seconds(interval)} and kept with runs; counters are drawn as rates.",

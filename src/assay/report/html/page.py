@@ -1,34 +1,51 @@
-"""The whole report: one HTML file with everything in it."""
+"""The whole report as one HTML file, and a small table for notebooks."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
 
 from pydantic import JsonValue
 
-from assay.analyse.records import CampaignRecord
+from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.documents import to_json
 from assay.report.html.job import job_section
-from assay.report.html.machine import efficiency_summary
 from assay.report.html.markup import Child, Markup, el
 from assay.report.html.pictures import Samples, draw_overview
-from assay.report.html.tables import load_summary, summary_table, verdict_mark
+from assay.report.html.tables import DASH, efficiency_summary, load_summary, summary_table, tail_cell, verdict_mark
 from assay.report.html.telemetry import Files
+from assay.report.numbers import name_with_unit, show_count, show_statistics
 from assay.report.wording import (
     MEANING,
     WORDS_IN_ORDER,
+    check_sentence,
+    check_word,
+    failed,
+    headline_of,
     job_count,
     job_labels,
     machine_sentence,
     one_line,
+    unmeasured_sentence,
+    unreported,
     verdict_counts,
     verdict_word,
 )
 
 # Nothing may be fetched or run, whatever a name inside the report says.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_READING = """\
+A run is a fresh process. Samples inside a run describe its shape; every interval comes from the spread between \
+runs, because only that spread shows what would change if the measurement were made again.
+± is half the width of the interval, as a share of its centre. Numbers have no more digits than the interval allows.
+A dash stands where something was not measured, or where the samples are too few to back a percentile; point at it \
+to read what it needs. Nothing here is guessed, and nothing missing is written as zero.
+Outliers are flagged by median and MAD and never dropped.
+Energy has a grade: counter (read from a counter at both ends), sampled (summed from readings of the power) or \
+estimated. Figures of different grades are never put together."""
+_HEAD = ("job", "metric", "median", "interval", "±", "p99", "runs × samples", "verdict")
 
 
 def _no_files(_job: str, _run: int, _name: str) -> bytes | None:
@@ -127,17 +144,47 @@ def _key(environment: dict[str, JsonValue]) -> str:
     return to_json(environment)
 
 
-_READING = """\
-A run is a fresh process. Samples inside a run describe its shape; every interval comes from the spread between \
-runs, because only that spread shows what would change if the measurement were made again.
-± is half the width of the interval, as a share of its centre. Numbers have no more digits than the interval allows.
-A dash stands where something was not measured, or where the samples are too few to back a percentile; point at it \
-to read what it needs. Nothing here is guessed, and nothing missing is written as zero.
-Outliers are flagged by median and MAD and never dropped.
-Energy has a grade: counter (read from a counter at both ends), sampled (summed from readings of the power) or \
-estimated. Figures of different grades are never put together."""
-
-
 def _reading() -> Markup:
     lines = [el("li", line) for line in _READING.split("\n")]
     return el("section", el("h2", "How to read this"), el("ul", *lines), id="reading")
+
+
+def fragment_html(record: CampaignRecord) -> str:
+    """Write a campaign as a small HTML table with its doubts below, for a notebook's cell."""
+    labels = job_labels(record)
+    rows = [row for job in record.jobs for row in _rows(job, labels[job.job])]
+    doubts = [el("li", line) for job in record.jobs for line in _doubts(job, labels[job.job])]
+    head = el("tr", *(el("th", title, style=_align(i)) for i, title in enumerate(_HEAD)))
+    body = (el("tr", *(el("td", cell, style=_align(i)) for i, cell in enumerate(row))) for row in rows)
+    return el(
+        "div",
+        el("p", el("strong", record.benchmark), f" – {job_count(record)}: {verdict_counts(record)}"),
+        el("table", el("thead", head), el("tbody", *body), style="font-variant-numeric:tabular-nums"),
+        el("ul", *doubts) if doubts else None,
+    )
+
+
+def _align(column: int) -> str:
+    return f"text-align:{'right' if 2 <= column <= 6 else 'left'};white-space:nowrap"
+
+
+def _rows(job: MultiRunJobResult, label: str) -> list[Sequence[Child]]:
+    names = headline_of(job) if job.state == "done" else ()
+    gone = unreported(job) if job.state == "done" else ()
+    if not names and not gone:
+        return [(label, *[DASH] * 6, verdict_word(job))]
+    rows = [_row(job, name, label) for name in names]
+    return rows + [(label, name, *[DASH] * 5, verdict_word(job)) for name in gone]
+
+
+def _row(job: MultiRunJobResult, name: str, label: str) -> Sequence[Child]:
+    stats = job.metrics[name]
+    shown = show_statistics(stats, name)
+    numbers = (shown.median, shown.interval, shown.spread, tail_cell(stats, "p99"), show_count(stats.runs, stats.count))
+    return (label, name_with_unit(name, stats.unit), *numbers, verdict_word(job))
+
+
+def _doubts(job: MultiRunJobResult, label: str) -> list[str]:
+    if job.state != "done":
+        return [f"{verdict_word(job)} – {label}: {unmeasured_sentence(job)}"]
+    return [f"{check_word(one)} – {label}: {check_sentence(one)}" for one in failed(job.checks)]

@@ -1,18 +1,24 @@
-"""Which readings of a run are drawn together: one panel for each kind of quantity, from only what was read."""
+"""Which readings of a run are drawn together, one panel for each kind of quantity; and when clocks were throttled."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.hardware.gpu.nvml import reasons_of_bits
 from assay.store.telemetry import Recording, Track
 
 MOST_LINES = 3  # more would not be told apart in a panel of this height
 _Values = NDArray[np.float64]
+# A board at its power limit sets and clears its bit many times a second; gaps this short are part of one stretch.
+_SAME_STRETCH = 3.0  # times between two looks
+_MOST = 40  # stretches of one device; a picture with more is only noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,7 @@ class _Kind:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Line:
+class PanelLine:
     """One reading over time."""
 
     source: str
@@ -46,13 +52,13 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class TelemetryPanel:
     """Readings of one kind of quantity."""
 
     title: str
     unit: str
     zero: bool
-    lines: tuple[Line, ...]
+    lines: tuple[PanelLine, ...]
     left_out: int = 0
     """Lines that would be too many."""
 
@@ -73,14 +79,14 @@ _KINDS = (
 )  # fmt: skip
 
 
-def panels_of(recording: Recording, origin_ns: int) -> list[Panel]:
+def panels_of(recording: Recording, origin_ns: int) -> list[TelemetryPanel]:
     """The panels of one run, from what was read; times count from a moment."""
     found = [_panel(kind, recording, origin_ns) for kind in _KINDS]
     return [panel for panel in found if panel.lines]
 
 
-def _panel(kind: _Kind, recording: Recording, origin_ns: int) -> Panel:
-    lines: dict[str, Line] = {}
+def _panel(kind: _Kind, recording: Recording, origin_ns: int) -> TelemetryPanel:
+    lines: dict[str, PanelLine] = {}
     for reading in kind.readings:
         for track in recording.tracks:
             if track.source not in lines and reading.pattern.fullmatch(f"{track.source}.{track.name}"):
@@ -90,7 +96,7 @@ def _panel(kind: _Kind, recording: Recording, origin_ns: int) -> Panel:
     # Of many devices, those that did most are worth their ink.
     most = sorted(lines.values(), key=lambda one: -float(one.value.mean()))[:MOST_LINES]
     kept = tuple(sorted(most, key=lambda one: _place(one.source)))
-    return Panel(kind.title, kind.unit, kind.zero, kept, len(lines) - len(kept))
+    return TelemetryPanel(kind.title, kind.unit, kind.zero, kept, len(lines) - len(kept))
 
 
 def _place(source: str) -> tuple[bool, bool, str, int]:
@@ -99,13 +105,13 @@ def _place(source: str) -> tuple[bool, bool, str, int]:
     return source != "job", source != "others", kind, int(number) if number.isdigit() else 0
 
 
-def _line(track: Track, reading: _Reading, origin_ns: int) -> Line:
+def _line(track: Track, reading: _Reading, origin_ns: int) -> PanelLine:
     at = (track.at_ns - origin_ns) / 1e9
     value = track.value
     if reading.counter:
         at, value = _per_second(at, value)
     finite = np.isfinite(value)
-    return Line(track.source, at[finite], value[finite] * reading.scale)
+    return PanelLine(track.source, at[finite], value[finite] * reading.scale)
 
 
 def _per_second(at: _Values, value: _Values) -> tuple[_Values, _Values]:
@@ -115,7 +121,64 @@ def _per_second(at: _Values, value: _Values) -> tuple[_Values, _Values]:
     return at[1:][good], risen[good] / seconds[good]
 
 
-def reach(lines: Iterable[Line]) -> list[float]:
+def reach(lines: Iterable[PanelLine]) -> list[float]:
     """The lowest and the highest value of some lines."""
     found = [line.value for line in lines if line.value.size]
     return [float(min(value.min() for value in found)), float(max(value.max() for value in found))] if found else []
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledSpan:
+    """A stretch in which the clocks of a device were held down."""
+
+    source: str
+    why: str
+    begin_s: float
+    end_s: float
+    held_s: float
+    """Of it, as long as the clocks really were held down: it may have short gaps."""
+
+
+def held_back(recording: Recording, origin_ns: int) -> tuple[ThrottledSpan, ...]:
+    """The throttled stretches of a run, in order; times count from a moment."""
+    found = [one for track in recording.tracks if track.name == "throttle_bits" for one in _of(track, origin_ns)]
+    return tuple(sorted(found, key=lambda one: (one.begin_s, one.source)))
+
+
+def _of(track: Track, origin_ns: int) -> list[ThrottledSpan]:
+    reasons = cache(reasons_of_bits)
+    words = ["; ".join(reasons(int(bits))) if np.isfinite(bits) else "" for bits in track.value.tolist()]
+    at = ((track.at_ns - origin_ns) / 1e9).tolist()
+    # What a look finds is taken to hold until the next one.
+    step = float(np.median(np.diff(track.at_ns))) / 1e9 if len(at) > 1 else 0.0
+    stretches: list[ThrottledSpan] = []
+    place = 0
+    for why, group in itertools.groupby(words):
+        size = len(list(group))
+        begin, end = at[place], at[place + size] if place + size < len(at) else at[-1] + step
+        place += size
+        if why:
+            stretches.append(ThrottledSpan(track.source, why, begin, end, end - begin))
+    return _joined(stretches, step)
+
+
+def _joined(stretches: list[ThrottledSpan], step: float) -> list[ThrottledSpan]:
+    """Stretches of one reason with hardly a gap between them as one; of any reason, over wider gaps, while too many."""
+    gap = _SAME_STRETCH * max(step, 1e-3)
+    kept = _merged(stretches, gap, any_reason=False)
+    while len(kept) > _MOST:
+        kept = _merged(kept, gap, any_reason=True)
+        gap *= 2
+    return kept
+
+
+def _merged(stretches: list[ThrottledSpan], gap: float, *, any_reason: bool) -> list[ThrottledSpan]:
+    kept: list[ThrottledSpan] = []
+    for one in stretches:
+        last = kept[-1] if kept else None
+        if last and (any_reason or last.why == one.why) and one.begin_s - last.end_s <= gap:
+            why = "; ".join(dict.fromkeys((*last.why.split("; "), *one.why.split("; "))))
+            kept[-1] = ThrottledSpan(one.source, why, last.begin_s, one.end_s, last.held_s + one.held_s)
+        else:
+            kept.append(one)
+    return kept

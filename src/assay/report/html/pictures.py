@@ -10,19 +10,17 @@ from assay.analyse.quality import is_quality
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.errors import AssayError
 from assay.metrics import METRICS, base_name
-from assay.report.grid import shorten
-from assay.report.headline import headline_of
+from assay.report.html.chart import Group, Picture
 from assay.report.html.device import draw_device
-from assay.report.html.distribution import Values, draw_distribution
 from assay.report.html.load import draw_curves, draw_search, draw_tail, limits_of
 from assay.report.html.monitoring import draw_monitoring
-from assay.report.html.picture import Group, Picture
-from assay.report.html.rows import Row, draw_rows, numbers_of
+from assay.report.html.plots import PlotRow, draw_rows, numbers_of
+from assay.report.html.samples import SampleTrace, Values, draw_distribution, draw_timeline
 from assay.report.html.telemetry import Files, draw_telemetry
-from assay.report.html.timeline import Trace, draw_timeline
 from assay.report.numbers import centre_of, decimals_of, show, show_statistics
 from assay.report.served import is_served
-from assay.report.wording import one_line, verdict_word
+from assay.report.sheet import shorten
+from assay.report.wording import headline_of, one_line, verdict_word
 from assay.run.records import SampleSet, SingleRunResult
 
 Samples = Callable[[str, int], tuple[SampleSet, ...]]
@@ -49,7 +47,7 @@ _MEMORY = (
 
 def draw_overview(record: CampaignRecord, labels: Mapping[str, str], anchors: Mapping[str, str]) -> list[Picture]:
     """One picture per headline metric: all jobs on a common axis, with their intervals."""
-    groups: dict[str, list[tuple[Row, str]]] = {}
+    groups: dict[str, list[tuple[PlotRow, str]]] = {}
     for job in record.jobs:
         for name in headline_of(job) if job.state == "done" else ():
             row = _overview_row(job, name, labels[job.job], anchors[job.job])
@@ -97,16 +95,16 @@ def _tailed(job: MultiRunJobResult) -> list[str]:
     return [name for name in _TAILED if name in job.metrics] if is_served(job) else []
 
 
-def _overview_row(job: MultiRunJobResult, name: str, label: str, anchor: str) -> Row:
+def _overview_row(job: MultiRunJobResult, name: str, label: str, anchor: str) -> PlotRow:
     stats = job.metrics[name]
     shown = show_statistics(stats, name)
     low, high = (stats.interval.low, stats.interval.high) if stats.interval else (None, None)
     word = verdict_word(job)
     told = label if word == "valid" else f"{label} ({word})"
-    return Row(told, f"{shown.median} {shown.spread}", centre_of(stats, name), low, high, word, f"#{anchor}")
+    return PlotRow(told, f"{shown.median} {shown.spread}", centre_of(stats, name), low, high, word, f"#{anchor}")
 
 
-def _overview(name: str, rows: Sequence[Row], unit: str) -> Picture:
+def _overview(name: str, rows: Sequence[PlotRow], unit: str) -> Picture:
     title = f"{name} of all jobs"
     picture = draw_rows(rows, title, _axis_title(name, unit), style="dots")
     caption = (
@@ -139,7 +137,7 @@ def _timeline(job: MultiRunJobResult, name: str, sets: Sets) -> Picture | None:
     return draw_timeline(name, job.metrics[name].unit, traces) if traces else None
 
 
-def _trace(run: SingleRunResult, name: str, parts: Sequence[SampleSet]) -> Trace | None:
+def _trace(run: SingleRunResult, name: str, parts: Sequence[SampleSet]) -> SampleTrace | None:
     by_phase = {part.phase: part for part in parts if part.metric == name}
     measured, warm = by_phase.get("measure"), by_phase.get("warmup")
     if measured is None or measured.value.size < 2:
@@ -151,7 +149,7 @@ def _trace(run: SingleRunResult, name: str, parts: Sequence[SampleSet]) -> Trace
     at = np.concatenate([warm.at_ns / 1e9 if warm is not None else [], measured.at_ns / 1e9 + warm_s])
     value = np.concatenate([warm.value if warm is not None else [], measured.value])
     finite = np.isfinite(value)
-    return Trace(run.run_id, at[finite], value[finite], warm_s) if finite.sum() > 1 else None
+    return SampleTrace(run.run_id, at[finite], value[finite], warm_s) if finite.sum() > 1 else None
 
 
 def _cold(job: MultiRunJobResult) -> Picture | None:
@@ -167,7 +165,7 @@ def _cold(job: MultiRunJobResult) -> Picture | None:
     return _bars("cold", "cold", title, drawn, "milliseconds", caption)
 
 
-def _cold_row(job: MultiRunJobResult, name: str, cold: bool, label: str) -> Row | None:
+def _cold_row(job: MultiRunJobResult, name: str, cold: bool, label: str) -> PlotRow | None:
     stats = job.metrics.get(name)
     if stats is None or (cold and name not in job.cold_start):
         return None
@@ -175,7 +173,7 @@ def _cold_row(job: MultiRunJobResult, name: str, cold: bool, label: str) -> Row 
         return None  # the only run is drawn as the cold one already
     if cold:
         value = job.cold_start[name]
-        return Row(label, f"{show(value, decimals_of(stats))} {stats.unit}, once", value, kind="cold")
+        return PlotRow(label, f"{show(value, decimals_of(stats))} {stats.unit}, once", value, kind="cold")
     return _bar_row(label, stats)
 
 
@@ -189,18 +187,18 @@ def _memory(job: MultiRunJobResult) -> Picture | None:
     return _bars("memory", "other", title, rows, "megabytes", caption) if rows else None
 
 
-def _bars(key: str, group: Group, title: str, rows: Sequence[Row], unit: str, caption: str) -> Picture:
+def _bars(key: str, group: Group, title: str, rows: Sequence[PlotRow], unit: str, caption: str) -> Picture:
     drawn = draw_rows(rows, title, unit, style="bars")
     return Picture(key, group, title, drawn, caption, lambda: numbers_of(rows, unit))
 
 
-def _whisker_note(rows: Iterable[Row]) -> str:
+def _whisker_note(rows: Iterable[PlotRow]) -> str:
     if any(row.low is not None for row in rows):
         return "A whisker is the interval from the spread between runs."
     return "There are no whiskers, as one run tells nothing about the spread between runs."
 
 
-def _bar_row(label: str, stats: MetricStatistics) -> Row:
+def _bar_row(label: str, stats: MetricStatistics) -> PlotRow:
     shown = show_statistics(stats)
     low, high = (stats.interval.low, stats.interval.high) if stats.interval else (None, None)
-    return Row(label, f"{shown.median} {stats.unit} {shown.spread}", stats.median, low, high, "warm-bar")
+    return PlotRow(label, f"{shown.median} {stats.unit} {shown.spread}", stats.median, low, high, "warm-bar")

@@ -13,12 +13,10 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal
 
-from assay.report.html.axis import Axis, axis_for
+from assay.report.html.axis import Axis, axis_for, moment_axis
 from assay.report.html.chart import AXIS_HEIGHT, RIGHT, STRETCH, figure, label, line
 from assay.report.html.markup import Markup, el, join
-from assay.report.html.moments import moment_axis
-from assay.report.html.plane import HEIGHT, Plane
-from assay.report.html.rows import marker
+from assay.report.html.plots import HEIGHT, Plane, marker
 from assay.report.numbers import show
 
 Answer = Literal["better", "worse", "cannot tell"]
@@ -37,7 +35,7 @@ _SHAPES = {"worse": "M-6 -5H6L0 6Z", "better": "M-6 5H6L0 -6Z", "cannot tell": "
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class SeriesPoint:
     """One result of a series."""
 
     at: float
@@ -50,7 +48,7 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class SeriesChange:
     """A change to mark: where, from which level to which, and what is said about it."""
 
     at: float
@@ -73,20 +71,20 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class SeriesPicture:
     """A series to draw."""
 
     title: str
     unit: str
-    spots: tuple[Spot, ...]
-    turns: tuple[Turn, ...] = ()
+    spots: tuple[SeriesPoint, ...]
+    turns: tuple[SeriesChange, ...] = ()
     until: float | None = None
     """Up to when results were expected; the last result when left out."""
     since: float | None = None
     """Where the time begins that a digest speaks of."""
 
 
-def draw_series(picture: Picture) -> Markup:
+def draw_series(picture: SeriesPicture) -> Markup:
     """The picture with its caption and the list of what is marked, for a page."""
     plane = _plane(picture)
     drawn = plane.draw(*_content(plane, picture, _PAGE_PX, numbered=True))
@@ -99,7 +97,7 @@ def draw_series(picture: Picture) -> Markup:
     )
 
 
-def series_svg(picture: Picture) -> str:
+def series_svg(picture: SeriesPicture) -> str:
     """The picture as a file of its own, with size and cause written on it."""
     plane = _plane(picture)
     left = 14 + 7 * max(len(plane.up.label(tick)) for tick in plane.up.ticks)
@@ -127,7 +125,7 @@ def series_svg(picture: Picture) -> str:
     return f"{whole}\n"
 
 
-def levels(picture: Picture) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+def levels(picture: SeriesPicture) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
     """The levels between the changes, each as a line from one (moment, value) to another."""
     known = [(one.at, one.value) for one in picture.spots if one.value is not None]
     if not known:
@@ -141,7 +139,7 @@ def levels(picture: Picture) -> Iterator[tuple[tuple[float, float], tuple[float,
     yield (begin, level), (max(known[-1][0], begin), level)
 
 
-def gaps(picture: Picture) -> tuple[tuple[float, float], ...]:
+def gaps(picture: SeriesPicture) -> tuple[tuple[float, float], ...]:
     """Times without any result, longer than is usual in the series."""
     moments = sorted(one.at for one in picture.spots)
     pauses = [b - a for a, b in pairwise(moments)]
@@ -152,13 +150,13 @@ def gaps(picture: Picture) -> tuple[tuple[float, float], ...]:
     return tuple((a, b) for a, b in pairwise(ends) if b - a > longest > 0)
 
 
-def _plane(picture: Picture) -> Plane:
+def _plane(picture: SeriesPicture) -> Plane:
     moments = [one.at for one in picture.spots] + ([picture.until] if picture.until is not None else [])
     across = moment_axis(min(moments), max(moments)) if moments else moment_axis(0.0, 1.0)
     return Plane(picture.title, _described(picture), across, "", _up(picture), picture.unit or "value")
 
 
-def _up(picture: Picture) -> Axis:
+def _up(picture: SeriesPicture) -> Axis:
     """From the lowest value to the highest, but for the wildest; every level fits."""
     values = sorted(one.value for one in picture.spots if one.value is not None)
     if not values:
@@ -170,7 +168,7 @@ def _up(picture: Picture) -> Axis:
     return axis_for((low, high + margin))
 
 
-def _content(plane: Plane, picture: Picture, narrowest_px: float, *, numbered: bool) -> list[Markup]:
+def _content(plane: Plane, picture: SeriesPicture, narrowest_px: float, *, numbered: bool) -> list[Markup]:
     begin = [_window(plane, picture.since)] if picture.since is not None else []
     return [
         *begin,
@@ -182,7 +180,7 @@ def _content(plane: Plane, picture: Picture, narrowest_px: float, *, numbered: b
     ]
 
 
-def _points(plane: Plane, spots: Sequence[Spot]) -> Iterator[Markup]:
+def _points(plane: Plane, spots: Sequence[SeriesPoint]) -> Iterator[Markup]:
     known = [(one, one.value) for one in spots if one.value is not None]
     inside = [(one, value) for one, value in known if plane.up.low <= value <= plane.up.high]
     errors = [
@@ -240,13 +238,13 @@ def _gap(plane: Plane, ends: tuple[float, float], narrowest_px: float) -> Markup
     return join((box, label(words, f"{50 * (left + right):.2f}%", HEIGHT - 22, "tick middle") if fits else None))
 
 
-def _failed(plane: Plane, one: Spot) -> Markup:
+def _failed(plane: Plane, one: SeriesPoint) -> Markup:
     return el(
         "g", el("title", f"failed on {_date(one.at)}"), marker(plane.across.percent(one.at), HEIGHT - 8, "failed")
     )
 
 
-def _turns(plane: Plane, turns: Sequence[Turn], narrowest_px: float, *, numbered: bool) -> Iterator[Markup]:
+def _turns(plane: Plane, turns: Sequence[SeriesChange], narrowest_px: float, *, numbered: bool) -> Iterator[Markup]:
     """Each change: an upright line, a sign that tells its direction, and its name in the first row with room."""
     free = [-math.inf] * _ROWS
     named: list[Markup] = []  # over all the lines, so that none runs through a word
@@ -274,16 +272,16 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2f}%"
 
 
-def _state(turn: Turn) -> str:
+def _state(turn: SeriesChange) -> str:
     return "" if turn.state == "open" else f", {turn.state}"
 
 
-def _told(turn: Turn) -> str:
+def _told(turn: SeriesChange) -> str:
     when = f"from {_date(turn.at)} to {_date(turn.end)}" if turn.kind == "drift" else f"on {_date(turn.at)}"
     return f"{turn.size} {turn.unconfirmed or turn.answer}, {turn.cause}, {turn.kind} {when}{_state(turn)}"
 
 
-def _described(picture: Picture) -> str:
+def _described(picture: SeriesPicture) -> str:
     """The picture in words, for people who cannot see it."""
     known = [one.value for one in picture.spots if one.value is not None]
     if not known:
@@ -297,7 +295,7 @@ def _described(picture: Picture) -> str:
     return " ".join([*parts, *([f"{failed} jobs failed."] if failed else [])])
 
 
-def _caption(picture: Picture) -> str:
+def _caption(picture: SeriesPicture) -> str:
     parts = ["Each dot is one result"]
     parts[0] += (
         ", its whisker 95 % from the spread between its runs." if any(one.error for one in picture.spots) else "."

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.metrics import METRICS, base_name
-from assay.report.energy import with_grade
-from assay.report.headline import headline_of, unreported
+from assay.report.device import device_sheet
+from assay.report.energy import efficiency_sheet, energy_sentence, energy_sheet, grade_of, price_sentence, with_grade
 from assay.report.html.markup import Child, Markup, el, join
+from assay.report.machine import fitness_sheet, monitoring_sheet
 from assay.report.numbers import (
+    NOTHING,
     decimals_of,
     name_with_unit,
     show,
@@ -21,7 +23,7 @@ from assay.report.numbers import (
 from assay.report.served import (
     BUCKETS_NOTE,
     LOAD_NOTE,
-    View,
+    ServerStatistic,
     errors_of,
     finish_reasons_of,
     load_table,
@@ -29,7 +31,9 @@ from assay.report.served import (
     server_view_of,
     token_facts_of,
 )
-from assay.report.wording import failed, others_share, verdict_word
+from assay.report.sheet import Sheet
+from assay.report.telemetry import foreign_sentences, seen_sheet, throttling_sentences
+from assay.report.wording import failed, headline_of, others_share, unreported, verdict_word
 from assay.run.records import SingleRunResult
 from assay.units import show_seconds
 
@@ -141,7 +145,7 @@ def answers_tables(job: MultiRunJobResult) -> list[tuple[str, Markup]]:
     return found
 
 
-def _views(views: Sequence[View]) -> Markup:
+def _views(views: Sequence[ServerStatistic]) -> Markup:
     rows = [
         (one.statistic, DASH if one.ours is None else show(one.ours), one.told, _difference(one), one.source)
         for one in views
@@ -153,7 +157,7 @@ def _views(views: Sequence[View]) -> Markup:
     return join((table(head, rows, numeric=(1, 2, 3), name="Server's view"), el("p", note, class_="quiet")))
 
 
-def _difference(one: View) -> str:
+def _difference(one: ServerStatistic) -> str:
     if one.ours is None or not one.theirs or one.between is not None:
         return DASH
     return show_percent(one.ours / one.theirs - 1, signed=True)
@@ -243,3 +247,64 @@ def _run_value(stats: MetricStatistics, run: int) -> str:
 
 def _seconds(value: float | None) -> str:
     return DASH if value is None else show_seconds(value)
+
+
+def energy_line(job: MultiRunJobResult) -> Markup | None:
+    """Energy with its grade, or why there is none, and the machine's price; None where nobody looked."""
+    energy, price = energy_sentence(job), price_sentence(job)
+    told = [
+        el("strong", "Energy: ") if grade_of(job) else None,
+        energy[:1].upper() + energy[1:],
+        ". " if energy and price else None,
+        join((el("strong", "Price: "), price)) if price else None,
+    ]
+    return el("p", *told, class_="quiet") if energy or price else None
+
+
+def hardware_tables(job: MultiRunJobResult) -> list[tuple[str, Markup, bool]]:
+    """Title and content of each part that the job has something for, and whether it is shown at once."""
+    told = (*throttling_sentences(job), *foreign_sentences(job))
+    seen = seen_sheet(job)
+    watched = join((_sentences(told), sheet_table(seen) if seen else None)) if told or seen else None
+    device, energy, state = device_sheet(job), energy_sheet(job), fitness_sheet(job)
+    scraped = monitoring_sheet(job)
+    found = (
+        ("Tests of the device", sheet_table(device) if device else None, True),
+        ("Energy", sheet_table(energy) if energy else None, True),
+        ("Seen from the side", watched, False),  # the picture says most of it
+        ("Nodes and services", sheet_table(scraped) if scraped else None, True),
+        ("The machine before and after", sheet_table(state) if state else None, True),
+    )
+    return [(title, content, shown) for title, content, shown in found if content is not None]
+
+
+def efficiency_summary(record: CampaignRecord, labels: dict[str, str], anchors: dict[str, str]) -> Markup | None:
+    """All jobs per watt and per price in one table; None where fewer than two have such a figure."""
+    sheet = efficiency_sheet(record, labels)
+    if sheet is None:
+        return None
+    hrefs = {labels[job.job]: f"#{anchors[job.job]}" for job in record.jobs}
+    rows = [(el("a", row[0], href=hrefs[row[0]]), *map(_cell, row[1:-1]), verdict_mark(row[-1])) for row in sheet.rows]
+    drawn = table(sheet.head, rows, numeric=_numeric(sheet), name=sheet.title)
+    return join((el("h3", sheet.title), drawn, _sentences(sheet.notes)))
+
+
+def sheet_table(sheet: Sheet) -> Markup:
+    """A small table with its notes."""
+    rows = [tuple(map(_cell, row)) for row in sheet.rows]
+    drawn = table(sheet.head, rows, numeric=_numeric(sheet), name=sheet.title)
+    return join((drawn, _sentences(sheet.notes)))
+
+
+def _numeric(sheet: Sheet) -> list[int]:
+    return [place for place in range(len(sheet.head)) if place not in sheet.words]
+
+
+def _cell(text: str) -> str:
+    return DASH if text == NOTHING else text
+
+
+def _sentences(told: tuple[str, ...]) -> Markup | None:
+    if len(told) > 1:
+        return el("ul", *(el("li", one) for one in told), class_="quiet")
+    return el("p", told[0], class_="quiet") if told else None

@@ -13,12 +13,10 @@ import numpy as np
 from assay.analyse.records import MultiRunJobResult
 from assay.errors import AssayError
 from assay.report.html.axis import Axis, axis_for, close_axis
-from assay.report.html.chart import Chart, bar, curve, label, line
+from assay.report.html.chart import Chart, Numbers, Picture, bar, curve, label, line
 from assay.report.html.markup import Markup, el, join
-from assay.report.html.panels import Line, Panel, panels_of, reach
-from assay.report.html.picture import Numbers, Picture
-from assay.report.html.throttling import Held, held_back
-from assay.report.html.timeline import thin
+from assay.report.html.panels import PanelLine, TelemetryPanel, ThrottledSpan, held_back, panels_of, reach
+from assay.report.html.samples import thin
 from assay.report.numbers import show
 from assay.report.telemetry import whose
 from assay.run.probes.job import FILE
@@ -47,9 +45,9 @@ class _Drawn:
     """One run as it is drawn: its panels, phases and throttled stretches in seconds from its origin."""
 
     run: int
-    panels: tuple[Panel, ...]
+    panels: tuple[TelemetryPanel, ...]
     phases: tuple[tuple[str, float, float], ...]
-    held: tuple[Held, ...]
+    held: tuple[ThrottledSpan, ...]
     measured: bool
     """Whether the origin is the beginning of the measured window."""
 
@@ -158,7 +156,7 @@ def _strips(run: _Drawn, across: Axis) -> Markup:
     return join((*phases, *_reasons(run.held, across)))
 
 
-def _reasons(held: Sequence[Held], across: Axis) -> list[Markup]:
+def _reasons(held: Sequence[ThrottledSpan], across: Axis) -> list[Markup]:
     """Each stretch of throttling in a strip of its own, with its reason beside it as long as reasons do not meet."""
     parts, free_px = [], -1.0
     for one in held:
@@ -191,7 +189,7 @@ def _fits(across: Axis, name: str, begin: float, end: float) -> bool:
     return (across.share(end) - across.share(begin)) * _NARROWEST_PX >= len(name) * _LETTER_PX
 
 
-def _up(panel: Panel, behind: Sequence[Panel]) -> Axis:
+def _up(panel: TelemetryPanel, behind: Sequence[TelemetryPanel]) -> Axis:
     values = reach(line for one in (panel, *behind) for line in one.lines)
     return axis_for(values, zero=panel.zero, count=3)
 
@@ -200,7 +198,9 @@ def _labels(axis: Axis) -> list[str]:
     return [axis.label(tick) for tick in axis.ticks]
 
 
-def _panel(panel: Panel, behind: Sequence[Panel], across: Axis, top: float, points: tuple[int, int]) -> Markup:
+def _panel(
+    panel: TelemetryPanel, behind: Sequence[TelemetryPanel], across: Axis, top: float, points: tuple[int, int]
+) -> Markup:
     up = _up(panel, behind)
     parts: list[Markup] = []
     for tick in up.ticks:
@@ -216,7 +216,7 @@ def _panel(panel: Panel, behind: Sequence[Panel], across: Axis, top: float, poin
     return el("g", *parts, name, legend)
 
 
-def _trace(one: Line, across: Axis, up: Axis, top: float, class_: str, most: int) -> Markup:
+def _trace(one: PanelLine, across: Axis, up: Axis, top: float, class_: str, most: int) -> Markup:
     inside = (one.at_s >= across.low) & (one.at_s <= across.high)
     at, value = thin(one.at_s[inside], one.value[inside])
     shares = list(zip(across.shares(at), up.shares(value), strict=True))
@@ -247,7 +247,7 @@ def straightened(points: Sequence[tuple[float, float]], tolerance: float) -> lis
     return [*kept, points[-1]]
 
 
-def _legend(panel: Panel) -> str:
+def _legend(panel: TelemetryPanel) -> str:
     names = [_short(one.source) for one in panel.lines]
     return names[0] if len(names) == 1 else "  ".join(map(" ".join, zip(names, _DASHES, strict=False)))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from assay.analyse.compare import JobComparison, Matched, compare_pool, match_jobs, pool
 from assay.analyse.records import Comparison as Line
 from assay.analyse.records import MultiRunJobResult
-from assay.report.compared import asked_of, sentences
+from assay.report.comparison import asked_of, sentences
 from assay.report.wording import job_label
 from assay.serve.facts.records import ComparedCell, ComparedRow, Comparison
 from assay.serve.facts.sides import ReadResult, ReadSide, point_key, without_needs

@@ -17,8 +17,7 @@ from assay.analyse.checks.table import CONDITIONS
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import from_json
 from assay.report.device import asks_of_device, device_tests
-from assay.report.headline import headline_of, section
-from assay.report.wording import machine
+from assay.report.wording import headline_of, machine, section
 from assay.serve.facts.records import AgentFitness, AgentHardware, AgentNoise, DeviceBench, DeviceFigure
 from assay.serve.state import Kept
 from assay.store.database import reading

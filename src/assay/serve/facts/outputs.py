@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from assay.analyse.quality import is_quality
 from assay.errors import AssayError, StoreError
-from assay.report.headline import section
+from assay.report.wording import section
 from assay.run.records import SampleSet, SingleRunResult
 from assay.run.scoring.outputs import OUTPUTS
 from assay.serve.facts.records import Output

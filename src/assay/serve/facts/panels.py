@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.documents import from_json
 from assay.plan.digest import content_hash
-from assay.report.html.goodput import draw_goodput
-from assay.report.html.load import draw_curves, draw_recall
-from assay.report.html.picture import Picture
+from assay.report.html.chart import Picture
+from assay.report.html.load import draw_curves, draw_goodput, draw_recall
 from assay.report.html.pictures import job_pictures
 from assay.report.reading import file_reader
 from assay.report.served import is_served

@@ -155,7 +155,7 @@ def download_results(campaign: CampaignId, form: str, state: State) -> Response:
 
 def _rendered(kept: Kept, record: CampaignRecord, form: str) -> str:
     if form == "csv":
-        from assay.report.table import render_csv
+        from assay.report.export import render_csv
 
         return render_csv(record)
     if form == "md":

@@ -16,8 +16,8 @@ from assay.place.fleet.protocol import Submission
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL
 from assay.plan.plan import combine
+from assay.report.export import render_sark_csv, results_filename
 from assay.report.reading import read_campaign
-from assay.report.table import render_sark_csv, results_filename
 from assay.serve.intake.submission import Planned, keep, plan_submission
 from assay.serve.sark.errors import SarkRoute, json_body
 from assay.serve.sark.words import agent_id, breakdown, campaign_record, job_record, result_record, worker_id

@@ -12,7 +12,7 @@ from assay.place.fleet.protocol import Enrolment
 from assay.place.needs import Profile
 from assay.plan.digest import content_hash
 from assay.plan.job import Job
-from assay.report.table import sark_columns
+from assay.report.export import sark_columns
 from assay.report.wording import failure_of, failure_sentence
 from assay.spec.devices import COMPUTE_UNITS, canonical, compute_unit
 from assay.spec.importers.sark import DEFAULT_INFERENCES

@@ -17,9 +17,8 @@ from assay.documents import from_json
 from assay.errors import UsageError
 from assay.metrics import Better
 from assay.plan.digest import content_hash
-from assay.report.headline import headline_of
 from assay.report.reading import read_job
-from assay.report.wording import job_label, machine_name
+from assay.report.wording import headline_of, job_label, machine_name
 from assay.serve.state import Kept
 from assay.store.database import reading
 from assay.store.listing import JobFilter

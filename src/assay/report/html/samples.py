@@ -1,26 +1,32 @@
-"""The picture of one metric, run by run: shape, box and median, over the interval between runs."""
+"""Pictures of one metric: its distribution run by run, and its samples over time with the warm-up shaded."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.records import MetricStatistics
 from assay.report.html.axis import Axis, axis_for, close_axis
-from assay.report.html.chart import Chart, bar, curve, line
+from assay.report.html.chart import Cell, Chart, Numbers, Picture, bar, curve, label, line
 from assay.report.html.markup import Markup, el, join
-from assay.report.html.picture import Cell, Numbers, Picture
 from assay.report.numbers import show, show_statistics
 
 Values = NDArray[np.float64]
 
-MOST_RUNS = 20
+_MOST_ROWS = 20
 _FEW = 20  # below this a box would claim a shape that nobody saw; the samples themselves are drawn
 _BINS = 80
 _SHOWN_SHARE = 0.995  # of the samples fits on the axis; the rest is told in words
+MOST_POINTS = 600
+_MOST_TRACES = 10
+_PANEL = 62
+_GAP = 22
+_TRACE_SHARE = 0.998
+_MOST_MARKS = 40  # of samples above a panel
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,7 @@ class _Plan:
 
 def draw_distribution(name: str, stats: MetricStatistics, samples: Mapping[int, Values], axis_title: str) -> Picture:
     """One row per run: the shape of its samples, their middle half and their median."""
-    runs = sorted(stats.run_values)[:MOST_RUNS]
+    runs = sorted(stats.run_values)[:_MOST_ROWS]
     plan = _plan(stats, [samples[run] for run in runs if run in samples and samples[run].size])
     height = 44 if len(runs) <= 8 else 26
     rows = join(
@@ -146,4 +152,105 @@ def _caption(stats: MetricStatistics, samples: Mapping[int, Values], runs: list[
         parts.append(f"{some} beyond the right end; the largest is {show(plan.largest)} {stats.unit}.")
     if len(stats.run_values) > len(runs):
         parts.append(f"The first {len(runs)} of {len(stats.run_values)} runs are drawn.")
+    return " ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleTrace:
+    """The samples of one run in the order they were taken, warm-up first."""
+
+    run: int
+    at_s: NDArray[np.float64]
+    value: NDArray[np.float64]
+    warm_s: float  # where the warm-up ends
+
+
+def draw_timeline(name: str, unit: str, traces: Sequence[SampleTrace]) -> Picture:
+    """One panel per run, on common axes."""
+    drawn = traces[:_MOST_TRACES]
+    across = close_axis(0.0, max(float(trace.at_s[-1]) for trace in drawn) or 1.0)
+    up = _height_axis(drawn)
+    panels = join(_panel(trace, across, up, i * (_PANEL + _GAP)) for i, trace in enumerate(drawn))
+    told = f"{name} of every sample over time, for {len(drawn)} runs one below the other."
+    height = len(drawn) * (_PANEL + _GAP) - _GAP
+    title = f"{name} over time, run below run"
+    chart = Chart(title, told, across, "seconds since the warm-up began", height, left=52, top=22)
+    says = _timeline_caption(name, unit, traces, drawn, up)
+    numbers = partial(_timeline_numbers, name, unit, drawn)
+    return Picture(f"time:{name}", "time", title, chart.draw(panels), says, numbers, wide=True)
+
+
+def _timeline_numbers(name: str, unit: str, traces: Sequence[SampleTrace]) -> Numbers:
+    """The points as they are drawn: long runs are thinned."""
+    rows = [
+        (trace.run, "warm-up" if at < trace.warm_s else "measured", at, value)
+        for trace in traces
+        for at, value in zip(*(part.tolist() for part in thin(trace.at_s, trace.value)), strict=True)
+    ]
+    return Numbers.of(("run", "phase", "seconds", f"{name}{f', {unit}' if unit else ''}"), rows)
+
+
+def thin(
+    at: NDArray[np.float64], value: NDArray[np.float64], most: int = MOST_POINTS
+) -> tuple[NDArray[np.float64], ...]:
+    """At most so many points, keeping the lowest and the highest of each stretch of time."""
+    if value.size <= most:
+        return at, value
+    # The same stretches as np.array_split makes: the first few are longer by one.
+    stretches = most // 2
+    size, longer = divmod(value.size, stretches)
+    edge = longer * (size + 1)
+    parts = ((0, value[:edge].reshape(longer, size + 1)), (edge, value[edge:].reshape(stretches - longer, size)))
+    kept = [
+        begin + np.arange(rows.shape[0]) * rows.shape[1] + ends
+        for begin, rows in parts
+        if rows.size
+        for ends in (rows.argmin(axis=1), rows.argmax(axis=1))
+    ]
+    order = np.unique(np.concatenate(kept))
+    return at[order], value[order]
+
+
+def _height_axis(traces: Sequence[SampleTrace]) -> Axis:
+    """From the lowest value to one that only the rarest spikes of the measured part pass."""
+    measured = np.concatenate([trace.value[trace.at_s >= trace.warm_s] for trace in traces])
+    pooled = measured if measured.size else np.concatenate([trace.value for trace in traces])
+    low, high = float(pooled.min()), float(np.quantile(pooled, _TRACE_SHARE))
+    margin = (high - low or abs(high) or 1.0) * 0.1
+    return close_axis(low - margin, high + margin, count=4)
+
+
+def _panel(trace: SampleTrace, across: Axis, up: Axis, top: float) -> Markup:
+    at, value = thin(trace.at_s, trace.value)
+    points = list(zip(across.shares(at), up.shares(value), strict=True))
+    shade = bar(across, 0.0, trace.warm_s, top, _PANEL, "warm") if trace.warm_s > 0 else None
+    above = trace.at_s[trace.value > up.high][:_MOST_MARKS].tolist()
+    marks = [line(across.percent(x), across.percent(x), top - 5, top, "beyond") for x in above]
+    name = label(f"run {trace.run}", "100%", top - 5, "tick end")
+    return el("g", shade, _levels(up, top), curve(points, top, _PANEL, "trace"), *marks, name)
+
+
+def _levels(up: Axis, top: float) -> Markup:
+    """Horizontal lines of a panel with their values."""
+    parts = []
+    for tick in up.ticks:
+        y = top + _PANEL * (1 - up.share(tick))
+        parts.append(line("0%", "100%", y, y, "level"))
+        parts.append(el("text", up.label(tick), x=-6, y=y + 4, class_="tick end"))
+    return join(parts)
+
+
+def _timeline_caption(
+    name: str, unit: str, traces: Sequence[SampleTrace], drawn: Sequence[SampleTrace], up: Axis
+) -> str:
+    parts = [f"Each panel is one run; its height is {name}{f' in {unit}' if unit else ''}."]
+    if any(trace.warm_s > 0 for trace in drawn):
+        parts.append("The shaded part is the warm-up, which no number of this report contains.")
+    beyond = [float(v) for trace in drawn for v in trace.value[trace.value > up.high]]
+    if beyond:
+        parts.append(f"A mark above a panel is a sample beyond its top; the largest is {show(max(beyond))} {unit}.")
+    if any(trace.value.size > MOST_POINTS for trace in drawn):
+        parts.append("Long runs are thinned; the lowest and highest sample of each stretch are kept.")
+    if len(traces) > len(drawn):
+        parts.append(f"The first {len(drawn)} of {len(traces)} runs are drawn.")
     return " ".join(parts)

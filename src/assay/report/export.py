@@ -1,4 +1,4 @@
-"""Results as CSV: SARK's 25 columns first, so that its readers keep working, then what assay adds."""
+"""Results for programs: CSV (the 25 columns of SARK first, so that its readers keep working) and one JSON document."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from pydantic import JsonValue
 
-from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
+from assay.analyse.records import RESULT_SCHEMA, CampaignRecord, MetricStatistics, MultiRunJobResult
+from assay.documents import adapter, to_json
 from assay.report.energy import energy_columns
-from assay.report.headline import section
 from assay.report.telemetry import throttling_sentences
-from assay.report.wording import base, check_sentence, failed, failure_of, failure_sentence, machine
+from assay.report.wording import base, check_sentence, failed, failure_of, failure_sentence, machine, section
 from assay.run.records import SingleRunResult
 from assay.spec.devices import compute_unit
 
@@ -43,6 +44,10 @@ _STATISTICS: Mapping[str, Callable[[MetricStatistics], Cell]] = {
 }
 # A spreadsheet runs a cell that begins with one of these as a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_DESCRIPTION = (
+    "One submission of a benchmark with all its jobs: statistics with intervals from the spread between "
+    "runs, checks, verdicts, runs, environment and failures. What could not be measured is null or absent."
+)
 
 
 def render_csv(*records: CampaignRecord) -> str:
@@ -207,3 +212,20 @@ def _cell(value: Cell) -> Cell:
     if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
         return f"'{value}"
     return "" if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def result_json(record: CampaignRecord) -> str:
+    """Write a campaign as one JSON document of the schema `assay.result/1`."""
+    return to_json(record, indent=2)
+
+
+def result_schema() -> dict[str, Any]:
+    """The JSON Schema of the documents that `result_json` writes."""
+    schema = adapter(CampaignRecord).json_schema(mode="serialization")
+    named = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:{RESULT_SCHEMA.replace('.', ':').replace('/', ':')}",
+        "title": RESULT_SCHEMA,
+        "description": _DESCRIPTION,
+    }
+    return {**schema, **named}
