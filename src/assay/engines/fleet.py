@@ -19,9 +19,9 @@ from assay.plan.job import JobFile
 from assay.plan.lifecycle import FINAL
 from assay.report.live import View
 from assay.report.result import CampaignResult
+from assay.report.sheet import plain
 from assay.run.inputs import LocalPart, files_of
 from assay.run.job_files import local_paths
-from assay.report.sheet import plain
 from assay.run.models.sources import existing, hub_name
 from assay.run.records import SampleSet
 from assay.spec.load import Loaded
