@@ -19,10 +19,9 @@ from assay.clock import Clock
 from assay.documents import to_json
 from assay.run.artefacts import COMMAND_LOGS
 from assay.run.contract import Order
-from assay.run.memory import rusage_mb
 from assay.run.numerics import for_child
 from assay.run.pipes import hand_over, readable
-from assay.run.processes import TAG_VARIABLE, kill_tree, sweep
+from assay.run.processes import TAG_VARIABLE, kill_tree, rusage_mb, sweep
 from assay.run.services.containers import sweep_containers
 
 LOG = "child.log"

@@ -1,12 +1,19 @@
-"""Process trees: everything a run started is found and ended, even what slipped out of its group or lost its parent."""
+"""Processes of a run: their trees are found and ended, even what slipped out of its group; memory of this one.
+
+Memory is what the kernel kept: high-water marks, never a sampled guess.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -16,6 +23,17 @@ TAG_VARIABLE = "ASSAY_RUN_TAG"
 _GRACE_S = 3.0
 _ROUNDS = 10
 _PR_SET_CHILD_SUBREAPER = 36  # of <linux/prctl.h>
+_KILL = signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM
+# How long services are asked to end before they are made to: in good order, and when somebody is waiting (Ctrl-C) or
+# gone. The byte is what the holder of a lifeline sends before it lets go in good order.
+GRACE_S, HURRIED_GRACE_S = 10.0, 5.0
+IN_GOOD_ORDER = b"."
+# A service whose first process has ended in good order leaves its children this long to follow.
+FOLLOW_S = 2.0
+_LOOK_S = 0.01
+MB = 1e6
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
 def kill_tree(root: int, tag: str, *, spare: int | None = None) -> float:
@@ -27,14 +45,14 @@ def kill_tree(root: int, tag: str, *, spare: int | None = None) -> float:
     victims = {process.pid: process for process in (*descendants(root), *_tagged(tag))}
     victims.pop(spare or -1, None)
     victims.pop(os.getpid(), None)
-    resident_mb = sum(_resident_mb(process) for process in victims.values())
+    held_mb = sum(_resident_mb(process) for process in victims.values())
     if spare is None:
         _kill_group(root)
     for process in victims.values():
         _kill(process)
     # The root is its parent's to reap, with its resource usage: waiting for it here would take that away.
     psutil.wait_procs([process for pid, process in victims.items() if pid != root], timeout=_GRACE_S)
-    return resident_mb
+    return held_mb
 
 
 def sweep(tag: str) -> int:
@@ -156,3 +174,112 @@ def hold_lifeline(fd: int, tag: str, scratch: Path) -> None:
         os._exit(137)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def resident_mb() -> float:
+    """Resident memory now."""
+    return float(psutil.Process().memory_info().rss) / MB
+
+
+def peak_mb() -> float | None:
+    """The highest resident memory since the process began, or since `reset_peak`; None where nobody counts it."""
+    if _STATUS.exists():
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024 / MB
+    if sys.platform == "win32":
+        return float(psutil.Process().memory_info().peak_wset) / MB
+    return lifetime_peak_mb()
+
+
+def reset_peak() -> bool:
+    """Start the high-water mark again from the present; False where the system does not allow it."""
+    try:
+        _CLEAR_REFS.write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def lifetime_peak_mb() -> float | None:
+    """The highest resident memory since the process began, which nothing can reset."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    return rusage_mb(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def rusage_mb(ru_maxrss: int) -> float:
+    """`ru_maxrss` in MB: bytes on macOS, KiB elsewhere."""
+    return ru_maxrss / MB if sys.platform == "darwin" else ru_maxrss * 1024 / MB
+
+
+def end_gracefully(process: subprocess.Popen[bytes], until_s: float) -> bool:
+    """End a service and what it started; return whether it went when asked."""
+    tree = _tree(process)
+    _tell(process, tree, signal.SIGTERM)
+    asked = _gone(process, until_s)
+    if asked:
+        _all_gone(tree, min(until_s, time.monotonic() + FOLLOW_S))
+    tree = [*tree, *_tree(process)]  # it may have started more meanwhile
+    _tell(process, tree, _KILL)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=FOLLOW_S)
+    _all_gone(tree, time.monotonic() + FOLLOW_S)
+    return asked
+
+
+def end_children() -> int:
+    """Kill what is left below this process, in one round and two seconds at most; return how many that were."""
+    left = [one for one in descendants(os.getpid()) if one.pid != os.getpid() and is_there(one)]
+    for one in left:
+        with suppress(psutil.Error):
+            one.kill()
+    _all_gone(left, time.monotonic() + FOLLOW_S)
+    return len(left)
+
+
+def is_there(process: psutil.Process) -> bool:
+    """Whether a process still runs; one that only waits to be buried does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _tree(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """A service's processes: its descendants, and those of its group whose parents have ended."""
+    found = {one.pid: one for one in descendants(process.pid)}
+    for one in descendants(os.getpid())[1:]:
+        if sys.platform != "win32" and one.pid not in found:
+            with suppress(ProcessLookupError, PermissionError):
+                if os.getpgid(one.pid) == process.pid:
+                    found[one.pid] = one
+    return [one for one in found.values() if is_there(one)]
+
+
+def _tell(process: subprocess.Popen[bytes], tree: Iterable[psutil.Process], which: signal.Signals) -> None:
+    """Send a signal to a service: its group when it is asked, every process of its tree when it is made to end."""
+    # Once its leader is buried, the number of a group may be somebody else's.
+    if sys.platform != "win32" and process.poll() is None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, which)
+        if which == signal.SIGTERM:
+            return
+    for one in tree:
+        with suppress(psutil.Error):
+            one.send_signal(which)
+
+
+def _gone(process: subprocess.Popen[bytes], until_s: float) -> bool:
+    try:
+        process.wait(timeout=max(0.0, until_s - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _all_gone(processes: list[psutil.Process], until_s: float) -> None:
+    while any(is_there(one) for one in processes) and time.monotonic() < until_s:
+        time.sleep(_LOOK_S)

@@ -20,9 +20,8 @@ import psutil
 from assay.infra.processes.parts import SystemPart
 from assay.infra.processes.setup import as_account
 from assay.infra.record import keep
-from assay.run.processes import descendants, own_start
+from assay.run.processes import descendants, end_children, own_start
 from assay.run.scratch import is_held
-from assay.run.services.teardown import end_children
 
 SupervisedState = Literal["waiting", "starting", "healthy", "unhealthy", "restarting", "done", "failed", "stopped"]
 # One that was never healthy and ended this often will not get healthy by itself.

@@ -12,10 +12,11 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
-from assay.run import memory, window
+from assay.run import window
 from assay.run.contract import InProcessModel, Measured, Order, Rules, Stage
 from assay.run.load.streams import Block, multi_stream, offline, single_stream
 from assay.run.load.timing import Call, Stopwatch, harness_cost_ns, quiet_collector
+from assay.run.processes import peak_mb, reset_peak, resident_mb
 from assay.run.records import DeviceProof, SamplePhase, SampleSet, Window
 from assay.spec.benchmark import Load, Until
 
@@ -66,8 +67,8 @@ class _Seen:
 
 
 def _load(model: InProcessModel, stage: Stage, found: _Findings) -> None:
-    found.metrics["baseline_rss_mb"] = memory.resident_mb()
-    apart = memory.reset_peak()
+    found.metrics["baseline_rss_mb"] = resident_mb()
+    apart = reset_peak()
     with stage.phase("load"):
         start = perf_counter_ns()
         model.load()
@@ -77,7 +78,7 @@ def _load(model: InProcessModel, stage: Stage, found: _Findings) -> None:
 
 
 def _first(call: Call, stage: Stage, found: _Findings) -> int:
-    memory.reset_peak()
+    reset_peak()
     with stage.phase("first"):
         start = perf_counter_ns()
         call()
@@ -222,7 +223,7 @@ def _memory_of_running(found: _Findings) -> None:
 
 
 def _keep_peak(found: _Findings, name: str, *, apart: bool) -> None:
-    peak = memory.peak_mb()
+    peak = peak_mb()
     if peak is None:
         found.absent[name] = "this system keeps no high-water mark of memory"
     elif not apart and name == "peak_run_rss_mb" and peak <= found.metrics.get("peak_load_rss_mb", 0.0):

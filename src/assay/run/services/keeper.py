@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import AssayError
-from assay.run.processes import adopt_orphans
+from assay.run.processes import GRACE_S, HURRIED_GRACE_S, IN_GOOD_ORDER, adopt_orphans, end_children
 from assay.run.services.launch import Address, Gate, LaunchContext, ServiceProcess, start
 from assay.run.services.plan import ServiceSpec
-from assay.run.services.teardown import GRACE_S, HURRIED_GRACE_S, IN_GOOD_ORDER, end_children
 
 
 def main() -> int:

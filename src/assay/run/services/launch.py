@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from assay.errors import MeasureError
-from assay.run.processes import TAG_VARIABLE, descendants
+from assay.run.processes import TAG_VARIABLE, descendants, end_gracefully
 from assay.run.services import containers
 from assay.run.services.plan import (
     HOST,
@@ -32,7 +32,6 @@ from assay.run.services.plan import (
 )
 from assay.run.services.readiness import Question, steps
 from assay.run.services.service import How, Pump, RunningService, exit_file, exit_text, last_words, log_excerpt
-from assay.run.services.teardown import end
 from assay.spec.secrets import references
 
 # A port that was free a moment ago can be taken when the service asks for it; five times in a row is no chance.
@@ -74,7 +73,7 @@ class ServiceProcess:
     def end(self, until_s: float) -> None:
         """End it and everything it started."""
         self.ending = True
-        end(self.process, until_s)
+        end_gracefully(self.process, until_s)
         if self.box is not None:
             containers.runtime_for(self.box.runtime).remove(self.box)
 

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import MeasureError
 from assay.folders import images_folder
-from assay.run.processes import TAG_VARIABLE, kill_tree, sweep
+from assay.run.processes import GRACE_S, HURRIED_GRACE_S, IN_GOOD_ORDER, TAG_VARIABLE, kill_tree, sweep
 from assay.run.services.containers import sweep_containers
 from assay.run.services.discovery import announced
 from assay.run.services.plan import HOST, ServiceSpec, refuse_meaningless, words
 from assay.run.services.service import RunningService, tail_of
-from assay.run.services.teardown import GRACE_S, HURRIED_GRACE_S, IN_GOOD_ORDER
 
 if TYPE_CHECKING:
     from assay.spec.benchmark import Service

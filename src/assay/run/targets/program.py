@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from assay.errors import MeasureError
 from assay.run import window
 from assay.run.contract import Measured, Order, Rules, Stage
-from assay.run.memory import rusage_mb
+from assay.run.processes import rusage_mb
 from assay.run.records import SampleSet, Window
 from assay.run.services import refuse_ended
 from assay.run.targets.capture import MAX_METRICS, MAX_VALUES, EmitPipe, Emitted, OutputCapture, take_line

@@ -10,8 +10,8 @@ from assay.plan.job import Job
 from assay.plugins import plugin_names
 from assay.run.apis import find_protocol
 from assay.run.tokens import Tokenizer
-from assay.run.workloads.prompt_reuse import prompt_seed
 from assay.run.workloads.records import Item, Task, Workset
+from assay.run.workloads.worksets import prompt_seed
 from assay.spec.benchmark import Definition
 from assay.spec.protocols import VECTORS
 from assay.spec.target import Served

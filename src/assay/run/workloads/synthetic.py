@@ -15,12 +15,11 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.run.tokens import Tokenizer, is_remote
-from assay.run.workloads.facts import workset
 from assay.run.workloads.lengths import draw, draw_outputs
-from assay.run.workloads.prompt_reuse import requests_needed
 from assay.run.workloads.prompt_text import ExactText, Writer, plain_words
 from assay.run.workloads.records import Item, Workset
 from assay.run.workloads.rows import in_template, pick
+from assay.run.workloads.worksets import requests_needed, workset
 from assay.spec.benchmark import Definition
 from assay.spec.workload import Tokens, Workload
 

@@ -15,12 +15,12 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.run.tokens import Tokenizer
-from assay.run.workloads.facts import workset
 from assay.run.workloads.lengths import draw, draw_outputs
 from assay.run.workloads.prompt_text import Writer
 from assay.run.workloads.records import Item, Workset
 from assay.run.workloads.rows import Row, in_template, pick, read_rows
 from assay.run.workloads.synthetic import LICENCE, SOURCE, alike, needed, round_trip, usual_items, words_seed
+from assay.run.workloads.worksets import workset
 from assay.spec.benchmark import Definition
 from assay.spec.workload import Workload
 

@@ -27,10 +27,10 @@ from assay.files import refuse_endless
 from assay.plan.digest import content_hash
 from assay.run.tokens import Tokenizer
 from assay.run.workloads import make_workset
-from assay.run.workloads.facts import digest, spread, workset
 from assay.run.workloads.lengths import draw_outputs
 from assay.run.workloads.records import Workset
 from assay.run.workloads.synthetic import LICENCE, SOURCE, exact_items
+from assay.run.workloads.worksets import digest, spread, workset
 from assay.spec.benchmark import Definition
 
 # Names of columns, in lower case with `_` for a space; the first that a file has is taken.

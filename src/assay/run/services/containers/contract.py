@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["apptainer", "podman", "charliecloud", "docker", "kubernetes"]
 LABEL = "assay"
+# The container beside ours in a pod, which no program here starts.
+SIDECAR_KIND: Kind = "kubernetes"
 LOOPBACK = "127.0.0.1"
 
 

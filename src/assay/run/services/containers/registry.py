@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from assay.errors import MeasureError
-from assay.run.services.containers.contract import LABEL, Container, ContainerRuntime, Kind, Runtime, ask
+from assay.run.services.containers.contract import LABEL, SIDECAR_KIND, Container, ContainerRuntime, Kind, Runtime, ask
 from assay.run.services.containers.runtimes import APPTAINER, CHARLIECLOUD, DOCKER, PODMAN, at_once
-from assay.run.services.containers.sidecar import SIDECAR
 from assay.run.services.plan import Ports, ServiceSpec
 from assay.spec.secrets import REFERENCE
 
@@ -25,7 +24,11 @@ VARIABLE = "ASSAY_RUNTIME"
 
 
 def runtime_for(runtime: Runtime) -> ContainerRuntime:
-    return SIDECAR if runtime.kind == SIDECAR.kind else RUNTIMES[runtime.kind]
+    if runtime.kind == SIDECAR_KIND:
+        from assay.run.services.containers.sidecar import SIDECAR  # it is also a program, started by its module's name
+
+        return SIDECAR
+    return RUNTIMES[runtime.kind]
 
 
 def find_runtime(asked: str, at: str, which: Callable[[str], str | None] = shutil.which) -> Runtime:
@@ -35,8 +38,8 @@ def find_runtime(asked: str, at: str, which: Callable[[str], str | None] = shuti
         MeasureError: if it is missing, with what was looked for.
     """
     site = os.environ.get(VARIABLE)
-    if site == SIDECAR.kind:  # set in pods alone, where nothing else can run an image, whatever a file asks for
-        return Runtime(SIDECAR.kind, sys.executable)
+    if site == SIDECAR_KIND:  # set in pods alone, where nothing else can run an image, whatever a file asks for
+        return Runtime(SIDECAR_KIND, sys.executable)
     asked = site or "auto" if asked == "auto" else asked
     looked: list[str] = []
     for kind, way in RUNTIMES.items():

@@ -36,8 +36,8 @@ from assay.run.targets.served.shared import clock_facts, keep_requests, share_fa
 from assay.run.targets.served.supply import ApiSupply
 from assay.run.tokens import Tokenizer
 from assay.run.workloads import Workset, make_workset, with_new_prompts
-from assay.run.workloads.prompt_reuse import repeated_requests
 from assay.run.workloads.trace import Trace, read_trace, trace_workset
+from assay.run.workloads.worksets import repeated_requests
 from assay.spec.benchmark import Definition
 from assay.spec.target import ServiceTarget
 

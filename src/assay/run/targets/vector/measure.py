@@ -8,8 +8,8 @@ from time import perf_counter_ns
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
-from assay.run import memory
 from assay.run.contract import Measured, Order, Rules, Stage
+from assay.run.processes import peak_mb, reset_peak, resident_mb
 from assay.run.targets.vector.access import find_collection, opened
 from assay.run.targets.vector.collection import Collection, DriverCollection
 from assay.run.targets.vector.known import known_neighbours
@@ -89,8 +89,8 @@ def _load(collection: Collection, vectors: VectorSet, definition: Definition, st
     """Load and index all vectors; only what the database itself does is timed."""
     library = isinstance(definition.target, LibraryTarget)
     if library:
-        found.metrics["baseline_rss_mb"] = memory.resident_mb()
-        memory.reset_peak()
+        found.metrics["baseline_rss_mb"] = resident_mb()
+        reset_peak()
     with stage.phase("load"):
         insert_s: float | None = 0.0
         for block in vectors.blocks():
@@ -109,11 +109,11 @@ def _load(collection: Collection, vectors: VectorSet, definition: Definition, st
         found.metrics["index_mb"] = size
     if library:
         _keep_peak("peak_load_rss_mb", found)
-        memory.reset_peak()
+        reset_peak()
 
 
 def _keep_peak(name: str, found: Findings) -> None:
-    peak = memory.peak_mb()
+    peak = peak_mb()
     if peak is None:
         found.absent[name] = "this system keeps no high-water mark of memory"
     else:
