@@ -167,9 +167,10 @@ def _parameters(callback: Callable[..., Any]) -> Iterator[_Parameter]:
 
     hints = typing.get_type_hints(callback, include_extras=True)
     for name, parameter in inspect.signature(callback).parameters.items():
-        if not typing.get_args(hints[name]):  # typer's own context is no option
+        hint = hints.get(name, parameter.annotation)  # options of a group stand in the signature alone
+        if not typing.get_args(hint):  # typer's own context is no option
             continue
-        kind, *rest = typing.get_args(hints[name])
+        kind, *rest = typing.get_args(hint)
         info = next(one for one in rest if isinstance(one, ParameterInfo))
         is_option = isinstance(info, OptionInfo)
         word = (info.metavar or name.upper()).strip()
