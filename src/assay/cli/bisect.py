@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,24 +24,32 @@ if TYPE_CHECKING:
 _SCHEMA = "assay.bisect/1"
 
 
-def bisect(
-    file: BenchmarkFile,
-    good: Annotated[str, typer.Option("--good", metavar="COMMIT", help="A commit that is good.")] = "",
+@dataclass(frozen=True, slots=True)
+class ItemOptions:
+    """What is searched: commits from a good to a bad one, or the values of a key."""
+
+    good: Annotated[str, typer.Option("--good", metavar="COMMIT", help="A commit that is good.")] = ""
     bad: Annotated[
         str, typer.Option("--bad", metavar="COMMIT", help="A later commit that is bad; HEAD when left out.")
-    ] = "",
+    ] = ""
     build: Annotated[
         str, typer.Option("--build", metavar="COMMAND", help="Run by the shell in the folder of each commit.")
-    ] = "",
+    ] = ""
     build_at_most: Annotated[
         str, typer.Option("--build-at-most", metavar="TIME", help="A build that takes longer has failed.")
-    ] = "1h",
+    ] = "1h"
     path: Annotated[
         str, typer.Option("--path", metavar="PATH", help="A key of the file, instead of commits: target.threads.")
-    ] = "",
+    ] = ""
     values: Annotated[
         str, typer.Option("--values", metavar="LIST", help="Its values from good to bad, such as 1,2,4,8.")
-    ] = "",
+    ] = ""
+
+
+def bisect(
+    file: BenchmarkFile,
+    *,
+    items: ItemOptions,
     metric: MetricOption = "",
     worse_than: Annotated[
         str,
@@ -75,12 +84,11 @@ def bisect(
         pairs=pairs,
         seconds=duration(at_most, "--at-most"),
     )
-    limit_s = duration(build_at_most, "--build-at-most") or 3600.0
-    with _items(file, settings or (), (good, bad, build), (path, values), limit_s, view) as items:
+    with _items(file, settings or (), items, view) as candidates:
         found = bisecting.bisect(
-            items,
+            candidates,
             search,
-            build=build,
+            build=items.build,
             store=store,
             view=view,
             lock=lock.value if lock else None,
@@ -91,30 +99,23 @@ def bisect(
 
 
 @contextmanager
-def _items(
-    file: Path,
-    settings: Sequence[str],
-    commits: tuple[str, str, str],
-    setting: tuple[str, str],
-    build_at_most_s: float,
-    view: View,
-) -> Iterator[BisectItems]:
+def _items(file: Path, settings: Sequence[str], options: ItemOptions, view: View) -> Iterator[BisectItems]:
     """The list that the command names: commits of the repository of the file, or values of one of its keys."""
     from assay.errors import UsageError
     from assay.experiments.candidates import CommitRange, Repository, SettingRange, worktrees
     from assay.spec.override import read_with
 
-    good, bad, build = commits
-    if any(setting):
-        if any(commits) or not all(setting):
+    limit_s = duration(options.build_at_most, "--build-at-most") or 3600.0
+    if options.path or options.values:
+        if options.good or options.bad or options.build or not (options.path and options.values):
             raise UsageError(
                 "values are given by --path and --values together, and commits by --good and --bad",
                 code="usage",
                 try_="assay bisect FILE --path target.threads --values 1,2,4,8",
             )
-        yield SettingRange(file, settings, setting[0], _listed(setting[1]))
+        yield SettingRange(file, settings, options.path, _listed(options.values))
         return
-    if not good:
+    if not options.good:
         raise UsageError(
             "no good end is named",
             code="usage",
@@ -122,10 +123,10 @@ def _items(
         )
     loaded = read_with(file, settings)
     repository = Repository.of(loaded.base)
-    line = repository.between(good, bad or "HEAD")
+    line = repository.between(options.good, options.bad or "HEAD")
     if repository.has_changes():
         view.note("the checkout has changes that are not committed; they are not measured")
-    with worktrees(repository, build, build_at_most_s) as trees:
+    with worktrees(repository, options.build, limit_s) as trees:
         yield CommitRange(loaded, line, trees)
 
 

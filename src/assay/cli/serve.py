@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -83,81 +84,56 @@ SilentAfterOption = Annotated[
 ]
 
 
-def serve(
-    host: Annotated[str | None, _option("--host", "Address to listen on (127.0.0.1).")] = None,
-    port: Annotated[int | None, _option("--port", "Port to listen on (8080); 0 takes a free one.")] = None,
-    database_url: DatabaseOption = None,
-    folder: FolderOption = None,
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """The settings of a server that flags can give, by their names; what is left out is None."""
+
+    host: Annotated[str | None, _option("--host", "Address to listen on (127.0.0.1).")] = None
+    port: Annotated[int | None, _option("--port", "Port to listen on (8080); 0 takes a free one.")] = None
+    database_url: DatabaseOption = None
+    folder: FolderOption = None
     objects: Annotated[
         str | None, _option("--objects", "s3://bucket/prefix: samples and artefacts are kept there too.")
-    ] = None,
+    ] = None
     objects_cache_mb: Annotated[
         float | None, _option("--objects-cache-mb", "How much the folder may hold of what the object store has.")
-    ] = None,
-    redis_url: Annotated[str | None, _option("--redis-url", "redis://host:6379/0 turns the Redis queue on.")] = None,
-    config: ConfigOption = None,
-    tls_cert: Annotated[Path | None, _option("--tls-cert", "Certificate chain (PEM).")] = None,
-    tls_key: Annotated[Path | None, _option("--tls-key", "Private key of the certificate (PEM).")] = None,
-    log_format: Annotated[LogFormat | None, _option("--log-format", "How log events are written (console).")] = None,
-    log_level: Annotated[LogLevel | None, _option("--log-level", "Least important events written (info).")] = None,
-    lease_s: Annotated[float | None, _option("--lease-s", "Seconds a lease lasts without a heartbeat (60).")] = None,
-    heartbeat_s: Annotated[float | None, _option("--heartbeat-s", "Seconds between heartbeats (10).")] = None,
-    silent_after_s: SilentAfterOption = None,
-    tries: Annotated[int | None, _option("--tries", "Leases a job may lose before it is set aside (4).")] = None,
-    backoff_s: Annotated[float | None, _option("--backoff-s", "Seconds before the second try of a job (1).")] = None,
-    max_body_mb: Annotated[float | None, _option("--max-body-mb", "Largest JSON body (16).")] = None,
-    max_result_mb: Annotated[float | None, _option("--max-result-mb", "Largest result document (64).")] = None,
-    max_artefact_mb: Annotated[float | None, _option("--max-artefact-mb", "Largest artefact (20 GiB).")] = None,
-    max_samples: MaxSamplesOption = None,
-    header_timeout_s: HeaderTimeoutOption = None,
-    body_timeout_s: BodyTimeoutOption = None,
-    root_path: Annotated[str | None, _option("--root-path", "Path under which a proxy shows the server.")] = None,
-    open_: OpenOption = None,
-    open_metrics: OpenMetricsOption = None,
-    allow_private_agents: AllowPrivateAgentsOption = None,
+    ] = None
+    redis_url: Annotated[str | None, _option("--redis-url", "redis://host:6379/0 turns the Redis queue on.")] = None
+    config: ConfigOption = None
+    tls_cert: Annotated[Path | None, _option("--tls-cert", "Certificate chain (PEM).")] = None
+    tls_key: Annotated[Path | None, _option("--tls-key", "Private key of the certificate (PEM).")] = None
+    log_format: Annotated[LogFormat | None, _option("--log-format", "How log events are written (console).")] = None
+    log_level: Annotated[LogLevel | None, _option("--log-level", "Least important events written (info).")] = None
+    lease_s: Annotated[float | None, _option("--lease-s", "Seconds a lease lasts without a heartbeat (60).")] = None
+    heartbeat_s: Annotated[float | None, _option("--heartbeat-s", "Seconds between heartbeats (10).")] = None
+    silent_after_s: SilentAfterOption = None
+    tries: Annotated[int | None, _option("--tries", "Leases a job may lose before it is set aside (4).")] = None
+    backoff_s: Annotated[float | None, _option("--backoff-s", "Seconds before the second try of a job (1).")] = None
+    max_body_mb: Annotated[float | None, _option("--max-body-mb", "Largest JSON body (16).")] = None
+    max_result_mb: Annotated[float | None, _option("--max-result-mb", "Largest result document (64).")] = None
+    max_artefact_mb: Annotated[float | None, _option("--max-artefact-mb", "Largest artefact (20 GiB).")] = None
+    max_samples: MaxSamplesOption = None
+    header_timeout_s: HeaderTimeoutOption = None
+    body_timeout_s: BodyTimeoutOption = None
+    root_path: Annotated[str | None, _option("--root-path", "Path under which a proxy shows the server.")] = None
+    open: OpenOption = None
+    open_metrics: OpenMetricsOption = None
+    allow_private_agents: AllowPrivateAgentsOption = None
     cors_origins: Annotated[
         list[str] | None, _option("--cors-origin", "Web pages of this origin may use the API; may be repeated.")
-    ] = None,
-    channels: ChannelsOption = None,
-    public_url: PublicUrlOption = None,
-    dashboard: DashboardOption = None,
-) -> None:
+    ] = None
+    channels: ChannelsOption = None
+    public_url: PublicUrlOption = None
+    dashboard: DashboardOption = None
+
+
+def serve(*, options: ServeOptions) -> None:
     """Start the server; settings come from flags, then ASSAY_SERVER_* variables, then --config."""
     run, read_settings = _parts()
-    settings = read_settings(
-        config,
-        host=host,
-        port=port,
-        database_url=database_url,
-        folder=folder,
-        redis_url=redis_url,
-        objects=objects,
-        objects_cache_mb=objects_cache_mb,
-        tls_cert=tls_cert,
-        tls_key=tls_key,
-        log_format=log_format and log_format.value,
-        log_level=log_level and log_level.value,
-        lease_s=lease_s,
-        heartbeat_s=heartbeat_s,
-        silent_after_s=silent_after_s,
-        tries=tries,
-        backoff_s=backoff_s,
-        max_body_mb=max_body_mb,
-        max_result_mb=max_result_mb,
-        max_artefact_mb=max_artefact_mb,
-        max_samples=max_samples,
-        header_timeout_s=header_timeout_s,
-        body_timeout_s=body_timeout_s,
-        root_path=root_path,
-        open=open_,
-        open_metrics=open_metrics,
-        allow_private_agents=allow_private_agents,
-        cors_origins=tuple(cors_origins) if cors_origins else None,
-        channels=channels,
-        public_url=public_url,
-        dashboard=dashboard,
-    )
-    run(settings, _say_now)
+    given = asdict(options)
+    config, origins = given.pop("config"), given.pop("cors_origins")
+    words = {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}
+    run(read_settings(config, **words, cors_origins=tuple(origins) if origins else None), _say_now)
 
 
 def _say_now(text: str) -> None:
