@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Float, func, select
 
 from assay.analyse.records import MultiRunJobResult
-from assay.cli.demo_data import demo_data
+from assay.cli.sim import demo_data
 from assay.clock import iso
 from assay.demo.fill import Bulk
 from assay.demo.keeper import Keeper

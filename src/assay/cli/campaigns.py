@@ -1,4 +1,4 @@
-"""`assay campaigns`: what was submitted to a server, or from here to a cluster."""
+"""`assay campaigns` and `assay jobs`: what was submitted to a server, or from here to a cluster."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.logs import say_job_lines
 from assay.cli.options import (
     FailOn,
     Format,
@@ -20,7 +21,7 @@ from assay.cli.options import (
     Verbs,
     open_store,
 )
-from assay.cli.output import rendered, say, say_json, say_table
+from assay.cli.output import moment, rendered, say, say_json, say_table, terminal_width, use_colour
 from assay.cli.run import CancelOption, end
 
 if TYPE_CHECKING:
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
     from assay.report.result import CampaignResult
     from assay.store.store import Store
 
-app = Verbs(help="List, follow, cancel and repeat campaigns of a server or cluster.")
+campaigns_app = Verbs(help="List, follow, cancel and repeat campaigns of a server or cluster.")
 
 Campaign = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Id of the campaign.")]
 FailOnOption = Annotated[FailOn, typer.Option("--fail-on", help="Which verdict gives exit code 1.")]
 
 
-@app.command("list")
+@campaigns_app.command("list")
 def list_(
     state: Annotated[str, typer.Option("--state", help="Only campaigns in this state.")] = "",
     benchmark: Annotated[str, typer.Option("--benchmark", help="Only campaigns of this benchmark.")] = "",
@@ -64,7 +65,7 @@ def list_(
     )
 
 
-@app.command("show")
+@campaigns_app.command("show")
 def show(campaign: Campaign, form: FormatOption = Format.text, *, server: ServerOptions) -> None:
     """Show the results of a campaign, as far as there are any."""
     from assay.engines.fleet import read
@@ -72,7 +73,7 @@ def show(campaign: Campaign, form: FormatOption = Format.text, *, server: Server
     say(rendered(read(server.connect(), campaign).record, form))
 
 
-@app.command("attach")
+@campaigns_app.command("attach")
 def attach(
     campaign: Campaign,
     form: FormatOption = Format.text,
@@ -112,7 +113,7 @@ def _attached(
     return kept_result(here.store.folder, drive.attach(here.store, here.id, view, SYSTEM_CLOCK, options))
 
 
-@app.command("placement")
+@campaigns_app.command("placement")
 def placement(campaign: Campaign, json_: JsonOption = False, *, server: ServerOptions) -> None:
     """Show which agents can take a campaign's jobs, and what the others lack."""
     from assay.report.sheet import plain
@@ -128,7 +129,7 @@ def placement(campaign: Campaign, json_: JsonOption = False, *, server: ServerOp
             say(plain(f"  {name} cannot: {'; '.join(lacking)}"))
 
 
-@app.command("cancel")
+@campaigns_app.command("cancel")
 def cancel(
     campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")],
     *,
@@ -184,22 +185,109 @@ def _on_cluster(campaign: str, store: Path | None) -> Iterator[_ClusterCampaign 
         yield None if engine is None else _ClusterCampaign(opened, name, engine)
 
 
-@app.command("retry")
+@campaigns_app.command("retry")
 def retry(campaign: Campaign, *, server: ServerOptions) -> None:
     """Offer the failed, cancelled and set-aside jobs of a campaign again."""
     say(f"{campaign}: {server.connect().post(f'/campaigns/{campaign}/retry')['state']}")
 
 
-@app.command("resubmit")
+@campaigns_app.command("resubmit")
 def resubmit(campaign: Campaign, *, server: ServerOptions) -> None:
     """Submit the same benchmark once more, as a new campaign."""
     say(str(server.connect().post(f"/campaigns/{campaign}/resubmit")["id"]))
 
 
-@app.command("rm")
+@campaigns_app.command("rm")
 def rm(campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")], *, server: ServerOptions) -> None:
     """Remove campaigns with their results from the server."""
     client = server.connect()
     for one in campaigns:
         client.delete(f"/campaigns/{one}")
         say(f"removed {one}")
+
+
+jobs_app = Verbs(help="List, show, cancel and retry single jobs of a server.")
+
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
+Jobs = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")]
+
+
+@jobs_app.command("list")
+def list_jobs(
+    state: Annotated[str, typer.Option("--state", help="Only jobs in this state.")] = "",
+    campaign: Annotated[str, typer.Option("--campaign", help="Only jobs of this campaign.")] = "",
+    benchmark: Annotated[str, typer.Option("--benchmark", help="Only jobs of this benchmark.")] = "",
+    agent: Annotated[str, typer.Option("--agent", help="Only jobs that this agent holds or held last.")] = "",
+    text: Annotated[str, typer.Option("--text", help="Only jobs whose id, benchmark or point contains this.")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
+    json_: JsonOption = False,
+    *,
+    server: ServerOptions,
+) -> None:
+    """List jobs, newest first."""
+    asked = {"state": state, "campaign": campaign, "benchmark": benchmark, "agent": agent, "text": text, "limit": limit}
+    client = server.connect()
+    found = client.get("/jobs", {name: value for name, value in asked.items() if value})["items"]
+    if json_:
+        say_json(found)
+        return
+    rows = [
+        (one["id"], one["state"], one["verdict"] or "", one["agent"] or "", _now(one), one["label"]) for one in found
+    ]
+    say_table(("job", "state", "verdict", "agent", "now", "point"), rows, "no such jobs", flexible="point")
+
+
+@jobs_app.command("show")
+def show_job(job: JobName, json_: JsonOption = False, *, server: ServerOptions) -> None:
+    """Show a job: its result, its attempts and everything that happened to it."""
+    from assay.analyse.records import MultiRunJobResult
+    from assay.documents import from_json
+    from assay.report.detail import render_job
+
+    client = server.connect()
+    found = client.get(f"/jobs/{job}")
+    if json_:
+        say_json(found)
+        return
+    result = from_json(MultiRunJobResult, client.text(f"/jobs/{job}/result"), source=job)
+    say(render_job(result, width=terminal_width(), colour=use_colour()))
+    say("history")
+    for event in found["history"]:
+        detail = ", ".join(f"{name} {value}" for name, value in event["detail"].items())
+        say(f"  {moment(event['at'])}  {event['kind']}{f' ({detail})' if detail else ''}")
+
+
+@jobs_app.command("logs")
+def job_logs(job: JobName, *, server: ServerOptions) -> None:
+    """Print the lines that a job's attempts wrote."""
+    say_job_lines(server.connect(), job)
+
+
+@jobs_app.command("cancel")
+def cancel_jobs(jobs: Jobs, *, server: ServerOptions) -> None:
+    """Cancel jobs, whether they wait or run."""
+    _batch("cancel", jobs, server.connect())
+
+
+@jobs_app.command("retry")
+def retry_jobs(jobs: Jobs, *, server: ServerOptions) -> None:
+    """Offer failed, cancelled or set-aside jobs again."""
+    _batch("retry", jobs, server.connect())
+
+
+def _batch(action: str, jobs: list[str], client: Any) -> None:  # noqa: ANN401  (a FleetClient; importing it is slow)
+    answer = client.post("/jobs/batch", {"action": action, "jobs": jobs})
+    failed = False
+    for one in answer["outcomes"]:
+        failed = failed or not one["done"]
+        say(f"{one['job']}: {one['state'] if one['done'] else one['reason']}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _now(job: dict[str, Any]) -> str:
+    """What a running job does now."""
+    progress = job["progress"]
+    if job["state"] != "running" or not progress:
+        return ""
+    return f"run {progress['run'] + 1}/{progress['runs']} {progress['phase']}"

@@ -1,8 +1,9 @@
-"""`assay clusters`: batch clusters by name, and whether they answer."""
+"""`assay clusters` and `assay kubernetes`: whether a Slurm or Kubernetes cluster can be used from here."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,14 +12,16 @@ from assay.cli.options import JsonOption, SetOption, StoreOption, Verbs
 from assay.cli.output import say, say_json, say_table
 
 if TYPE_CHECKING:
+    from assay.engines.kubernetes.check import KubernetesCheck
     from assay.engines.slurm.check import SlurmCheck
+    from assay.spec.kubernetes import Kubernetes
 
-app = Verbs(help="Name Slurm clusters, and check that they answer.")
+slurm_app = Verbs(help="Name Slurm clusters, and check that they answer.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the cluster.")]
 
 
-@app.command("add")
+@slurm_app.command("add")
 def add(name: Name, settings: SetOption = None) -> None:
     """Write a cluster down: `--set partition=gpu --set account=p200 --set folder=/project/assay`.
 
@@ -32,7 +35,7 @@ def add(name: Name, settings: SetOption = None) -> None:
     say(f"{name} is written to {registry_file()}\nnext    assay clusters check {name}")
 
 
-@app.command("list")
+@slurm_app.command("list")
 def list_(json_: JsonOption = False) -> None:
     """List the clusters that are known by name."""
     from assay.engines.slurm.clusters import clusters, registry_file
@@ -61,7 +64,7 @@ def list_(json_: JsonOption = False) -> None:
     )
 
 
-@app.command("rm")
+@slurm_app.command("rm")
 def rm(names: Annotated[list[str], typer.Argument(metavar="NAME...")]) -> None:
     """Forget clusters; nothing of theirs is removed."""
     from assay.engines.slurm.clusters import remove
@@ -71,8 +74,8 @@ def rm(names: Annotated[list[str], typer.Argument(metavar="NAME...")]) -> None:
         say(f"forgot {name}")
 
 
-@app.command("check")
-def check(
+@slurm_app.command("check")
+def check_slurm(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="A cluster by name; the one here when left out.")] = "",
     on_node: Annotated[bool, typer.Option("--node", help="Also run a small batch job on a compute node.")] = False,
     json_: JsonOption = False,
@@ -88,12 +91,12 @@ def check(
     if json_:
         say_json(asdict(found))
     else:
-        _say(found)
+        _say_slurm(found)
     if found.problems:
         raise typer.Exit(1)
 
 
-def _say(found: SlurmCheck) -> None:
+def _say_slurm(found: SlurmCheck) -> None:
     from assay.units import show_bytes, show_seconds
 
     facts = found.facts
@@ -121,3 +124,87 @@ def _say(found: SlurmCheck) -> None:
         say(f"{f'node: {what}':<13} {told}")
     for problem in found.problems:
         say(f"problem       {problem}")
+
+
+kubernetes_app = Verbs(help="Check that a Kubernetes cluster can be used.")
+
+
+@kubernetes_app.callback()
+def group() -> None:
+    """Check that a Kubernetes cluster can be used."""
+
+
+@kubernetes_app.command("check")
+def check_kubernetes(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Benchmark file whose place.kubernetes is meant.")
+    ] = None,
+    settings: SetOption = None,
+    with_pod: Annotated[bool, typer.Option("--pod", help="Also run a small pod with the image.")] = False,
+    json_: JsonOption = False,
+) -> None:
+    """Ask a cluster what it is, and what this account may do there: version, namespace, rights, nodes.
+
+    Without a file `--set namespace=bench --set image=assay:1` give the keys of place.kubernetes.
+    """
+    from assay.engines.kubernetes.check import check as look
+    from assay.errors import UsageError
+
+    section = _section(file, settings or [])
+    if with_pod and section.image is None:
+        raise UsageError(
+            "--pod runs a pod, and no image is named",
+            code="kubernetes-option",
+            at="place.kubernetes.image",
+            try_="name one by --set image=IMAGE, or in the file",
+        )
+    found = look(section, with_pod=with_pod)
+    if json_:
+        say_json(asdict(found))
+    else:
+        _say_kubernetes(found)
+    if found.problems:
+        raise typer.Exit(1)
+
+
+def _section(file: Path | None, settings: list[str]) -> Kubernetes:
+    from assay.spec.kubernetes import Kubernetes
+    from assay.spec.load import load
+    from assay.spec.override import read_with, settings_of
+
+    own = [f"place.kubernetes.{one.removeprefix('place.kubernetes.')}" for one in settings]
+    if file is not None:
+        return read_with(file, own).benchmark.place.kubernetes or Kubernetes()
+    # The smallest benchmark there is: what is wrong with a key is then said as it is of a file.
+    document = {"benchmark": "check", "target": {"command": "true"}, **settings_of(own)}
+    return load(document).benchmark.place.kubernetes or Kubernetes()
+
+
+def _say_kubernetes(found: KubernetesCheck) -> None:
+    say(f"Kubernetes {found.version} at {found.address}, namespace {found.namespace}")
+    if found.nodes is None:
+        say(f"{'nodes':<13} not told: this account may not see them, which nothing needs")
+    else:
+        rows = [
+            (
+                one.name,
+                "ready" if one.ready else "not ready",
+                one.cpus or "not told",
+                one.memory or "not told",
+                ", ".join(f"{name}: {count}" for name, count in one.devices.items()) or "none",
+                ", ".join(one.taints) or "none",
+            )
+            for one in found.nodes
+        ]
+        say_table(("node", "state", "cpus", "memory", "devices", "taints"), rows, "no nodes", flexible="taints")
+    uses: dict[str, list[str]] = {}
+    for right, use in found.lacking.items():
+        uses.setdefault(use, []).append(right)
+    for use, rights in uses.items():
+        say(f"{'not to be had':<13} {use}: this account may not {', '.join(rights)}")
+    for what, told in found.pod.items():
+        say(f"{f'pod: {what}':<13} {told}")
+    for problem in found.problems:
+        say(f"{'problem':<13} {problem}")
+    if not found.problems:
+        say(f"{'rights':<13} enough to run benchmarks in {found.namespace}")

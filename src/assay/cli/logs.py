@@ -154,7 +154,7 @@ def _from_server(client: FleetClient, name: str, *, follow: bool, service: str) 
         if service:
             shown = _service_there(client, job, service, title) or shown
         else:
-            shown = _job_there(client, job, title, follow=follow) or shown
+            shown = say_job_lines(client, job, title, follow=follow) or shown
     if shown:
         return
     if service:
@@ -194,7 +194,8 @@ def _service_there(client: FleetClient, job: str, service: str, title: str) -> b
     return shown
 
 
-def _job_there(client: FleetClient, job: str, title: str, *, follow: bool) -> bool:
+def say_job_lines(client: FleetClient, job: str, title: str = "", *, follow: bool = False) -> bool:
+    """Print the lines that the attempts of a job on a server wrote, below a title; False where there are none."""
     import time
 
     from assay.plan.lifecycle import FINAL

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from enum import StrEnum
 from types import FrameType
 from typing import Annotated, NoReturn
 
@@ -18,45 +19,33 @@ from assay.cli import (
     agent,
     agents,
     alerts,
+    benchmark_file,
     bisect,
     campaigns,
     clusters,
     compare,
-    completion,
-    db,
-    demo_data,
+    database,
     device,
     doctor,
-    exec_,
     gate,
-    import_,
     info,
     infra,
-    init,
-    jobs,
-    kubernetes,
     logs,
-    merge,
-    models,
     monitoring,
     noise,
     objects,
     plan,
     prepare,
-    recipes,
     report,
     results,
     run,
     schedule,
-    schema,
-    score,
     series,
     serve,
     sim,
-    tokens,
-    validate,
 )
 from assay.cli.options import Verbs
+from assay.cli.output import say
 from assay.errors import AssayError
 from assay.version import __version__
 
@@ -76,13 +65,13 @@ app = Verbs(
 
 app.command("run")(run.run)
 app.command("plan")(plan.plan)
-app.command("validate")(validate.validate)
-app.command("init")(init.init)
-app.command("import")(import_.import_)
+app.command("validate")(benchmark_file.validate)
+app.command("init")(benchmark_file.init)
+app.command("import")(benchmark_file.import_)
 app.command("prepare")(prepare.prepare)
-app.add_typer(recipes.app, name="recipes")
-app.command("schema")(schema.schema)
-app.command("models")(models.models)
+app.add_typer(benchmark_file.recipes_app, name="recipes")
+app.command("schema")(benchmark_file.schema)
+app.command("models")(benchmark_file.models)
 app.command("info")(info.info)
 app.command("doctor")(doctor.doctor)
 app.add_typer(device.app, name="device")
@@ -95,27 +84,43 @@ app.command("ab")(ab.ab)
 app.command("bisect")(bisect.bisect)
 app.command("noise")(noise.noise)
 app.command("report")(report.report)
-app.command("merge")(merge.merge)
-app.command("score")(score.score)
-app.add_typer(campaigns.app, name="campaigns")
+app.command("merge")(results.merge)
+app.command("score")(results.score)
+app.add_typer(campaigns.campaigns_app, name="campaigns")
 app.add_typer(schedule.app, name="schedule")
 app.add_typer(alerts.app, name="alerts")
-app.add_typer(jobs.app, name="jobs")
+app.add_typer(campaigns.jobs_app, name="jobs")
 app.command("logs")(logs.logs)
-app.add_typer(clusters.app, name="clusters")
-app.add_typer(kubernetes.app, name="kubernetes")
+app.add_typer(clusters.slurm_app, name="clusters")
+app.add_typer(clusters.kubernetes_app, name="kubernetes")
 app.add_typer(agents.app, name="agents")
 app.add_typer(agent.app, name="agent")
 app.command("serve")(serve.serve)
 app.add_typer(infra.app, name="infra")
 app.add_typer(sim.app, name="sim")
-app.command("demo-data")(demo_data.demo_data)
-app.add_typer(tokens.app, name="tokens")
+app.command("demo-data")(sim.demo_data)
+app.add_typer(database.tokens_app, name="tokens")
 app.add_typer(monitoring.app, name="monitoring")
-app.add_typer(db.app, name="db")
+app.add_typer(database.db_app, name="db")
 app.add_typer(objects.app, name="objects")
-app.command("exec")(exec_.exec_)
-app.command("completion")(completion.completion)
+app.command("exec")(run.exec_)
+
+
+class Shell(StrEnum):
+    """Shells that can be taught."""
+
+    bash = "bash"
+    zsh = "zsh"
+    fish = "fish"
+    powershell = "powershell"
+
+
+@app.command("completion")
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell to teach.")]) -> None:
+    """Print a completion script: `eval "$(assay completion bash)"`, or write it where the shell looks for it."""
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    say(get_completion_script(prog_name="assay", complete_var=_COMPLETE, shell=shell.value))
 
 
 def _version(value: bool) -> None:

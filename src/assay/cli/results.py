@@ -1,16 +1,30 @@
-"""`assay results`: what was measured, in the store here or on a server."""
+"""`assay results`, `assay score` and `assay merge`: what was measured, in the store here or on a server."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import Format, FormatOption, SourceOptions, StoreOption, Verbs, open_store
-from assay.cli.output import rendered, say, terminal_width, use_colour
+from assay.cli.options import (
+    FailOn,
+    Format,
+    FormatOption,
+    ServerOptions,
+    SourceOptions,
+    StoreOption,
+    Verbs,
+    open_store,
+)
+from assay.cli.output import exit_code, rendered, say, terminal_width, use_colour
+from assay.cli.run import write_reports
+
+if TYPE_CHECKING:
+    from assay.analyse.records import MultiRunJobResult
 
 app = Verbs(help="List, show, export and remove results.")
 
@@ -120,3 +134,99 @@ def rm(campaigns: Annotated[list[str], typer.Argument(metavar="CAMPAIGN...")], s
             say(f"removed {reference}")
             for note in notes:
                 say(note)
+
+
+class ScoreFormat(StrEnum):
+    """How scores are printed."""
+
+    table = "table"
+    json = "json"
+
+
+def score(
+    result: Annotated[
+        str, typer.Argument(metavar="RESULT", help="Campaign (id, its beginning, `latest`) or id of one job.")
+    ] = "latest",
+    scorer: Annotated[
+        list[str] | None, typer.Option("--scorer", "-s", help="Who judges; those of the benchmark when left out.")
+    ] = None,
+    form: Annotated[ScoreFormat, typer.Option("--format", "-f", help="How to print the scores.")] = ScoreFormat.table,
+    list_: Annotated[bool, typer.Option("--list", help="Show the scores that there are; compute none.")] = False,
+    *,
+    options: SourceOptions,
+) -> None:
+    """Judge the kept answers of a result, and add the scores to it; nothing is measured again."""
+    from assay.api.rescore import scores_json
+
+    campaign, is_job, _ = result.rpartition("-job-")
+    with options.open() as source:
+        record = source.record(source.find(campaign if is_job else result))
+        results = _chosen(record.jobs, result if is_job else "")
+        for one in () if list_ else _with_answers(results):
+            source.score(one, scorer or ())
+        scores = source.scores(results)
+    if form is ScoreFormat.json:
+        say(scores_json(results, scores))
+        return
+    from assay.report.scores import render_scores
+
+    say(render_scores(results, scores, terminal_width()) if scores else "no scores")
+
+
+def _chosen(jobs: tuple[MultiRunJobResult, ...], job: str) -> list[MultiRunJobResult]:
+    from assay.errors import UsageError
+
+    found = [one for one in jobs if not job or one.job == job]
+    if not found:
+        raise UsageError(
+            f"no job {job!r} is there", code="unknown-job", try_="`assay results list` shows what is there"
+        )
+    return found
+
+
+def _with_answers(results: list[MultiRunJobResult]) -> list[MultiRunJobResult]:
+    """Those that can be judged; where none can, the error says why."""
+    from assay.api.rescore import has_outputs
+    from assay.errors import UsageError
+
+    able = [one for one in results if has_outputs(one)]
+    if not able:
+        raise UsageError(
+            f"no answers were kept of {results[0].job}{' and others' if len(results) > 1 else ''}",
+            code="no-outputs",
+            try_="set workload.keep_outputs: true and measure again",
+        )
+    return able
+
+
+def merge(
+    campaign: Annotated[str, typer.Argument(help="Id; in a store also its beginning or `latest`.")],
+    form: FormatOption = Format.text,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Also write CSV, JSON and the HTML report into this folder.")
+    ] = None,
+    fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Which verdict gives exit code 1.")] = FailOn.invalid,
+    *,
+    options: SourceOptions,
+    local: Annotated[bool, typer.Option("--local", help="Read the store, even if ASSAY_SERVER is set.")] = False,
+) -> None:
+    """Put the samples of machines that shared a load (load.hosts) together, one result per point."""
+    from assay.engines.shared_load import merge as merge_parts
+    from assay.errors import UsageError
+    from assay.report.result import CampaignResult
+
+    with (replace(options, server=ServerOptions()) if local else options).open() as source:
+        record = source.record(source.find(campaign))
+        found = merge_parts(CampaignResult(record, source.name, source.samples, source.file))
+        reports = write_reports(found.beside_parts, out) if found is not None and out else ()
+    if found is None:
+        raise UsageError(
+            f"no load of campaign {record.campaign} was shared by several machines",
+            code="nothing-to-merge",
+            try_="set load.hosts, and run it on a fleet",
+        )
+    say(rendered(found.beside_parts.record, form))
+    for path in reports:
+        if form is Format.text:
+            say(f"{path.suffix[1:]:<6}  {path}")
+    raise typer.Exit(exit_code(found.alone, fail_on))

@@ -1,9 +1,10 @@
-"""`assay run`: measure a benchmark on this machine, on the fleet of a server, or on a cluster."""
+"""`assay run` and `assay exec`: measure a benchmark here, on a server's fleet or on a cluster; or one job document."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -246,3 +247,35 @@ def write_reports(result: CampaignResult, folder: Path) -> list[Path]:
     for path, text in contents.items():
         write_whole(path, text.encode())
     return list(contents)
+
+
+def exec_(
+    job: Annotated[Path, typer.Argument(metavar="JOB.json", help="A job document.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the result and its samples.")],
+    events: Annotated[
+        bool, typer.Option("--events", help="Print one JSON object per line about how it goes, and nothing else.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Do not keep the runs that are there already.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    lock: LockOption = None,
+    no_control: NoControlOption = False,
+) -> None:
+    """Measure one job document and write its result document and samples; an interrupted one continues."""
+    from assay.errors import AssayError
+    from assay.exec.document import RESULT, execute_document
+    from assay.report.live import EventView, view_for
+
+    execute = partial(
+        execute_document, job, out, fresh=fresh, lock=lock.value if lock else None, control=not no_control
+    )
+    if events:
+        view = EventView(out / RESULT)
+        try:
+            state = execute(view).state
+        except AssayError as error:
+            view.error(error)
+            raise
+    else:
+        state = execute(view_for(text=True, quiet=quiet)).state
+        say(str(out / "result.json"))
+    raise typer.Exit(0 if state == "done" else 3)

@@ -1,16 +1,30 @@
-"""`assay sim`: servers and histories with known truth, to check this and any other tool against."""
+"""`assay sim` and `assay demo-data`: servers, histories and stores with known truth."""
 
 from __future__ import annotations
 
+import csv
 import inspect
+import json
+import sys
 from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any
+from statistics import median
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from assay.cli.options import Verbs
+from assay.cli.output import say
+from assay.cli.serve import DatabaseOption, FolderOption
+from assay.errors import UsageError
 from assay.sim.script import ListenOptions, ScriptSetting, Server, SimScript, settings_of
+
+if TYPE_CHECKING:
+    from assay.sim.history import History
+    from assay.store.store import Store
 
 app = Verbs(help="A server with known truth: what a load generator reports can be compared with what was done.")
 
@@ -74,6 +88,152 @@ def history(
     seed: Annotated[int | None, typer.Option("--seed", help="Another seed for all that is drawn.")] = None,
 ) -> None:
     """Make a history of nightly results with known truth: steps, drifts, outages, noise, and what was around them."""
-    from assay.cli.sim_history import make
-
     make(out, store, settings, nights, seed)
+
+
+def make(out: Path | None, store: Path | None, settings: Path | None, nights: int | None, seed: int | None) -> None:
+    """Make a history, and write it where it was asked for."""
+    from assay.sim.history import read_history, year
+
+    if out is None and store is None:
+        raise UsageError(
+            "nowhere to write the history to", code="sim-history", try_="give --out FOLDER or --store FOLDER"
+        )
+    made = read_history(settings) if settings is not None else year()
+    changed = {name: value for name, value in (("nights", nights), ("seed", seed)) if value is not None}
+    made = made.model_copy(update=changed)
+    # Without a first night of its own, the last one is today's.
+    today = datetime.now(UTC)
+    if out is not None:
+        for path in write_files(made, out, today):
+            say(str(path.absolute()))
+    if store is not None:
+        say(_played(made, store, today))
+
+
+def write_files(made: History, folder: Path, today: datetime) -> tuple[Path, ...]:
+    """The points as CSV for `assay series check` and `import`, and what is true as JSON."""
+    from assay.sim.history import truth
+    from assay.store.samples import write_whole
+
+    points, true = folder / "points.csv", folder / "truth.json"
+    write_whole(points, points_csv(made, today).encode())
+    write_whole(true, (json.dumps([asdict(one) for one in truth(made)], indent=1) + "\n").encode())
+    return points, true
+
+
+def points_csv(made: History, today: datetime) -> str:
+    """One line per series and night; nothing where nothing was measured."""
+    from assay.metrics import describe
+    from assay.sim.history import nights, series_name
+
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("series", "time", "value", "better"))
+    declared = {
+        (bench.name, one["name"]): one.get("better") for bench in made.benchmarks for one in _declared(bench.file)
+    }
+    for results in nights(made, today):
+        for one in results:
+            for name, values in one.values.items():
+                better = declared.get((one.benchmark, name)) or describe(name).better or ""
+                writer.writerow(
+                    (series_name(one.benchmark, one.job, name), one.at.isoformat(), f"{median(values):.6g}", better)
+                )
+    return text.getvalue()
+
+
+def _declared(file: object) -> list[dict[str, str]]:
+    """The metrics that a benchmark file declares itself."""
+    target = file.get("target") if isinstance(file, dict) else None
+    metrics = target.get("metrics") if isinstance(target, dict) else None
+    return [one for one in metrics if isinstance(one, dict)] if isinstance(metrics, list) else []
+
+
+def _played(made: History, folder: Path, today: datetime) -> str:
+    from assay.demo.replay import DetectionObserver, play
+    from assay.sim.history import first_night
+    from assay.store.store import Store
+
+    kept = Store(folder)
+    try:
+        if kept.campaigns(1):
+            raise UsageError(
+                f"the store {folder} holds results already",
+                code="sim-history",
+                try_="name a new folder: simulated results must not stand beside measured ones",
+            )
+        jobs = play(made, kept, DetectionObserver(first_night(made, today)), today)
+    finally:
+        kept.close()
+    return f"{jobs} jobs of {made.nights} nights in {folder.absolute()}"
+
+
+def demo_data(
+    folder: FolderOption = None,
+    database_url: DatabaseOption = None,
+    campaigns: Annotated[int, typer.Option("--campaigns", min=10, max=100_000, help="How many campaigns.")] = 200,
+    agents: Annotated[int, typer.Option("--agents", min=10, max=1000, help="How many machines.")] = 20,
+    days: Annotated[int, typer.Option("--days", min=30, max=3650, help="Over how many days.")] = 365,
+    results: Annotated[
+        int | None,
+        typer.Option(
+            "--results",
+            min=1,
+            max=10_000_000,
+            help="At least so many results; those of the campaigns if left out.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of all numbers that are drawn.")] = 2026,
+    alive: Annotated[
+        bool, typer.Option("--alive", help="Then let the agents go on until Ctrl-C, for a server to show.")
+    ] = False,
+) -> None:
+    """Fill a new store with simulated benchmarks, campaigns, results, series, alerts and agents.
+
+    Nothing of it is measured: every benchmark has the label `demo: simulated`, every machine is called `demo-…`.
+    """
+    from assay.demo.fill import DemoSize, fill
+    from assay.store.location import store_folder
+    from assay.store.store import Store
+
+    store = Store(store_folder(folder), database_url)
+    try:
+        if not _is_demo(store):
+            amount = DemoSize(campaigns, agents, days, results, seed)
+            say(fill(store, amount, _progress if sys.stderr.isatty() else None).in_words)
+        elif not alive:
+            say(f"{store.folder} holds demo data already, and is left as it is")
+        database = " and the same --database-url" if database_url else ""
+        say(f"look around: assay serve --folder {store.folder}{database}")
+        if alive:
+            from assay.demo.keeper import Keeper
+
+            say("the agents of the demo go on; Ctrl-C ends them")
+            Keeper(store, seed).run()
+    finally:
+        store.close()
+
+
+def _is_demo(store: Store) -> bool:
+    """Whether a store holds demo data alone.
+
+    Raises:
+        UsageError: if it holds anything else.
+    """
+    from assay.errors import UsageError
+
+    there = store.campaigns(1)
+    if there and there[0].labels.get("demo") != "simulated":
+        raise UsageError(
+            f"the store {store.folder} holds results already",
+            code="demo-data",
+            try_="name a new folder with --store: simulated results must not stand beside measured ones",
+        )
+    return bool(there)
+
+
+def _progress(done: int, of: int) -> None:
+    sys.stderr.write(f"\r{done} of {of} campaigns" + ("\n" if done == of else ""))
+    sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`assay tokens`: who may use a server; straight in its database, for whoever administers the machine."""
+"""`assay db` and `assay tokens`: the tables of a server's database, and who may use the server."""
 
 from __future__ import annotations
 
@@ -15,9 +15,42 @@ from assay.cli.output import say
 from assay.cli.serve import DatabaseOption, FolderOption
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from assay.store.tokens import Tokens
 
-app = Verbs(help="Make, list and revoke tokens of a server, in its database.")
+db_app = Verbs(help="Bring a database up to date, and say where it is.")
+
+
+@db_app.command("upgrade")
+def upgrade(database_url: DatabaseOption = None, folder: FolderOption = None) -> None:
+    """Bring the tables to the newest migration; safe to repeat, and while servers run."""
+    from assay.store.database import migrate_database
+
+    before, after = migrate_database(location(database_url, folder))
+    say(f"at {after} already" if before == after else f"from {before or 'nothing'} to {after}")
+
+
+@db_app.command("current")
+def current(database_url: DatabaseOption = None, folder: FolderOption = None) -> None:
+    """Say which migration the tables are at, and which one this version needs."""
+    from assay.store.database import HEAD, current_revision
+
+    found = current_revision(location(database_url, folder))
+    say(f"at {found or 'nothing'}; this version needs {HEAD}")
+    if found != HEAD:
+        raise typer.Exit(1)
+
+
+def location(database_url: str | None, folder: Path | None) -> Path | str:
+    """Where a server's database is: by URL, else the SQLite file in its folder."""
+    from assay.store.location import store_folder
+    from assay.store.store import DATABASE
+
+    return database_url or store_folder(folder) / DATABASE
+
+
+tokens_app = Verbs(help="Make, list and revoke tokens of a server, in its database.")
 
 
 class Role(StrEnum):
@@ -29,7 +62,7 @@ class Role(StrEnum):
     agent = "agent"
 
 
-@app.command("create")
+@tokens_app.command("create")
 def create(
     name: Annotated[str, typer.Argument(help="Who or what will use it.")],
     role: Annotated[Role, typer.Option("--role", "-r", help="What it allows.")] = Role.user,
@@ -43,8 +76,8 @@ def create(
     say(secret)
 
 
-@app.command("list")
-def list_(database_url: DatabaseOption = None, folder: FolderOption = None) -> None:
+@tokens_app.command("list")
+def list_tokens(database_url: DatabaseOption = None, folder: FolderOption = None) -> None:
     """List tokens, without their secrets."""
     from assay.cli.output import moment, say_table
 
@@ -57,7 +90,7 @@ def list_(database_url: DatabaseOption = None, folder: FolderOption = None) -> N
     say_table(("token", "role", "created", "ends", "last used", "name"), rows, "no tokens", flexible="name")
 
 
-@app.command("revoke")
+@tokens_app.command("revoke")
 def revoke(
     tokens: Annotated[list[str], typer.Argument(metavar="TOKEN...", help="Ids from `assay tokens list`.")],
     database_url: DatabaseOption = None,
@@ -72,7 +105,6 @@ def revoke(
 
 @contextmanager
 def _tokens(database_url: str | None, folder: Path | None) -> Iterator[Tokens]:
-    from assay.cli.db import location
     from assay.clock import SYSTEM_CLOCK
     from assay.store.database import WriteAheadLog, open_database
     from assay.store.tokens import Tokens

@@ -1,0 +1,242 @@
+"""Verbs around the benchmark file: `init`, `validate`, `schema`, `import`, `models` and `recipes`."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from assay.cli.options import Format, FormatOption, SetOption, Verbs
+from assay.cli.output import say
+
+if TYPE_CHECKING:
+    from assay.spec.source import Source
+
+
+def init(
+    target: Annotated[
+        str, typer.Argument(help="A model file or URL, a name from `assay models`, an endpoint URL, or a command.")
+    ] = "squeezenet",
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("bench.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Write a commented starter file."""
+    from assay.errors import UsageError
+    from assay.spec.starter import kind_of, starter
+
+    if out.exists() and not force:
+        raise UsageError(
+            f"{out} exists already", code="exists", try_="choose another name with --out, or replace it with --force"
+        )
+    if kind_of(target) != "endpoint":
+        out.write_text(starter(target))
+        say(f"wrote {out}\nnext    assay plan {out}; assay run {out}")
+        return
+    from assay.run.targets.served.asking import listed_models
+
+    found = listed_models(target)
+    out.write_text(starter(target, found.names))
+    say(f"wrote {out}")
+    if found.names:
+        say(f"model   {found.names[0]}\nnext    assay plan {out}; assay run {out}")
+    else:
+        say(f"note    the endpoint did not name its models: {found.why}")
+        say(f"next    write the name of your model into {out} (target.model), then assay plan {out}; assay run {out}")
+
+
+def validate(files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Benchmark files.")]) -> None:
+    """Check benchmark files, every point of their matrix included."""
+    from assay.errors import Problem, SpecError
+    from assay.run.inputs import plan_of, refuse_inputs
+    from assay.spec.load import load
+    from assay.spec.secrets import references
+
+    problems: list[Problem] = []
+    for file in files:
+        try:
+            loaded = load(file)
+            made = plan_of(loaded)
+            refuse_inputs(loaded, made)
+        except SpecError as wrong:
+            problems += wrong.problems
+            continue
+        names = sorted(set(references(loaded.source.document)))
+        secrets = f", secrets from {', '.join(names)}" if names else ""
+        for note in loaded.source.notes:
+            say(f"note    {note}")
+        say(f"{file}: valid, {len(made.jobs)} {'job' if len(made.jobs) == 1 else 'jobs'}{secrets}")
+    if problems:
+        raise SpecError.of(problems)
+
+
+class Document(StrEnum):
+    """Documents that have a schema."""
+
+    benchmark = "benchmark"
+    job = "job"
+    result = "result"
+
+
+def schema(
+    document: Annotated[Document, typer.Argument(help="Which document.")] = Document.benchmark,
+) -> None:
+    """Print the JSON Schema of the benchmark file, the job document or the result document."""
+    say(json.dumps(_schema(document), indent=2))
+
+
+def _schema(document: Document) -> dict[str, object]:
+    if document is Document.result:
+        from assay.report.export import result_schema
+
+        return result_schema()
+    if document is Document.job:
+        from assay.documents import adapter
+        from assay.plan.job import JOB_SCHEMA, Job
+
+        return {"$id": JOB_SCHEMA, **adapter(Job).json_schema()}
+    from assay.spec.schema import benchmark_schema
+
+    return benchmark_schema()
+
+
+# Wide enough that no value is folded, which would be harder to read than a long line.
+_WIDTH = 4096
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Document of another tool: YAML, TOML or JSON.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File to write, .yaml or .json; printed when left out.")
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="KIND", help="Which tool: benchmark-ai, sark or team9; told by its content if left out."
+        ),
+    ] = None,
+    settings: SetOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Turn a document of another tool into a benchmark file; what has no meaning here is said."""
+    from assay.errors import UsageError
+    from assay.spec.importers import importer_names, own_source
+    from assay.spec.override import with_settings
+    from assay.spec.source import read
+
+    if out is not None and out.exists() and not force:
+        raise UsageError(
+            f"{out} exists already", code="exists", try_="choose another name with --out, or replace it with --force"
+        )
+    if out is not None and out.suffix.lower() not in (".yaml", ".yml", ".json"):
+        raise UsageError(f"{out} has no ending that is known", code="suffix", at="--out", try_="write bench.yaml")
+    source = own_source(read(file), kind)
+    if not source.notes:
+        raise UsageError(
+            f"{file} is no document of a tool that is known"
+            if "benchmark" not in source.document
+            else f"{file} is a benchmark file already",
+            code="import",
+            at=str(file),
+            try_=f"name the tool with --from: {', '.join(importer_names())}",
+        )
+    loaded = with_settings(source, settings or (), file.resolve().parent)
+    made = _file_text(loaded.source, (out or Path("bench.yaml")).suffix.lower())
+    if out is None:
+        say(made)
+        sys.stderr.writelines(f"note    {note}\n" for note in source.notes)
+        return
+    out.write_text(made, encoding="utf-8")
+    say("\n".join([*(f"note    {note}" for note in source.notes), f"wrote {out}", f"next    assay plan {out}"]))
+
+
+def _file_text(source: Source, suffix: str) -> str:
+    """The text of a benchmark file, with what is to be said about it at its top where the format has comments."""
+    if suffix == ".json":
+        import json
+
+        return json.dumps(source.document, indent=2, ensure_ascii=False) + "\n"
+    from ruamel.yaml import YAML
+
+    writer = YAML()
+    writer.default_flow_style = False
+    writer.width = _WIDTH
+    writer.representer.add_representer(type(None), _null)
+    text = io.StringIO()
+    writer.dump(source.document, text)
+    return "".join(f"# {line}\n" for note in source.notes for line in note.splitlines()) + text.getvalue()
+
+
+def _null(representer: Any, _: None) -> Any:  # noqa: ANN401  (ruamel's representers are untyped)
+    return representer.represent_scalar("tag:yaml.org,2002:null", "null")
+
+
+def models(form: FormatOption = Format.text) -> None:
+    """List the built-in models: real networks that need no network access."""
+    from assay.report.sheet import GridColumn, lay_out
+    from assay.run.models import builtin_models
+
+    found = builtin_models()
+    if form is Format.json:
+        say(json.dumps([asdict(model) for model in found], indent=2))
+        return
+    if not found:
+        say("no built-in models: they come with the onnx package\ntry     pip install 'assay-bench[onnx]'")
+        return
+    columns = (
+        GridColumn("name"),
+        GridColumn("network", flexible=True),
+        GridColumn("input"),
+        GridColumn("batch"),
+        GridColumn("nodes", right=True),
+    )
+    say("\n".join(lay_out(columns, [(m.name, m.title, m.input, m.batch, str(m.nodes)) for m in found], 100)))
+    say("\ntrue graphs with constant weights: real compute, meaningless classes. Use a name as target.model.")
+
+
+recipes_app = Verbs(help="Ready-made services: small files to copy and change.")
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A name from `assay recipes list`.")]
+
+
+@recipes_app.command("list")
+def list_recipes() -> None:
+    """List the recipes."""
+    from assay.spec.recipes import find_recipe, recipe_names
+
+    names = recipe_names()
+    width = max(map(len, names))
+    say("\n".join(f"{name:<{width}}  {find_recipe(name).about}" for name in names))
+    say("\ncopy one with `assay recipes copy NAME`, or name it in a file: services: {llm: {recipe: NAME}}")
+
+
+@recipes_app.command("show")
+def show_recipe(name: NameArgument) -> None:
+    """Print a recipe."""
+    from assay.spec.recipes import find_recipe
+
+    say(find_recipe(name).text)
+
+
+@recipes_app.command("copy")
+def copy_recipe(
+    name: NameArgument,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; NAME.yaml when left out.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Write a recipe into a file of your own."""
+    from assay.errors import UsageError
+    from assay.spec.recipes import find_recipe
+
+    recipe, path = find_recipe(name), out or Path(f"{name}.yaml")
+    if path.exists() and not force:
+        raise UsageError(
+            f"{path} exists already", code="exists", try_="choose another name with --out, or replace it with --force"
+        )
+    path.write_text(recipe.text, encoding="utf-8")
+    say(f"wrote {path}")
