@@ -20,7 +20,7 @@ from assay.report.served import (
     asked_load,
     errors_of,
     finish_reasons_of,
-    load_table,
+    load_sheet,
     search_sentences,
     server_view_of,
     token_facts_of,
@@ -51,7 +51,7 @@ def figures(page: str) -> dict[str, ET.Element]:
 
 def test_speed_and_quality_stand_in_one_table(rates) -> None:
     record, _ = rates
-    found = load_table(record, job_labels(record))
+    found = load_sheet(record, job_labels(record))
     assert {"goodput/s", "ttft p50", "ttft p99", "itl p99", "tokens/s", "rouge_l", "errors", "cost"} <= set(found.head)
     row = dict(zip(found.head, found.rows[-1], strict=True))
     job = record.jobs[-1]
@@ -60,11 +60,11 @@ def test_speed_and_quality_stand_in_one_table(rates) -> None:
     assert row["errors"] == "0.4 %"
     assert row["cost"].endswith(" USD")
     assert row["load"] == "19/s"
-    assert load_table(replace(record, jobs=()), {}) is None
+    assert load_sheet(replace(record, jobs=()), {}) is None
 
 
 def test_a_campaign_without_a_load_has_no_such_table(build) -> None:
-    assert load_table(build.honest(), job_labels(build.honest())) is None
+    assert load_sheet(build.honest(), job_labels(build.honest())) is None
     assert "Times in ms" not in render_table(build.honest())
 
 

@@ -190,7 +190,7 @@ def efficiency_sheet(record: CampaignRecord, labels: Mapping[str, str]) -> Sheet
         "Figures of different grades or devices do not compare. Figures per price are estimates: of the machine alone.",
     )
     words = frozenset({0, last - 2, last - 1, last})
-    return without_empty(Sheet("Per watt and per price", head, rows, notes, words, (0, 6, 7, 8, 9, last)))
+    return without_empty(Sheet("Per watt and per price", head, rows, notes, words, (0, 6, 7, 8, 9, last), verdict=last))
 
 
 def _side(job: MultiRunJobResult, metric: str) -> str:

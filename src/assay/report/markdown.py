@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
+from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.report.device import device_sheet
 from assay.report.energy import efficiency_sheet, energy_sentence, price_sentence
 from assay.report.machine import fitness_sheet, monitoring_sheet
-from assay.report.numbers import NOTHING, decimals_of, name_with_unit, show, show_count, show_statistics
-from assay.report.served import LOAD_NOTE, errors_of, load_table, search_sentences
+from assay.report.served import errors_of, load_sheet, search_sentences
 from assay.report.sheet import Sheet
+from assay.report.summary import summary_sheet
 from assay.report.telemetry import throttling_sentences
 from assay.report.wording import (
     MEANING,
@@ -21,18 +21,15 @@ from assay.report.wording import (
     failure_of,
     flat,
     gate_word,
-    headline_of,
     job_count,
     job_labels,
     one_line,
     unmeasured_sentence,
-    unreported,
     verdict_counts,
     verdict_word,
 )
 
 _SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]|~#"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"})
-_HEAD = ("job", "metric", "median", "interval", "±", "p99", "runs×samples", "verdict")
 
 
 def render_markdown(record: CampaignRecord) -> str:
@@ -41,10 +38,10 @@ def render_markdown(record: CampaignRecord) -> str:
     blocks = (
         [f"# {escape(record.benchmark)}"],
         _head(record),
-        _table(_HEAD, [row for job in record.jobs for row in _rows(job, labels[job.job])]),
+        sheet_markdown(summary_sheet(record.jobs, labels)),
         *_load(record, labels),
         *_devices(record, labels),
-        _sheet(efficiency_sheet(record, labels)),
+        _titled(efficiency_sheet(record, labels)),
         _section("Energy and price", [line for job in record.jobs for line in _energy(job, labels[job.job])]),
         _section("Reasons to doubt", [line for job in record.jobs for line in _doubts(job, labels[job.job])]),
         _section("What the verdicts mean", _meanings(record)),
@@ -57,11 +54,9 @@ def render_markdown(record: CampaignRecord) -> str:
 
 def _load(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
     """Speed, quality, errors and cost of all jobs that answer requests, and what went wrong with requests."""
-    found = load_table(record, labels)
-    if found is None:
+    sheet = load_sheet(record, labels)
+    if sheet is None:
         return []
-    rows = [tuple(escape(cell) for cell in row) for row in found.rows]
-    blocks = [_section("Speed, quality and cost", [*_table(tuple(map(escape, found.head)), rows), "", LOAD_NOTE])]
     errors = [
         f"- **{escape(labels[job.job])}**: {one.count:,} × {escape(one.words)}"
         for job in record.jobs
@@ -70,26 +65,34 @@ def _load(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
     searches = [
         f"- **{escape(labels[job.job])}**, {escape(line)}" for job in record.jobs for line in search_sentences(job)
     ]
-    return [*blocks, _section("Failed requests", errors), _section("Searches for a rate", searches)]
+    return [_titled(sheet), _section("Failed requests", errors), _section("Searches for a rate", searches)]
 
 
-def _sheet(sheet: Sheet | None, of: str = "") -> list[str]:
-    """A small table under its title, with its notes."""
+def sheet_markdown(sheet: Sheet) -> list[str]:
+    """A small table with its notes below; verdicts that are not `valid` stand out."""
+    rule = ["---" if place in sheet.words else "---:" for place in range(len(sheet.head))]
+    rows = [[_cell(cell, place == sheet.verdict) for place, cell in enumerate(row)] for row in sheet.rows]
+    lines = [f"| {' | '.join(cells)} |" for cells in (map(escape, sheet.head), rule, *rows)]
+    return [*lines, *(line for note in sheet.notes for line in ("", escape(note)))]
+
+
+def _cell(text: str, is_verdict: bool) -> str:
+    return f"**{escape(text)}**" if is_verdict and text != "valid" else escape(text)
+
+
+def _titled(sheet: Sheet | None, of: str = "") -> list[str]:
+    """A small table under its title; nothing where there is none."""
     if sheet is None:
         return []
-    rule = ["---" if place in sheet.words else "---:" for place in range(len(sheet.head))]
-    rows = [tuple(map(escape, row)) for row in (sheet.head, *sheet.rows)]
-    table = [f"| {' | '.join(cells)} |" for cells in (rows[0], rule, *rows[1:])]
-    notes = [line for note in sheet.notes for line in ("", escape(note))]
     title = sheet.title[:1].upper() + sheet.title[1:]
-    return _section(f"{title}{f' of {escape(of)}' if of else ''}", [*table, *notes])
+    return _section(f"{title}{f' of {escape(of)}' if of else ''}", sheet_markdown(sheet))
 
 
 def _devices(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
     """What the hardware itself can do, one table for each device that was measured."""
     found = [(labels[job.job], device_sheet(job)) for job in record.jobs]
     there = [(label, sheet) for label, sheet in found if sheet is not None]
-    return [_sheet(sheet, label if len(there) > 1 else "") for label, sheet in there]
+    return [_titled(sheet, label if len(there) > 1 else "") for label, sheet in there]
 
 
 def _energy(job: MultiRunJobResult, label: str) -> list[str]:
@@ -101,13 +104,13 @@ def _energy(job: MultiRunJobResult, label: str) -> list[str]:
 def _monitoring(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
     """What Prometheus saw of nodes and services, one table for each job that was watched."""
     several = len(record.jobs) > 1
-    return [_sheet(monitoring_sheet(job), labels[job.job] if several else "") for job in record.jobs]
+    return [_titled(monitoring_sheet(job), labels[job.job] if several else "") for job in record.jobs]
 
 
 def _fitness(record: CampaignRecord, labels: dict[str, str]) -> list[list[str]]:
     """The state of the machine before and after each job."""
     several = len(record.jobs) > 1
-    return [_sheet(fitness_sheet(job), labels[job.job] if several else "") for job in record.jobs]
+    return [_titled(fitness_sheet(job), labels[job.job] if several else "") for job in record.jobs]
 
 
 def escape(text: str) -> str:
@@ -123,32 +126,6 @@ def _head(record: CampaignRecord) -> list[str]:
 
 def _code(text: str) -> str:
     return f"`{one_line(text).replace('`', chr(39))}`"
-
-
-def _rows(job: MultiRunJobResult, label: str) -> list[tuple[str, ...]]:
-    names = headline_of(job) if job.state == "done" else ()
-    gone = unreported(job) if job.state == "done" else ()
-    if not names and not gone:
-        return [(escape(label), *[NOTHING] * 6, _verdict(job))]
-    rows = [(escape(label), *_numbers(name, job.metrics[name]), _verdict(job)) for name in names]
-    return rows + [(escape(label), escape(name), *[NOTHING] * 5, _verdict(job)) for name in gone]
-
-
-def _numbers(name: str, stats: MetricStatistics) -> tuple[str, ...]:
-    shown = show_statistics(stats, name)
-    p99, count = show(stats.p99, decimals_of(stats)), show_count(stats.runs, stats.count)
-    metric = escape(name_with_unit(name, stats.unit))
-    return (metric, shown.median, escape(shown.interval), shown.spread, p99, count)
-
-
-def _verdict(job: MultiRunJobResult) -> str:
-    word = verdict_word(job)
-    return word if word == "valid" else f"**{word}**"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    rule = ["---", "---", *["---:"] * (len(head) - 3), "---"]
-    return [f"| {' | '.join(cells)} |" for cells in (head, rule, *rows)]
 
 
 def _doubts(job: MultiRunJobResult, label: str) -> list[str]:

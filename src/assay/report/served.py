@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from assay.analyse.quality import QUALITY
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.report.numbers import NOTHING, decimals_of, show, show_percent
+from assay.report.sheet import Sheet
 from assay.report.wording import one_line, section, verdict_word
 
 _SERVED = ("endpoint", "service", "library")
@@ -20,17 +21,14 @@ BUCKETS_NOTE = (
     "~ is estimated inside a bucket of the server's histogram, whose edges follow; the true value is between them."
 )
 Cell = Callable[[MultiRunJobResult], str]
+# A narrow terminal drops the last first: what a name implies, then what the table below has too.
+_KEPT_LONGEST = (
+    "job", "verdict", "capacity/s", "goodput/s", "ttft p50", "ttft p99", "itl p50", "itl p99", "latency p50",
+    "latency p99", *sorted(QUALITY), "tokens/s", "requests/s", "errors", "load", "cost", "e2e p50",
+)  # fmt: skip
 LOAD_NOTE = (
     "Times in ms. p50 and p99 are of all samples of all runs; scores are means; the rest are medians of the runs."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LoadTable:
-    """Speed, quality and cost of all jobs that answer requests, side by side."""
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +135,7 @@ _COLUMNS: Mapping[str, Cell] = {
 }
 
 
-def load_table(record: CampaignRecord, labels: Mapping[str, str]) -> LoadTable | None:
+def load_sheet(record: CampaignRecord, labels: Mapping[str, str]) -> Sheet | None:
     """One line per job that loads something, with the columns that any of them has; None where there is no such job."""
     jobs = [job for job in record.jobs if job.state == "done" and is_served(job)]
     cells = {title: [cell(job) for job in jobs] for title, cell in _COLUMNS.items()}
@@ -148,7 +146,12 @@ def load_table(record: CampaignRecord, labels: Mapping[str, str]) -> LoadTable |
         (labels[job.job], *(cells[title][place] or NOTHING for title in kept), verdict_word(job))
         for place, job in enumerate(jobs)
     )
-    return LoadTable(("job", *kept, "verdict"), tuple(rows))
+    head = ("job", *kept, "verdict")
+    order = tuple(sorted(range(len(head)), key=lambda place: _KEPT_LONGEST.index(head[place])))
+    last = len(head) - 1
+    return Sheet(
+        "Speed, quality and cost", head, tuple(rows), (LOAD_NOTE,), frozenset({0, 1, last}), order=order, verdict=last
+    )
 
 
 def errors_of(job: MultiRunJobResult) -> list[KindCount]:

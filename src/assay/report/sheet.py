@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len, set_cell_size
-from rich.color import ColorSystem
-from rich.style import Style
 
 GAP = "  "
 # What would move the cursor, change colours, break a line or turn the direction of text around.
@@ -103,6 +101,10 @@ class Sheet:
     """Columns that hold words; the others hold numbers and are aligned at their right."""
     kept: tuple[int, ...] = (0, 1)
     """Columns that a narrow terminal keeps; the others go, the last first."""
+    order: tuple[int, ...] = ()
+    """All columns, those that a narrow terminal keeps longest first; `kept` says it when left out."""
+    verdict: int | None = None
+    """The column that holds verdicts: a terminal never cuts it, Markdown and HTML mark it."""
 
 
 def sheet_lines(sheet: Sheet, width: int) -> list[str]:
@@ -111,25 +113,32 @@ def sheet_lines(sheet: Sheet, width: int) -> list[str]:
         GridColumn(
             title,
             right=place not in sheet.words,
-            flexible=place in sheet.words,
-            expendable=0 if place in sheet.kept else place,
+            flexible=place in sheet.words and place != sheet.verdict,
+            expendable=_expendable(sheet, place),
         )
         for place, title in enumerate(sheet.head)
     ]
     return [*lay_out(columns, sheet.rows, width), *sheet.notes]
 
 
+def _expendable(sheet: Sheet, place: int) -> int:
+    if sheet.order:
+        return max(sheet.order.index(place) - 1, 0)
+    return 0 if place in sheet.kept else place
+
+
 def without_empty(sheet: Sheet, nothing: Sequence[str] = ("", "-")) -> Sheet:
     """The same table without the columns in which no row says anything."""
     there = [place for place in range(len(sheet.head)) if any(row[place] not in nothing for row in sheet.rows)]
     moved = {old: new for new, old in enumerate(there)}
-    return Sheet(
-        sheet.title,
-        tuple(sheet.head[place] for place in there),
-        tuple(tuple(row[place] for place in there) for row in sheet.rows),
-        sheet.notes,
-        frozenset(moved[place] for place in sheet.words if place in moved),
-        tuple(moved[place] for place in sheet.kept if place in moved),
+    return replace(
+        sheet,
+        head=tuple(sheet.head[place] for place in there),
+        rows=tuple(tuple(row[place] for place in there) for row in sheet.rows),
+        words=frozenset(moved[place] for place in sheet.words if place in moved),
+        kept=tuple(moved[place] for place in sheet.kept if place in moved),
+        order=tuple(moved[place] for place in sheet.order if place in moved),
+        verdict=moved.get(sheet.verdict) if sheet.verdict is not None else None,
     )
 
 
@@ -139,6 +148,9 @@ def paint(text: str) -> str:
 
 
 def _paint_line(line: str) -> str:
+    from rich.color import ColorSystem
+    from rich.style import Style
+
     for word, colour in _COLOURS.items():
         style = Style.parse(colour)
         if line.startswith(f"{word} "):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from assay.analyse.quality import QUALITY
-from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
+from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.report.comparison import render_comparison
 from assay.report.detail import render_job
 from assay.report.device import device_sheet
@@ -13,15 +12,11 @@ from assay.report.energy import efficiency_sheet, energy_sentence, grade_of
 from assay.report.live import LiveView, PlainView, SilentView, View, view_for
 from assay.report.numbers import (
     NOTHING,
-    decimals_of,
-    name_with_unit,
-    show,
-    show_count,
-    show_statistics,
     tail_needs,
 )
-from assay.report.served import LOAD_NOTE, load_table, search_sentences
-from assay.report.sheet import GridColumn, lay_out, pad, paint, sheet_lines
+from assay.report.served import load_sheet, search_sentences
+from assay.report.sheet import pad, paint, sheet_lines
+from assay.report.summary import summary_sheet
 from assay.report.wording import (
     check_sentence,
     check_word,
@@ -33,7 +28,6 @@ from assay.report.wording import (
     job_labels,
     one_line,
     unmeasured_sentence,
-    unreported,
     verdict_counts,
     verdict_word,
 )
@@ -52,22 +46,6 @@ __all__ = [
 
 WIDTH = 100  # columns of a table when nobody says how wide the terminal is
 
-_COLUMNS = (
-    GridColumn("job", flexible=True),
-    GridColumn("metric", flexible=True),
-    GridColumn("median", right=True),
-    GridColumn("95 % interval", right=True),
-    GridColumn("±", right=True, expendable=1),
-    GridColumn("p99", right=True, expendable=2),
-    GridColumn("runs×samples", right=True, expendable=3),
-    GridColumn("verdict"),
-)
-# A narrow terminal drops the last first: what a name implies, then what the table below has too.
-_KEPT_LONGEST = (
-    "job", "verdict", "capacity/s", "goodput/s", "ttft p50", "ttft p99", "itl p50", "itl p99", "latency p50",
-    "latency p99", *sorted(QUALITY), "tokens/s", "requests/s", "errors", "load", "cost", "e2e p50",
-)  # fmt: skip
-
 
 def render_table(record: CampaignRecord, *, width: int | None = None, colour: bool = False) -> str:
     """Write a campaign as a plain table, one line per job and headline metric, with its doubts below.
@@ -77,8 +55,7 @@ def render_table(record: CampaignRecord, *, width: int | None = None, colour: bo
     """
     labels = job_labels(record)
     devices = _devices(record, labels, width or WIDTH)
-    rows = [row for job in record.jobs if device_sheet(job) is None for row in _rows(job, labels[job.job])]
-    table = lay_out(_titled(record), rows, width or WIDTH) if rows else []
+    summary = summary_sheet([job for job in record.jobs if device_sheet(job) is None], labels)
     doubts = [line for job in record.jobs for line in _doubts(job, labels[job.job])]
     load = _load(record, labels, width or WIDTH)
     energy = [line for job in record.jobs for line in _energy(job, labels[job.job])]
@@ -86,7 +63,7 @@ def render_table(record: CampaignRecord, *, width: int | None = None, colour: bo
     blocks = (
         load,
         *devices,
-        table,
+        sheet_lines(summary, width or WIDTH) if summary.rows else [],
         sheet_lines(side_by_side, width or WIDTH) if side_by_side else [],
         [*energy, *doubts, *_footnotes(record)],
         [f"{job_count(record)}: {verdict_counts(record)}"],
@@ -107,44 +84,11 @@ def _energy(job: MultiRunJobResult, label: str) -> list[str]:
 
 def _load(record: CampaignRecord, labels: Mapping[str, str], width: int) -> list[str]:
     """Jobs that answer requests side by side, one line each: speed, quality, errors and cost."""
-    found = load_table(record, labels)
-    if found is None:
+    sheet = load_sheet(record, labels)
+    if sheet is None:
         return []
-    last = len(found.head) - 1
-    columns = [
-        GridColumn(title, right=0 < place < last, flexible=place == 0, expendable=_expendable(title))
-        for place, title in enumerate(found.head)
-    ]
     searches = [f"{labels[job.job]}: {line}" for job in record.jobs for line in search_sentences(job)]
-    return [*lay_out(columns, found.rows, width), LOAD_NOTE, *searches]
-
-
-def _expendable(title: str) -> int:
-    return max(_KEPT_LONGEST.index(title) - 1, 0)
-
-
-def _titled(record: CampaignRecord) -> Sequence[GridColumn]:
-    """The columns, with the promise of the intervals in the title as they really are."""
-    levels = {s.interval.level for job in record.jobs for s in job.metrics.values() if s.interval}
-    title = f"{levels.pop() * 100:g} % interval" if len(levels) == 1 else "interval"
-    return [GridColumn(title, right=True) if column.title == "95 % interval" else column for column in _COLUMNS]
-
-
-def _rows(job: MultiRunJobResult, label: str) -> list[tuple[str, ...]]:
-    names = headline_of(job) if job.state == "done" else ()
-    gone = unreported(job) if job.state == "done" else ()
-    if not names and not gone:
-        return [(label, *[NOTHING] * 6, verdict_word(job))]
-    rows = [_row(label, name, job.metrics[name], verdict_word(job)) for name in names]
-    return rows + [(label, name, *[NOTHING] * 5, verdict_word(job)) for name in gone]
-
-
-def _row(label: str, name: str, stats: MetricStatistics, verdict: str) -> tuple[str, ...]:
-    shown = show_statistics(stats, name)
-    p99 = show(stats.p99, decimals_of(stats))
-    count = show_count(stats.runs, stats.count)
-    metric = one_line(name_with_unit(name, stats.unit))
-    return (label, metric, shown.median, shown.interval, shown.spread, p99, count, verdict)
+    return [*sheet_lines(sheet, width), *searches]
 
 
 def _doubts(job: MultiRunJobResult, label: str) -> list[str]:

@@ -22,11 +22,10 @@ from assay.report.numbers import (
 )
 from assay.report.served import (
     BUCKETS_NOTE,
-    LOAD_NOTE,
     ServerStatistic,
     errors_of,
     finish_reasons_of,
-    load_table,
+    load_sheet,
     search_sentences,
     server_view_of,
     token_facts_of,
@@ -111,13 +110,7 @@ def runs_table(job: MultiRunJobResult) -> Markup:
 
 def load_summary(record: CampaignRecord, labels: Mapping[str, str], anchors: Mapping[str, str]) -> Markup | None:
     """Speed, quality, errors and cost of all jobs that answer requests, in one table."""
-    found = load_table(record, labels)
-    if found is None:
-        return None
-    hrefs = {labels[job.job]: f"#{anchors[job.job]}" for job in record.jobs}
-    rows = [(el("a", row[0], href=hrefs[row[0]]), *row[1:-1], verdict_mark(row[-1])) for row in found.rows]
-    drawn = table(found.head, rows, numeric=range(2, len(found.head) - 1), name="Load")
-    return join((el("h3", "Speed, quality and cost"), drawn, el("p", LOAD_NOTE, class_="quiet")))
+    return _linked(load_sheet(record, labels), record, labels, anchors)
 
 
 def answers_tables(job: MultiRunJobResult) -> list[tuple[str, Markup]]:
@@ -280,27 +273,31 @@ def hardware_tables(job: MultiRunJobResult) -> list[tuple[str, Markup, bool]]:
 
 def efficiency_summary(record: CampaignRecord, labels: dict[str, str], anchors: dict[str, str]) -> Markup | None:
     """All jobs per watt and per price in one table; None where fewer than two have such a figure."""
-    sheet = efficiency_sheet(record, labels)
+    return _linked(efficiency_sheet(record, labels), record, labels, anchors)
+
+
+def _linked(
+    sheet: Sheet | None, record: CampaignRecord, labels: Mapping[str, str], anchors: Mapping[str, str]
+) -> Markup | None:
+    """A table whose rows are jobs, under its title, each job a link to its section."""
     if sheet is None:
         return None
     hrefs = {labels[job.job]: f"#{anchors[job.job]}" for job in record.jobs}
-    rows = [(el("a", row[0], href=hrefs[row[0]]), *map(_cell, row[1:-1]), verdict_mark(row[-1])) for row in sheet.rows]
-    drawn = table(sheet.head, rows, numeric=_numeric(sheet), name=sheet.title)
-    return join((el("h3", sheet.title), drawn, _sentences(sheet.notes)))
+    return join((el("h3", sheet.title), sheet_table(sheet, hrefs)))
 
 
-def sheet_table(sheet: Sheet) -> Markup:
-    """A small table with its notes."""
-    rows = [tuple(map(_cell, row)) for row in sheet.rows]
-    drawn = table(sheet.head, rows, numeric=_numeric(sheet), name=sheet.title)
-    return join((drawn, _sentences(sheet.notes)))
+def sheet_table(sheet: Sheet, hrefs: Mapping[str, str] | None = None) -> Markup:
+    """A small table with its notes; `hrefs` are links for texts of the first column."""
+    numeric = [place for place in range(len(sheet.head)) if place not in sheet.words]
+    rows = [[_cell(sheet, place, text, hrefs or {}) for place, text in enumerate(row)] for row in sheet.rows]
+    return join((table(sheet.head, rows, numeric=numeric, name=sheet.title), _sentences(sheet.notes)))
 
 
-def _numeric(sheet: Sheet) -> list[int]:
-    return [place for place in range(len(sheet.head)) if place not in sheet.words]
-
-
-def _cell(text: str) -> str:
+def _cell(sheet: Sheet, place: int, text: str, hrefs: Mapping[str, str]) -> Child:
+    if place == sheet.verdict:
+        return verdict_mark(text)
+    if place == 0 and text in hrefs:
+        return el("a", text, href=hrefs[text])
     return DASH if text == NOTHING else text
 
 
