@@ -10,7 +10,7 @@ import pytest
 from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.plan import group
 from assay.engines.slurm.scheduler import ClusterFacts, Partition
-from assay.engines.slurm.scripts import Making, monitor_batch, planned, script_of
+from assay.engines.slurm.scripts import ScriptContext, monitor_batch, plan_batches, script_of
 from assay.plan.plan import make_plan
 from assay.spec.load import load
 
@@ -26,17 +26,17 @@ COMMAND = {"target": {"command": "true", "metrics": [{"name": "x", "pattern": "(
 def making(slurm=None, *, monitored=False, **document):
     loaded = load({"benchmark": "b", "place": {"engine": "slurm", "slurm": slurm or {}}, **document})
     groups = group(make_plan(loaded, lambda _: {}).jobs, loaded.benchmark)
-    return Making(
+    return ScriptContext(
         "c1", SharedFolder(Path("/shared/c1")), loaded.benchmark.place.slurm, groups, monitored, Path("/base"), FACTS
     )
 
 
-def order(made: Making):
-    return {one.name: sorted(f"{one.kind}:{','.join(one.names)}" for one in one.after) for one in planned(made)}
+def order(made: ScriptContext):
+    return {one.name: sorted(f"{one.kind}:{','.join(one.names)}" for one in one.after) for one in plan_batches(made)}
 
 
-def text(made: Making, name: str) -> str:
-    return script_of(next(one for one in planned(made) if one.name == name), made).text()
+def text(made: ScriptContext, name: str) -> str:
+    return script_of(next(one for one in plan_batches(made) if one.name == name), made).text()
 
 
 def test_services_come_before_clients_and_the_end_after_them():
@@ -60,14 +60,14 @@ def test_a_monitor_begins_before_all_and_ends_after_all():
 def test_every_dependency_names_what_was_submitted_before():
     for slurm in ({}, {"parallel": True}, {"services": "steps"}, {"clients": 3}):
         seen: set[str] = set()
-        for one in planned(making(slurm, monitored=True, **SERVED, matrix={"workload.output_tokens": [8, 9, 10]})):
+        for one in plan_batches(making(slurm, monitored=True, **SERVED, matrix={"workload.output_tokens": [8, 9, 10]})):
             assert {name for which in one.after for name in which.names} <= seen
             seen.add(one.name)
 
 
 def test_an_array_is_one_script():
     made = making({"at_once": 20, "time": "5m"}, **COMMAND, matrix={"target.env.N": [str(n) for n in range(200)]})
-    (only,) = planned(made)
+    (only,) = plan_batches(made)
     script = script_of(only, made).text()
     assert "#SBATCH --array=0-199%20\n" in script
     assert script.endswith(' -m assay.engines.slurm.node.task /shared/c1 jobs-0 "${SLURM_ARRAY_TASK_ID}"\n')
@@ -116,8 +116,10 @@ def test_a_value_with_a_line_break_never_gets_into_a_script():
     from assay.errors import UsageError
 
     made = making(**COMMAND)
-    (one,) = planned(made)
-    evil = Making(made.campaign, made.folder, made.slurm, made.groups, False, made.base, FACTS, {"X": "a\nrm -rf /"})
+    (one,) = plan_batches(made)
+    evil = ScriptContext(
+        made.campaign, made.folder, made.slurm, made.groups, False, made.base, FACTS, {"X": "a\nrm -rf /"}
+    )
     with pytest.raises(UsageError):
         script_of(one, evil).text()
 

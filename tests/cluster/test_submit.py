@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.engines.slurm.folder import After, BatchPlan, SharedFolder, SlurmCampaign
+from assay.engines.slurm.folder import BatchDependency, BatchPlan, SharedFolder, SlurmCampaign
 from assay.engines.slurm.node.context import CODE
 from assay.engines.slurm.node.publication import publish_failure
 from assay.engines.slurm.scheduler import BatchState
@@ -55,8 +55,8 @@ class FakeSlurm:
 
 BATCHES = (
     BatchPlan("p-llm", "service", "p", Batch(), "llm"),
-    BatchPlan("p", "jobs", "p", Batch(), tasks=2, after=(After("after", ("p-llm",)),)),
-    BatchPlan("p-end", "end", "p", Batch(), after=(After("afterany", ("p",)),)),
+    BatchPlan("p", "jobs", "p", Batch(), tasks=2, after=(BatchDependency("after", ("p-llm",)),)),
+    BatchPlan("p-end", "end", "p", Batch(), after=(BatchDependency("afterany", ("p",)),)),
 )
 DOCUMENT = SlurmCampaign("c1", "b", "", Slurm(), (), BATCHES)
 

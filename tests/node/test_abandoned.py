@@ -6,7 +6,7 @@ import pytest
 from tests.node.conftest import definition
 
 from assay.engines.slurm.folder import SharedFolder
-from assay.engines.slurm.node.context import VARIABLE, Submission
+from assay.engines.slurm.node.context import VARIABLE, SubmissionWatch
 
 
 class Time:
@@ -27,7 +27,7 @@ def folder(tmp_path) -> SharedFolder:
 def test_it_is_abandoned_once_nobody_goes_on_for_long(folder):
     now = Time()
     folder.note({"name": "p-llm", "id": "1"})
-    looking = Submission(folder, "p-end", now)
+    looking = SubmissionWatch(folder, "p-end", now)
     assert looking.abandoned() == ""
     now.s += 590
     assert looking.abandoned() == ""
@@ -42,11 +42,11 @@ def test_it_is_abandoned_once_nobody_goes_on_for_long(folder):
 
 def test_with_its_end_in_slurm_or_submitted_by_hand_it_is_not(folder):
     now = Time()
-    by_hand = Submission(folder, "p-end", now)
+    by_hand = SubmissionWatch(folder, "p-end", now)
     assert by_hand.abandoned() == ""
     folder.note({"name": "p-llm", "id": "1"})
     folder.note({"name": "p-end", "id": "3"})
-    looking = Submission(folder, "p-end", now)
+    looking = SubmissionWatch(folder, "p-end", now)
     for _ in range(3):
         now.s += 5000
         assert looking.abandoned() == by_hand.abandoned() == ""
@@ -56,7 +56,7 @@ def test_an_intent_without_a_number_is_no_end(folder, monkeypatch):
     monkeypatch.setenv(VARIABLE, "10")
     now = Time()
     folder.note({"name": "p-end", "at": 1.0})
-    looking = Submission(folder, "p-end", now)
+    looking = SubmissionWatch(folder, "p-end", now)
     assert looking.abandoned() == ""
     now.s += 11
     assert looking.abandoned()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assay.engines.kubernetes.observation import JobSeen, Observation, PodObservation
+from assay.engines.kubernetes.observation import JobObservation, Observation, PodObservation
 from assay.engines.kubernetes.observer import has_ended
 
 ASKED = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -14,7 +14,7 @@ OVER = ASKED + timedelta(seconds=30)
 
 
 def of(pod: PodObservation) -> Observation:
-    return Observation("assay-c1-0000-1", JobSeen("assay-c1-0000-1", active=1), (pod,))
+    return Observation("assay-c1-0000-1", JobObservation("assay-c1-0000-1", active=1), (pod,))
 
 
 @pytest.mark.parametrize(

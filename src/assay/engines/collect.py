@@ -33,7 +33,7 @@ _TAIL_BYTES = 16_384
 _GONE = "its file is damaged, or did not come from where it was measured"
 
 
-class Outs(Protocol):
+class ResultFolders(Protocol):
     """Where the nodes left what they measured."""
 
     def out(self, index: int) -> Path:
@@ -85,17 +85,17 @@ class Termination:
     """File below the folder of the job → why it did not come, where that is known."""
 
 
-def has_result(folder: Outs, job: Job) -> bool:
+def has_result(folder: ResultFolders, job: Job) -> bool:
     return (folder.out(job.index) / RESULT).is_file()
 
 
-def read_result(folder: Outs, job: Job) -> MultiRunJobResult | None:
+def read_result(folder: ResultFolders, job: Job) -> MultiRunJobResult | None:
     """The result that a job left; None where there is none, or only that of another job."""
     found = ResultFolder.at(folder.out(job.index)).result()
     return found if found and found.job == job.id and found.digest == job.digest else None
 
 
-def collect(store: Store, folder: Outs, job: Job, ended: Termination, now: datetime) -> MultiRunJobResult:
+def collect(store: Store, folder: ResultFolders, job: Job, ended: Termination, now: datetime) -> MultiRunJobResult:
     """Take what a job left into the store, and end it there; runs that the store already has are not taken again.
 
     Raises:

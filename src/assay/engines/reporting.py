@@ -44,7 +44,7 @@ Stands = Literal["waiting", "running"]
 
 
 @dataclass(slots=True)
-class Record:
+class ReportedResults:
     """What one server was told of one campaign."""
 
     path: Path
@@ -59,10 +59,10 @@ class Record:
             write_whole(self.path, json.dumps(document).encode())
 
 
-def read_record(folder: Path, url: str) -> Record:
+def read_record(folder: Path, url: str) -> ReportedResults:
     """What a server was told; nothing, where it was another one."""
     server, told = _read(folder / FILE)
-    return Record(folder / FILE, url, told if server == url else {})
+    return ReportedResults(folder / FILE, url, told if server == url else {})
 
 
 def remembered_server(folder: Path) -> str | None:

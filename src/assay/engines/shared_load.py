@@ -18,7 +18,7 @@ from assay.spec.benchmark import Definition
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedCampaign:
     """A campaign with the results of its shared loads."""
 
     beside_parts: CampaignResult
@@ -27,7 +27,7 @@ class Merged:
     """The same without the parts: what the campaign says about its points."""
 
 
-def merge(result: CampaignResult) -> Merged | None:
+def merge(result: CampaignResult) -> MergedCampaign | None:
     """Put the parts of each shared load together; None where no load was shared.
 
     Raises:
@@ -49,7 +49,7 @@ def merge(result: CampaignResult) -> Merged | None:
         elif one.job not in parts:
             rows.append(one)
             points.append(one)
-    return Merged(_view(result, tuple(rows), outcomes), replace(result.record, jobs=tuple(points)))
+    return MergedCampaign(_view(result, tuple(rows), outcomes), replace(result.record, jobs=tuple(points)))
 
 
 def beside_parts(result: CampaignResult) -> CampaignResult:

@@ -14,7 +14,7 @@ from assay.engines.kubernetes.client.kubeconfig import connect
 from assay.engines.kubernetes.objects.names import Part, job_name
 from assay.engines.kubernetes.objects.pods import CONTAINER, QUEUE, container, own_mounts, pod_metadata, pod_spec
 from assay.engines.kubernetes.objects.resources import asked_for
-from assay.engines.kubernetes.observation import Observation, seen
+from assay.engines.kubernetes.observation import Observation, observe
 from assay.engines.kubernetes.phases import failure_of, phase_of, waiting_words
 from assay.engines.kubernetes.pod_logs import lines_of
 from assay.engines.kubernetes.submission import take_out
@@ -187,4 +187,4 @@ def _seen(api: Api, campaign: str, section: Kubernetes) -> Observation:
     job = api.get("Job", name)
     about = [one["metadata"]["uid"] for one in (*pods, *([job] if job else []))]
     events = [event for uid in about for event in api.list("Event", fields=f"involvedObject.uid={uid}").items]
-    return seen(name, job, pods, events, asked_for(section, Needs()))
+    return observe(name, job, pods, events, asked_for(section, Needs()))

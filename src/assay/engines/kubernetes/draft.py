@@ -12,7 +12,7 @@ from assay.engines.kubernetes.client.api import Api, Version
 from assay.engines.kubernetes.client.kubeconfig import connect
 from assay.engines.kubernetes.engine import KubernetesEngine
 from assay.engines.kubernetes.folder import KubernetesCampaign, folder_of
-from assay.engines.kubernetes.inputs import Packed, content_of, packed, refuse_program
+from assay.engines.kubernetes.inputs import PackedJobs, content_of, packed, refuse_program
 from assay.engines.kubernetes.objects.manifests import MOST_BYTES
 from assay.engines.kubernetes.objects.plan import Group, group
 from assay.engines.kubernetes.pod.context import SERVER
@@ -30,7 +30,7 @@ class KubernetesDraft:
 
     section: Kubernetes
     groups: tuple[Group, ...]
-    packed: Packed
+    packed: PackedJobs
     api: Api
     version: Version
     env: dict[str, str]
@@ -88,7 +88,7 @@ def variables(section: Kubernetes, options: RunOptions) -> dict[str, str]:
     return found | ({SERVER: section.server} if section.results == "server" and section.server else {})
 
 
-def _refuse_large(sent: Packed) -> None:
+def _refuse_large(sent: PackedJobs) -> None:
     size = sum(path.stat().st_size for path in sent.files.values())
     if size > MOST_BYTES:
         largest = max(sent.files.values(), key=lambda path: path.stat().st_size)

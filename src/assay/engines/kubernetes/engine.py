@@ -27,7 +27,7 @@ from assay.engines.base import (
 from assay.engines.collect import Termination, has_result
 from assay.engines.kubernetes.client.api import SILENT, Api
 from assay.engines.kubernetes.client.kubeconfig import connect
-from assay.engines.kubernetes.client.watch import watching
+from assay.engines.kubernetes.client.watch import watch_campaign
 from assay.engines.kubernetes.failures import DELETED, lost_node
 from assay.engines.kubernetes.folder import (
     KubernetesCampaign,
@@ -43,7 +43,7 @@ from assay.engines.kubernetes.objects.plan import Group
 from assay.engines.kubernetes.observation import Observation
 from assay.engines.kubernetes.observer import Observer, environment_of, execution_of, has_ended, pods_by_rank
 from assay.engines.kubernetes.phases import phase_of, waiting_words
-from assay.engines.kubernetes.pod_logs import Delivery, Logbook, refused_by_rank
+from assay.engines.kubernetes.pod_logs import Delivery, PodLogs, refused_by_rank
 from assay.engines.kubernetes.submission import Submitter, remove_job, remove_shared, tear_down
 from assay.errors import MeasureError
 from assay.plan.job import Job
@@ -85,7 +85,7 @@ class KubernetesEngine:
         self.folder, self.document, self.api = folder, document, api
         self.clock, self.tell, self.where = clock, tell, where
         self._group_of = {index: group for group in document.groups for index in group.jobs}
-        self._logbook = Logbook(api, folder, document.section, tell)
+        self._logbook = PodLogs(api, folder, document.section, tell)
         self._open_watch = ExitStack()
         self._running: set[int] = set()
         self._fetched: set[int] = set()
@@ -218,7 +218,7 @@ class KubernetesEngine:
 
     @cached_property
     def _observer(self) -> Observer:
-        watch = self._open_watch.enter_context(watching(self.api, self.campaign))
+        watch = self._open_watch.enter_context(watch_campaign(self.api, self.campaign))
         watch.wait_listed()
         self._submitter.adopt(watch.objects("Job"))
         return Observer(self.api, self.document, watch)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from assay.engines.base import FailureReason
 from assay.engines.kubernetes.objects.resources import PodResources
-from assay.engines.kubernetes.observation import ContainerSeen, EventSeen, Observation, PodObservation
+from assay.engines.kubernetes.observation import ContainerObservation, EventObservation, Observation, PodObservation
 from assay.units import show_bytes, show_seconds
 
 IMAGE, UNSCHEDULABLE, NOT_CREATED = "kubernetes-image-pull", "kubernetes-unschedulable", "kubernetes-not-created"
@@ -92,7 +92,7 @@ def of_waiting(pod: PodObservation, seen: Observation, now: datetime) -> Failure
     return None
 
 
-def _unmounted(pod: PodObservation, seen: Observation, now: datetime) -> EventSeen | None:
+def _unmounted(pod: PodObservation, seen: Observation, now: datetime) -> EventObservation | None:
     """The trouble with a volume that keeps a pod from starting; None where there is none, or there was one before."""
     found = newest(seen, pod.uid, "FailedMount", "FailedAttachVolume")
     if found is None or any(one.state == "running" for one in pod.containers):
@@ -135,7 +135,7 @@ def of_late(pod: PodObservation, seen: Observation) -> FailureReason | None:
     )
 
 
-def newest(seen: Observation, uid: str, *reasons: str) -> EventSeen | None:
+def newest(seen: Observation, uid: str, *reasons: str) -> EventObservation | None:
     """The newest event of an object with one of these reasons."""
     return next(iter(seen.events_of(uid, *reasons)), None)
 
@@ -216,7 +216,9 @@ def _ended_badly(pod: PodObservation, asked: PodResources, *, deleted: bool) -> 
     return None
 
 
-def _ended_container(pod: PodObservation, one: ContainerSeen, asked: PodResources, more: str = "") -> FailureReason:
+def _ended_container(
+    pod: PodObservation, one: ContainerObservation, asked: PodResources, more: str = ""
+) -> FailureReason:
     if one.reason == "OOMKilled":
         return _out_of_memory(pod, asked, more)
     if one.reason in _CANNOT_START:
@@ -260,7 +262,7 @@ def _not_admitted(pod: PodObservation) -> FailureReason:
     )
 
 
-def _image(pod: PodObservation, one: ContainerSeen, seen: Observation, waited_s: float) -> FailureReason | None:
+def _image(pod: PodObservation, one: ContainerObservation, seen: Observation, waited_s: float) -> FailureReason | None:
     events = [
         event.message
         for event in seen.events_of(pod.uid, "Failed", "FailedToPull", "InspectFailed")

@@ -18,7 +18,7 @@ from assay.spec.target import CommandTarget
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedJobs:
     """Jobs that can be measured anywhere, and the files that must go with them."""
 
     jobs: tuple[Job, ...]
@@ -26,7 +26,7 @@ class Packed:
     """SHA-256 → where the file lies here."""
 
 
-def packed(jobs: Sequence[Job], base: Path, *, apart: bool = True) -> Packed:
+def packed(jobs: Sequence[Job], base: Path, *, apart: bool = True) -> PackedJobs:
     """Make jobs fit to leave this machine.
 
     Raises:
@@ -48,7 +48,7 @@ def packed(jobs: Sequence[Job], base: Path, *, apart: bool = True) -> Packed:
         one = replace(job, files=described, git=git, base=".")
         place_files(one)  # bad names are refused before anything is submitted
         made.append(one)
-    return Packed(tuple(made), found)
+    return PackedJobs(tuple(made), found)
 
 
 def _without_programs(job: Job, parts: Mapping[str, tuple[LocalPart, ...]]) -> dict[str, tuple[LocalPart, ...]]:

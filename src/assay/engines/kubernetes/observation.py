@@ -17,7 +17,7 @@ _SIGNALS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerSeen:
+class ContainerObservation:
     """One container of a pod."""
 
     name: str
@@ -33,7 +33,7 @@ class ContainerSeen:
     image: str = ""
     image_id: str = ""
     """What the node really ran, by its digest."""
-    before: ContainerSeen | None = None
+    before: ContainerObservation | None = None
     """How its last life ended, where it was started again."""
 
 
@@ -68,8 +68,8 @@ class PodObservation:
     unready_reason: str = ""
     rank: int | None = None
     """Its index in an Indexed Job."""
-    containers: tuple[ContainerSeen, ...] = ()
-    before: tuple[ContainerSeen, ...] = ()
+    containers: tuple[ContainerObservation, ...] = ()
+    before: tuple[ContainerObservation, ...] = ()
     """Containers that must have ended before those start."""
 
     @property
@@ -77,13 +77,13 @@ class PodObservation:
         """Whether nothing runs in it any more, for good."""
         return self.phase in ("Succeeded", "Failed")
 
-    def container(self, name: str) -> ContainerSeen | None:
+    def container(self, name: str) -> ContainerObservation | None:
         """One of its containers; None where Kubernetes has not told of it."""
         return next((one for one in self.containers if one.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
-class JobSeen:
+class JobObservation:
     """One Job."""
 
     name: str
@@ -110,7 +110,7 @@ class JobSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class EventSeen:
+class EventObservation:
     """Something that happened to an object."""
 
     reason: str
@@ -128,14 +128,14 @@ class Observation:
 
     name: str
     """Of its Job."""
-    job: JobSeen | None = None
+    job: JobObservation | None = None
     """None where there is no such Job (any more)."""
     pods: tuple[PodObservation, ...] = ()
     """The oldest first."""
-    events: tuple[EventSeen, ...] = ()
+    events: tuple[EventObservation, ...] = ()
     asked: PodResources = field(default_factory=PodResources)
 
-    def events_of(self, uid: str, *reasons: str) -> list[EventSeen]:
+    def events_of(self, uid: str, *reasons: str) -> list[EventObservation]:
         """What happened to one object, the newest first."""
         found = [one for one in self.events if one.uid == uid and (not reasons or one.reason in reasons)]
         return sorted(found, key=lambda one: _seconds(one.at), reverse=True)
@@ -175,11 +175,11 @@ def read_pod(document: Document) -> PodObservation:
     )
 
 
-def read_job(document: Document) -> JobSeen:
+def read_job(document: Document) -> JobObservation:
     meta, status = metadata(document), _part(document, "status")
     held = {str(one.get("type")): one for one in _parts(status, "conditions") if one.get("status") == "True"}
     failed = held.get("Failed", {})
-    return JobSeen(
+    return JobObservation(
         name=name_of(document),
         uid=uid_of(document),
         active=_count(status, "active"),
@@ -197,10 +197,10 @@ def read_job(document: Document) -> JobSeen:
     )
 
 
-def read_event(document: Document) -> EventSeen:
+def read_event(document: Document) -> EventObservation:
     about = _part(document, "involvedObject")
     at = document.get("lastTimestamp") or document.get("eventTime") or metadata(document).get("creationTimestamp")
-    return EventSeen(
+    return EventObservation(
         reason=_text(document, "reason"),
         message=_text(document, "message"),
         kind=_text(about, "kind"),
@@ -211,7 +211,7 @@ def read_event(document: Document) -> EventSeen:
     )
 
 
-def seen(
+def observe(
     name: str,
     job: Document | None,
     pods: Iterable[Document],
@@ -245,19 +245,19 @@ def moment(value: object) -> datetime | None:
         return None
 
 
-def _container(status: Mapping[str, Any]) -> ContainerSeen:
+def _container(status: Mapping[str, Any]) -> ContainerObservation:
     one = _life(status, _part(status, "state"))
     last = _part(status, "lastState")
     return replace(one, before=_life(status, last)) if last else one
 
 
-def _life(status: Mapping[str, Any], state: Mapping[str, Any]) -> ContainerSeen:
+def _life(status: Mapping[str, Any], state: Mapping[str, Any]) -> ContainerObservation:
     """One life of a container: what it waits for, how it runs, or how it ended."""
     waiting, running, ended = (_part(state, key) for key in ("waiting", "running", "terminated"))
     told = ended or waiting
     code = ended.get("exitCode")
     signal = ended.get("signal") or (code - _SIGNALS if isinstance(code, int) and code > _SIGNALS else None)
-    return ContainerSeen(
+    return ContainerObservation(
         name=_text(status, "name"),
         state="ended" if "terminated" in state else "running" if "running" in state else "waiting" if waiting else "",
         reason=_text(told, "reason"),

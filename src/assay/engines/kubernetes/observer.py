@@ -11,14 +11,14 @@ from pydantic import JsonValue
 
 from assay.engines.base import FailureReason
 from assay.engines.kubernetes.client.api import Api, Document, name_of, uid_of
-from assay.engines.kubernetes.client.watch import Watching
+from assay.engines.kubernetes.client.watch import CampaignWatch
 from assay.engines.kubernetes.failures import lost_node
 from assay.engines.kubernetes.folder import KubernetesCampaign
 from assay.engines.kubernetes.objects import names
 from assay.engines.kubernetes.objects.names import Part, part_of
 from assay.engines.kubernetes.objects.plan import Group, asked_of
 from assay.engines.kubernetes.objects.pods import CONTAINER, PROGRAM
-from assay.engines.kubernetes.observation import Observation, PodObservation, seen
+from assay.engines.kubernetes.observation import Observation, PodObservation, observe
 from assay.engines.kubernetes.phases import digest_of, facts_of, failure_of, phase_of, service_failure_of
 from assay.errors import MeasureError
 from assay.plan.job import Job
@@ -55,7 +55,7 @@ class Observer:
 
     api: Api
     campaign: KubernetesCampaign
-    watching: Watching
+    watching: CampaignWatch
     _jobs: dict[str, Document] = field(default_factory=dict)
     _of_jobs: dict[int, list[Document]] = field(default_factory=dict)
     """Index → the pods of a job, those that are gone first."""
@@ -117,13 +117,13 @@ class Observer:
         told = [event for one in (*jobs, *pods) for event in self._events_of(uid_of(one), fresh=events, sure=sure)]
         # Where one Job of several is gone, the attempt is.
         there = None if len(jobs) < len(own) else next(iter(jobs), None)
-        return seen(next(iter(own), ""), there, pods, told, asked_of(job, group))
+        return observe(next(iter(own), ""), there, pods, told, asked_of(job, group))
 
     def service(self, group: Group, service: str, *, events: bool = False) -> Observation:
         pods = self._of_services.get((names.value(group.name), names.value(service)), [])
         told = [event for one in pods for event in self._events_of(uid_of(one), fresh=events)]
         asked = next(one.asked for one in group.services if one.name == service)
-        return seen(names.service_name(self.campaign.campaign, group.name, service), None, pods, told, asked)
+        return observe(names.service_name(self.campaign.campaign, group.name, service), None, pods, told, asked)
 
     def failure_reason(self, found: Observation, group: Group, now: datetime) -> FailureReason | None:
         """Why a job gives no result; None while it may."""

@@ -8,7 +8,7 @@ from typing import Literal
 from assay.engines.base import FailureReason
 from assay.engines.kubernetes import failures as troubles
 from assay.engines.kubernetes.objects.pods import Unplaced, unplaced
-from assay.engines.kubernetes.observation import ContainerSeen, EventSeen, Observation, PodObservation
+from assay.engines.kubernetes.observation import ContainerObservation, EventObservation, Observation, PodObservation
 from assay.units import show_seconds
 
 Phase = Literal["waiting", "running", "ended"]
@@ -124,7 +124,7 @@ def facts_of(seen: Observation) -> dict[str, str | int | float]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def digest_of(container: ContainerSeen) -> str:
+def digest_of(container: ContainerObservation) -> str:
     """The digest of the image that the node really ran; empty where it does not tell one."""
     return container.image_id.rpartition("@")[2] if "@sha256:" in container.image_id else ""
 
@@ -188,7 +188,7 @@ def _not_created(
     return _refused_pod(seen, event)
 
 
-def _refused_pod(seen: Observation, event: EventSeen) -> FailureReason:
+def _refused_pod(seen: Observation, event: EventObservation) -> FailureReason:
     message = event.message.removeprefix("Error creating: ")
     hints = {
         _QUOTA: "lower what is asked for, wait until others have ended, or ask for a larger quota of the namespace",

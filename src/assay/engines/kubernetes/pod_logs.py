@@ -272,7 +272,7 @@ class Delivery:
 
 
 @dataclass(slots=True)
-class Logbook:
+class PodLogs:
     """What the pods of a campaign write."""
 
     api: Api

@@ -33,7 +33,7 @@ from assay.engines.kubernetes.objects.names import of_campaign, part_of, secrets
 from assay.engines.kubernetes.objects.plan import Group
 from assay.engines.kubernetes.objects.ranks import meeting_service
 from assay.engines.kubernetes.objects.services import service_objects
-from assay.engines.kubernetes.observation import moment, seen
+from assay.engines.kubernetes.observation import moment, observe
 from assay.errors import MeasureError
 from assay.plan.job import Job
 from assay.spec.kubernetes import Kubernetes, Pod
@@ -51,7 +51,7 @@ Sleep = Callable[[float], None]
 
 
 @dataclass(slots=True)
-class Noted:
+class KubernetesSubmission:
     """What is written down of a campaign's submission."""
 
     jobs: dict[int, dict[str, str]] = field(default_factory=dict)
@@ -62,9 +62,9 @@ class Noted:
     """Whether the files and secrets of the campaign were made."""
 
 
-def read_noted(folder: PodFolder) -> Noted:
+def read_noted(folder: PodFolder) -> KubernetesSubmission:
     """What the lines of a campaign say about its submission."""
-    found = Noted()
+    found = KubernetesSubmission()
     for line in folder.noted():
         event, index = line.get("event"), line.get("job")
         if event == _FILES:
@@ -262,7 +262,7 @@ def _remove(api: Api, kind: Kind, there: Iterable[Document]) -> None:
 
 def _nobody_ends(pod: Document, over: datetime) -> bool:
     """Whether a pod that should end has no node any more that would end it."""
-    if lost_node(seen("", None, [pod], [])) is not None:
+    if lost_node(observe("", None, [pod], [])) is not None:
         return True
     return datetime.now(UTC) - over > timedelta(seconds=_OVERDUE_S)
 

@@ -13,7 +13,7 @@ from assay.engines.slurm.engine import SlurmEngine
 from assay.engines.slurm.folder import BatchPlan, SharedFolder, SlurmCampaign, locate, remember_folder
 from assay.engines.slurm.plan import USUAL_ARRAY, group
 from assay.engines.slurm.scheduler import ClusterFacts, Scheduler, scheduler_for
-from assay.engines.slurm.scripts import Making, planned, variables, write_scripts
+from assay.engines.slurm.scripts import ScriptContext, plan_batches, variables, write_scripts
 from assay.errors import UsageError
 from assay.monitoring.hold import order_for, write_order
 from assay.plan.plan import Plan
@@ -30,7 +30,7 @@ class SlurmDraft:
 
     benchmark: Benchmark
     """With what the cluster's own settings add to its section."""
-    making: Making
+    making: ScriptContext
     batches: tuple[BatchPlan, ...]
     scheduler: Scheduler
     shared: Path
@@ -77,7 +77,7 @@ def draft(loaded: Loaded, plan: Plan, store: Path, options: RunOptions) -> Slurm
     shared = locate(slurm.folder, store)
     env = variables(options.lock, control=options.control)
     making = _making(benchmark, plan, slurm, facts, loaded.base, env)
-    batches = planned(making)
+    batches = plan_batches(making)
     if (clients := slurm.client_count or 1) > 1 and all(job.definition.load.hosts == 1 for job in plan.jobs):
         raise UsageError(
             f"place.slurm.clients is {clients}, and the load has one part",
@@ -90,8 +90,8 @@ def draft(loaded: Loaded, plan: Plan, store: Path, options: RunOptions) -> Slurm
 
 def _making(
     benchmark: Benchmark, plan: Plan, slurm: Slurm, facts: ClusterFacts, base: Path, env: dict[str, str]
-) -> Making:
+) -> ScriptContext:
     most = min(USUAL_ARRAY, facts.max_array - 1) if facts.max_array else USUAL_ARRAY
     groups = group(plan.jobs, benchmark, most=max(1, most))
     monitored = monitoring_of(benchmark.monitoring) is not None
-    return Making("", SharedFolder(Path()), slurm, groups, monitored, base, facts, env)
+    return ScriptContext("", SharedFolder(Path()), slurm, groups, monitored, base, facts, env)

@@ -156,7 +156,7 @@ def _checked(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class After:
+class BatchDependency:
     """A batch job may begin only after others, by their names."""
 
     kind: Kind
@@ -176,7 +176,7 @@ class BatchPlan:
     service: str = ""
     tasks: int | None = None
     """Tasks of its array; None for a single batch job."""
-    after: tuple[After, ...] = ()
+    after: tuple[BatchDependency, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

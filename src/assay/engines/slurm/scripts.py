@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from assay.engines.slurm.folder import After, BatchPlan, SharedFolder
+from assay.engines.slurm.folder import BatchDependency, BatchPlan, SharedFolder
 from assay.engines.slurm.node.monitor import END
 from assay.engines.slurm.plan import Group
 from assay.engines.slurm.scheduler import ClusterFacts
@@ -136,7 +136,7 @@ def _unnamed(words: list[str], name: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class ScriptContext:
     """What the scripts of a campaign are made from."""
 
     campaign: str
@@ -156,22 +156,22 @@ class Making:
         return self.slurm.python or sys.executable
 
 
-def planned(making: Making) -> tuple[BatchPlan, ...]:
+def plan_batches(making: ScriptContext) -> tuple[BatchPlan, ...]:
     """Every sbatch of the campaign, each with what it waits for."""
     found = list(_groups(making))
     if not making.monitored:
         return tuple(found)
     monitor = BatchPlan(MONITOR, "monitor", MONITOR, monitor_batch(making))
-    watched = [replace(one, after=(*one.after, After("after", (MONITOR,)))) for one in found]
+    watched = [replace(one, after=(*one.after, BatchDependency("after", (MONITOR,)))) for one in found]
     last = tuple(one.name for one in found if one.role != "service")
     return (
         monitor,
         *watched,
-        BatchPlan(END, "end", MONITOR, _end_batch(making), after=(After("afterany", last),)),
+        BatchPlan(END, "end", MONITOR, _end_batch(making), after=(BatchDependency("afterany", last),)),
     )
 
 
-def monitor_batch(making: Making) -> Batch:
+def monitor_batch(making: ScriptContext) -> Batch:
     """What the monitor asks for: a core for as long as the campaign may take, as far as its partition lets it."""
     own = making.slurm.each.get(MONITOR, Batch())
     batch = merged(modest(making.slurm), own)
@@ -190,10 +190,10 @@ def _limit(facts: ClusterFacts, partition: str | None) -> float | None:
     return min(limits) if limits else None
 
 
-def _groups(making: Making) -> Iterator[BatchPlan]:
+def _groups(making: ScriptContext) -> Iterator[BatchPlan]:
     last: dict[str, str] = {}
     for group in making.groups:
-        before = (After("afterany", (last[group.after],)),) if group.after else ()
+        before = (BatchDependency("afterany", (last[group.after],)),) if group.after else ()
         if group.kind == "steps":
             yield BatchPlan(group.name, "steps", group.name, _asked(group.batch, group.needs), after=before)
             last[group.name] = group.name
@@ -205,7 +205,7 @@ def _groups(making: Making) -> Iterator[BatchPlan]:
             for one in group.services
         ]
         yield from services
-        begun = (After("after", tuple(one.name for one in services)),) if services else ()
+        begun = (BatchDependency("after", tuple(one.name for one in services)),) if services else ()
         yield BatchPlan(
             group.name,
             "jobs",
@@ -218,7 +218,11 @@ def _groups(making: Making) -> Iterator[BatchPlan]:
         if services:
             last[group.name] = f"{group.name}-end"
             yield BatchPlan(
-                last[group.name], "end", group.name, _end_batch(making), after=(After("afterany", (group.name,)),)
+                last[group.name],
+                "end",
+                group.name,
+                _end_batch(making),
+                after=(BatchDependency("afterany", (group.name,)),),
             )
 
 
@@ -232,13 +236,13 @@ def _asked(batch: Batch, needs: Needs) -> Batch:
     return batch.model_copy(update=own)
 
 
-def _end_batch(making: Making) -> Batch:
+def _end_batch(making: ScriptContext) -> Batch:
     return modest(making.slurm).model_copy(
         update={"time": _END_TIME_S, "modules": making.slurm.modules, "prologue": making.slurm.prologue}
     )
 
 
-def script_of(one: BatchPlan, making: Making) -> Script:
+def script_of(one: BatchPlan, making: ScriptContext) -> Script:
     """The batch script of one sbatch."""
     array = making_array(one, making)
     inside = contained(one, making.slurm, making.folder, making.base)
@@ -273,14 +277,14 @@ _ABOUT = {
 }
 
 
-def making_array(one: BatchPlan, making: Making) -> str | None:
+def making_array(one: BatchPlan, making: ScriptContext) -> str | None:
     """The indexes of an sbatch that is an array."""
     if one.role != "jobs":
         return None
     return next(group.array for group in making.groups if group.name == one.group)
 
 
-def _needs(one: BatchPlan, making: Making) -> Needs:
+def _needs(one: BatchPlan, making: ScriptContext) -> Needs:
     group = next(group for group in making.groups if group.name == one.group)
     if one.role == "jobs":
         return group.needs
@@ -292,7 +296,7 @@ def _for_slurm(batch: Batch) -> Batch:
     return batch.model_copy(update={"gpus": None}) if batch.gres and isinstance(batch.gpus, int) else batch
 
 
-def _commands(one: BatchPlan, making: Making) -> list[Sequence[Word] | Command]:
+def _commands(one: BatchPlan, making: ScriptContext) -> list[Sequence[Word] | Command]:
     where = str(making.folder.path)
     python = [making.python, "-m"]
     if one.role == "monitor":
@@ -306,7 +310,7 @@ def _commands(one: BatchPlan, making: Making) -> list[Sequence[Word] | Command]:
     return [[*python, "assay.engines.slurm.node.task", where, one.group, Variable("SLURM_ARRAY_TASK_ID")]]
 
 
-def _steps(one: BatchPlan, making: Making, python: list[str], where: str) -> list[Sequence[Word] | Command]:
+def _steps(one: BatchPlan, making: ScriptContext, python: list[str], where: str) -> list[Sequence[Word] | Command]:
     """Services in the background, each on a node of its own as far as there are enough; then all clients together."""
     group = next(group for group in making.groups if group.name == one.group)
     nodes = one.batch.nodes or 1
@@ -342,7 +346,7 @@ def _srun(one: BatchPlan, first: int, nodes: int, tasks: int) -> tuple[str, ...]
     return ("srun", "--overlap", "--mpi=none", f"--relative={first}", f"--nodes={nodes}", f"--ntasks={tasks}", *cpus)
 
 
-def write_scripts(making: Making, batches: Sequence[BatchPlan]) -> None:
+def write_scripts(making: ScriptContext, batches: Sequence[BatchPlan]) -> None:
     """Write every batch script of the campaign.
 
     Raises:

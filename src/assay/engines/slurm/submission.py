@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class SlurmSubmission:
     """What is known of the submissions of a campaign."""
 
     ids: dict[str, str]
@@ -44,7 +44,7 @@ class Submitted:
     complete: bool = False
 
 
-def read_submitted(folder: SharedFolder) -> Submitted:
+def read_submitted(folder: SharedFolder) -> SlurmSubmission:
     """What the lines of a campaign say about its submissions."""
     ids: dict[str, str] = {}
     unsure: dict[str, float] = {}
@@ -60,7 +60,7 @@ def read_submitted(folder: SharedFolder) -> Submitted:
             unsure.pop(name, None)
         elif name and name not in ids:
             unsure[name] = float(at) if isinstance(at, int | float) else 0.0
-    return Submitted(ids, unsure, cancelled, complete)
+    return SlurmSubmission(ids, unsure, cancelled, complete)
 
 
 def note_cancelled(folder: SharedFolder) -> None:
@@ -136,7 +136,7 @@ def _found_again(
     folder: SharedFolder,
     document: SlurmCampaign,
     scheduler: Scheduler,
-    known: Submitted,
+    known: SlurmSubmission,
     tell: Callable[[str], None],
     sleep: Callable[[float], None],
 ) -> dict[str, str]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.engines.kubernetes.objects.resources import PodResources
-from assay.engines.kubernetes.observation import moment, read_event, read_job, read_pod, seen
+from assay.engines.kubernetes.observation import moment, observe, read_event, read_job, read_pod
 from assay.engines.kubernetes.phases import (
     digest_of,
     facts_of,
@@ -83,7 +83,7 @@ def unscheduled(message, ago_s=480.0):
 
 
 def look(pods, events=(), of=None, asked=ASKED):
-    return seen("assay-c1-job-0", job() if of is None else of, pods, events, asked)
+    return observe("assay-c1-job-0", job() if of is None else of, pods, events, asked)
 
 
 def told(*pods, events=(), of=None, **more):
@@ -322,7 +322,7 @@ def test_a_program_that_cannot_be_fetched_is_told_while_we_wait_for_it():
 
 
 def test_a_job_that_is_gone_is_told():
-    gone = seen("assay-c1-job-0", None, [])
+    gone = observe("assay-c1-job-0", None, [])
     assert phase_of(gone) == "ended"
     assert failure_of(gone, NOW).code == "kubernetes-deleted"
     assert "the Job assay-c1-job-0 is gone" in failure_of(gone, NOW).message
@@ -466,7 +466,7 @@ def test_the_phase_follows_the_pods():
     ],
 )  # fmt: skip
 def test_a_service_that_ended_or_was_started_again_has_failed(state, events, code, said):
-    failure = service_failure_of("llm", seen("s", None, [state], events, ASKED), NOW)
+    failure = service_failure_of("llm", observe("s", None, [state], events, ASKED), NOW)
     assert failure is not None
     assert failure.code == code
     assert failure.message.startswith("the service llm: ")
@@ -474,8 +474,8 @@ def test_a_service_that_ended_or_was_started_again_has_failed(state, events, cod
 
 
 def test_a_service_that_runs_as_it_was_started_has_not():
-    assert service_failure_of("llm", seen("s", None, [pod(containers=[running("service")])]), NOW) is None
-    assert service_failure_of("llm", seen("s", None, []), NOW) is None
+    assert service_failure_of("llm", observe("s", None, [pod(containers=[running("service")])]), NOW) is None
+    assert service_failure_of("llm", observe("s", None, []), NOW) is None
 
 
 def test_the_facts_of_an_attempt_are_those_that_were_told():
@@ -524,7 +524,7 @@ def test_documents_of_any_shape_are_read(document):
     read_pod(document)
     read_job(document)
     read_event(document)
-    found = seen("x", document, [document], [document])
+    found = observe("x", document, [document], [document])
     failure_of(found, NOW, free_since=NOW)
     waiting_words(found, NOW)
     facts_of(found)

@@ -130,7 +130,7 @@ def differences(before: dict[str, Document], after: dict[str, Document]) -> Iter
 
 
 @dataclass(slots=True)
-class Watching:
+class CampaignWatch:
     """The objects of a campaign as they are now, and as they were last before they went."""
 
     api: Api
@@ -236,9 +236,9 @@ def ended(document: Document, kind: Kind) -> Document:
 
 
 @contextmanager
-def watching(api: Api, campaign: str) -> Iterator[Watching]:
+def watch_campaign(api: Api, campaign: str) -> Iterator[CampaignWatch]:
     """Watch a campaign for as long as the body runs."""
-    found = Watching(api, campaign)
+    found = CampaignWatch(api, campaign)
     threads = [threading.Thread(target=found._watch, args=(kind,), name=f"watch-{kind}", daemon=True) for kind in KINDS]
     for one in threads:
         one.start()

@@ -34,7 +34,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BarrierAddress:
     """How the pods of a meeting reach each other."""
 
     host: str
@@ -47,11 +47,11 @@ class Line:
 
 
 @dataclass(slots=True)
-class Together:
+class TcpBarrier:
     """One pod at its line."""
 
     meeting: Meeting
-    line: Line
+    line: BarrierAddress
     runs: int
     tell: Tell = lambda _text: None
     ended: threading.Event = field(default_factory=threading.Event)
@@ -145,13 +145,13 @@ class Together:
 
 
 @contextmanager
-def together(meeting: Meeting, line: Line, runs: int, tell: Tell) -> Iterator[Together]:
+def together(meeting: Meeting, line: BarrierAddress, runs: int, tell: Tell) -> Iterator[TcpBarrier]:
     """Keep a pod at the line of its meeting for as long as the body runs.
 
     Raises:
         MeasureError: if the first pod cannot listen.
     """
-    pod = Together(meeting, line, runs, tell)
+    pod = TcpBarrier(meeting, line, runs, tell)
     pod.folder.mkdir(parents=True, exist_ok=True)
     work = _Hub(pod).run if pod.leads else _Caller(pod).run
     thread = threading.Thread(target=lambda: asyncio.run(work()), name="meeting", daemon=True)
@@ -173,7 +173,7 @@ def together(meeting: Meeting, line: Line, runs: int, tell: Tell) -> Iterator[To
 class _Hub:
     """The first pod: takes what the others say, and hands it on."""
 
-    def __init__(self, pod: Together) -> None:
+    def __init__(self, pod: TcpBarrier) -> None:
         self._pod = pod
         self._lines: dict[int, asyncio.StreamWriter] = {}
         self._left: set[int] = set()
@@ -256,7 +256,7 @@ class _Hub:
 class _Caller:
     """Any other pod: says what it wrote, and writes what it hears."""
 
-    def __init__(self, pod: Together) -> None:
+    def __init__(self, pod: TcpBarrier) -> None:
         self._pod = pod
 
     async def run(self) -> None:

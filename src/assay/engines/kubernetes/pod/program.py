@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from assay.engines.kubernetes.pod.barrier_tcp import Together
+from assay.engines.kubernetes.pod.barrier_tcp import TcpBarrier
 from assay.engines.kubernetes.pod.context import PodContext, Ranks
 from assay.engines.node import begin_together
 from assay.errors import MeasureError
@@ -75,7 +75,7 @@ def before_run(meeting: Meeting, within_s: float, tell: Tell) -> Callable[[int],
 
 def stand_by(
     ranks: Ranks,
-    line: Together,
+    line: TcpBarrier,
     within_s: float,
     tell: Tell,
     unless: Callable[[], None],

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import to_json
-from assay.engines.kubernetes.pod.barrier_tcp import Line, Together, together
+from assay.engines.kubernetes.pod.barrier_tcp import BarrierAddress, TcpBarrier, together
 from assay.engines.kubernetes.pod.context import SERVER, PodContext, read_inside
 from assay.engines.kubernetes.pod.log_transport import (
     HOLD_S,
@@ -149,7 +149,7 @@ class Task:
         return job
 
     def _executed(
-        self, path: Path, job: Job, sender: Sender, line: Together | None, services: Mapping[str, RunningService]
+        self, path: Path, job: Job, sender: Sender, line: TcpBarrier | None, services: Mapping[str, RunningService]
     ) -> MultiRunJobResult:
         meeting = None if line is None else line.meeting
         patience_s = job.definition.measure.timeout * job.definition.measure.runs
@@ -171,14 +171,14 @@ class Task:
         )
 
     @contextmanager
-    def _line(self, job: Job, tell: Callable[[str], None]) -> Iterator[Together | None]:
+    def _line(self, job: Job, tell: Callable[[str], None]) -> Iterator[TcpBarrier | None]:
         """The line to the pods that go with this one; None where it goes alone."""
         ranks = self.inside.ranks
         if ranks is None:
             yield None
             return
         meeting = Meeting(str(self.inside.work / "meeting"), ranks.rank, len(ranks.peers))
-        line = Line(ranks.peers[0], ranks.port, self.inside.secret, self.inside.address)
+        line = BarrierAddress(ranks.peers[0], ranks.port, self.inside.secret, self.inside.address)
         with together(meeting, line, job.definition.measure.runs, tell) as found:
             yield found
 
@@ -186,7 +186,7 @@ class Task:
         ranks = self.inside.ranks
         return ranks is not None and ranks.launch == "first" and ranks.rank > 0
 
-    def _stand_by(self, line: Together, job: Job, tell: Callable[[str], None]) -> None:
+    def _stand_by(self, line: TcpBarrier, job: Job, tell: Callable[[str], None]) -> None:
         ranks = self.inside.ranks
         if ranks is None:
             raise AssertionError("only one of several pods stands by")

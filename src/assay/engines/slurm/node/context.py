@@ -70,7 +70,7 @@ def job_at(folder: SharedFolder, group: Group, place: int) -> Job:
     return folder.read_job(group.jobs[place])
 
 
-class Submission:
+class SubmissionWatch:
     """Looks whether the batch job that ends this one is with Slurm."""
 
     def __init__(self, folder: SharedFolder, end: str, now: Callable[[], float] = time.monotonic) -> None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay.engines.slurm.folder import SharedFolder
-from assay.engines.slurm.node.context import CODE, Submission
+from assay.engines.slurm.node.context import CODE, SubmissionWatch
 from assay.errors import AssayError, MeasureError
 from assay.files import write_whole
 from assay.monitoring.hold import failure_document, hold, read_order
@@ -40,7 +40,7 @@ def main(words: Sequence[str] | None = None) -> int:
     ended = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: ended.set())
-    submission = Submission(folder, END)
+    submission = SubmissionWatch(folder, END)
     alone: list[str] = []
     folder.failed_service(GROUP, NAME).unlink(missing_ok=True)  # of one that was submitted before
 

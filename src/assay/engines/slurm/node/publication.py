@@ -23,7 +23,7 @@ _MODE = 0o644
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class ServiceRecord:
     """A service that is ready, as its file tells it."""
 
     name: str
@@ -65,7 +65,7 @@ def publish(
     folder: SharedFolder, group: str, running: RunningService, *, node: str, slurm_job: str, metrics: str | None
 ) -> None:
     """Say that a service is ready."""
-    told = Published(
+    told = ServiceRecord(
         name=running.name,
         host=running.host,
         port=running.port,
@@ -90,7 +90,7 @@ def publish_failure(folder: SharedFolder, group: str, name: str, problem: Proble
     write_whole(folder.failed_service(group, name), to_json(problem, indent=2).encode(), mode=_MODE)
 
 
-def read_published(folder: SharedFolder, group: str, name: str) -> Published | None:
+def read_published(folder: SharedFolder, group: str, name: str) -> ServiceRecord | None:
     """What a service says about itself; None while it is not ready.
 
     Raises:
@@ -105,7 +105,7 @@ def read_published(folder: SharedFolder, group: str, name: str) -> Published | N
         raise MeasureError(problem.message, code=problem.code, at=problem.at or f"services.{name}", try_=problem.try_)
     path = folder.service(group, name)
     try:
-        return from_json(Published, path.read_bytes(), source=str(path))
+        return from_json(ServiceRecord, path.read_bytes(), source=str(path))
     except FileNotFoundError:
         return None
 
@@ -143,7 +143,7 @@ def await_services(
     return {name: found[name] for name in services}
 
 
-def _look(folder: SharedFolder, group: str, name: str) -> Published | None:
+def _look(folder: SharedFolder, group: str, name: str) -> ServiceRecord | None:
     try:
         return read_published(folder, group, name)
     except UsageError as wrong:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from assay.engines.node import TerminationRequest, TerminationWatch
 from assay.engines.slurm.folder import SharedFolder
-from assay.engines.slurm.node.context import CODE, NodeCampaign, Submission, job_at, read_known
+from assay.engines.slurm.node.context import CODE, NodeCampaign, SubmissionWatch, job_at, read_known
 from assay.engines.slurm.node.monitor import watched
 from assay.engines.slurm.node.publication import await_services, publish, publish_failure
 from assay.errors import AssayError, MeasureError, Problem
@@ -39,7 +39,7 @@ FAILED, ENDED_BY_SIGNAL = 1, 143
 def main(arguments: list[str]) -> int:
     """Hold a service until it is to end."""
     folder, group, name = SharedFolder(Path(arguments[0])), arguments[1], arguments[2]
-    watchman = TerminationWatch(folder.stop(group), Submission(folder, f"{group}-end").abandoned)
+    watchman = TerminationWatch(folder.stop(group), SubmissionWatch(folder, f"{group}-end").abandoned)
     watchman.listen()
     try:
         known = read_known(folder)
