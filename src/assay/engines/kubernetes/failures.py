@@ -190,13 +190,13 @@ def _disrupted(pod: PodObservation, seen: Observation) -> FailureReason | None:
         said = said or (f" ({preempted.message})" if preempted is not None else "")
         return FailureReason(
             PREEMPTED,
-            f"the pod {pod.name} had to give way{_where(pod)} to one with precedence{said}",
+            f"the pod {pod.name} was preempted{_where(pod)} by a higher-priority pod{said}",
             f"{_AGAIN}, or use a place.kubernetes.priority_class that is not preempted",
         )
     if pod.disruption == "EvictionByEvictionAPI":
         return FailureReason(
             EVICTED,
-            f"the pod {pod.name} was evicted{_where(pod)} because somebody empties the node{said}",
+            f"the pod {pod.name} was evicted{_where(pod)}: the node is being drained{said}",
             f"{_AGAIN}, when the node is back",
         )
     return None

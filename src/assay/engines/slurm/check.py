@@ -146,7 +146,7 @@ def _asked_node(slurm: Slurm, folder: Path, scheduler: Scheduler) -> dict[str, s
         found = {name: str(told) for name, told in json.loads(answer.read_bytes()).items()}
     except (OSError, ValueError) as problem:
         raise MeasureError(
-            f"the batch job ran, and what it wrote to {answer} is not to be seen here: {problem}",
+            f"the batch job ran, but its output {answer} is not visible on this machine: {problem}",
             code="shared-folder",
             try_="name a folder that nodes share: folder, or ASSAY_SHARED",
         ) from None

@@ -29,7 +29,7 @@ _REASONS: dict[str, str] = {
     "None": "not looked at yet",
     "Resources": "its resources are busy",
     "Priority": "others come first",
-    "Dependency": "another job must come first",
+    "Dependency": "another job must end first",
     "BeginTime": "its time has not come yet",
     "JobArrayTaskLimit": "as many tasks of its array run as may (place.slurm.at_once)",
     "Licenses": "a licence is missing",
@@ -53,7 +53,7 @@ _REASONS: dict[str, str] = {
     "AssocMaxJobsLimit": "as many of your jobs run as the account allows",
     "JobHeldUser": "it was put on hold",
     "JobHeldAdmin": "an administrator put it on hold",
-    "DependencyNeverSatisfied": "a job that had to come first failed",
+    "DependencyNeverSatisfied": "a job that it depends on failed",
 }
 # Reasons that last until the file changes → what to change.
 _NEVER: dict[str, str] = {
@@ -191,7 +191,7 @@ def _preempted(state: BatchState, asked: Batch) -> FailureReason:
     partition = state.partition or asked.partition or "its partition"
     return FailureReason(
         "slurm-preempted",
-        f"the batch job {state.key} had to give way to a job with precedence in {partition}{_times(state)}",
+        f"the batch job {state.key} was preempted by a higher-priority job in {partition}{_times(state)}",
         "run it again, or use a partition or quality of service (place.slurm.partition, qos) that is not preempted; "
         "--requeue under place.slurm.options puts it back into the queue by itself",
     )
@@ -212,7 +212,7 @@ def _cancelled(state: BatchState, _asked: Batch) -> FailureReason:
 def _dependency(state: BatchState) -> FailureReason:
     return FailureReason(
         "slurm-dependency",
-        f"the batch job {state.key} was not run because a job that had to come first did not do its part "
+        f"the batch job {state.key} was not run because a job that it depends on failed "
         f"({state.reason})",
         "look at the state of the services and the monitor that it waited for, with `assay logs`",
     )

@@ -147,14 +147,14 @@ FAILED = {"phase": "Failed"}
             pod(containers=[ended(143)], conditions=[disrupted("EvictionByEvictionAPI", "drain")], meta=DELETED),
             [],
             "kubernetes-evicted",
-            "because somebody empties the node (drain)",
+            "the node is being drained (drain)",
             "when the node is back",
         ),
         (
             pod(containers=[ended(137)], conditions=[disrupted("PreemptionByScheduler", "for a/b")], **FAILED),
             [],
             "kubernetes-preempted",
-            "had to give way on n1 to one with precedence (for a/b)",
+            "was preempted on n1 by a higher-priority pod (for a/b)",
             "priority_class",
         ),
         (
