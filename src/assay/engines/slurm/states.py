@@ -212,8 +212,7 @@ def _cancelled(state: BatchState, _asked: Batch) -> FailureReason:
 def _dependency(state: BatchState) -> FailureReason:
     return FailureReason(
         "slurm-dependency",
-        f"the batch job {state.key} was not run because a job that it depends on failed "
-        f"({state.reason})",
+        f"the batch job {state.key} was not run because a job that it depends on failed ({state.reason})",
         "look at the state of the services and the monitor that it waited for, with `assay logs`",
     )
 
