@@ -48,7 +48,7 @@ class CodeArchive:
 def pack(source: Path, cache: Path) -> CodeArchive:
     """Pack a folder or a file under its own name; a `.tar` is taken as it is.
 
-    Equal content gives equal bytes, whoever packs it and when; what is packed already is not packed again.
+    Equal content gives equal bytes, on every machine and at any time; what is packed already is not packed again.
 
     Raises:
         MeasureError: if it is not there, too large, or leads out of itself.
@@ -62,7 +62,7 @@ def pack(source: Path, cache: Path) -> CodeArchive:
         if not stamp:
             raise _refused(f"{str(source)!r} holds no file", "name the folder with your code")
         packed = _packed(root, name, cache, stamp)
-        # Somebody may have emptied the cache since.
+        # The cache may have been emptied since.
         return packed if packed.path.is_file() else _packed.__wrapped__(root, name, cache, stamp)
     except FileNotFoundError:
         raise _refused(
@@ -134,7 +134,7 @@ def _files(source: Path) -> Iterator[Path]:
 
 @lru_cache(maxsize=64)
 def _packed(source: Path, name: str, cache: Path, stamp: Stamp) -> CodeArchive:
-    """Pack the files of a stamp; a changed one has another stamp, so that it is packed anew."""
+    """Pack the files of a stamp; a changed one has another stamp, so that it is packed again."""
     folder = cache / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     handle, made = tempfile.mkstemp(dir=folder, prefix=".part-")
@@ -215,7 +215,7 @@ def _place(name: str, folder: Path) -> Path:
 
 
 def _leads_out(name: str) -> MeasureError:
-    return _refused(f"{name!r} in it leads out of the folder", "pack it anew, with names that lie below one folder")
+    return _refused(f"{name!r} in it leads out of the folder", "pack it again, with names that lie below one folder")
 
 
 def _refused(message: str, try_: str) -> MeasureError:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What one child process is told to do."""
+    """The order of one child process: which run it measures, and with what."""
 
     job: Job
     run_id: int
@@ -82,7 +82,7 @@ class Rules:
 
 
 class Stage(Protocol):
-    """Where a target says how far it is; times its phases and tells whoever watches."""
+    """Where a target says how far it is; times its phases and reports progress."""
 
     def phase(self, name: Phase) -> AbstractContextManager[None]: ...
 

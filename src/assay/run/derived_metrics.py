@@ -69,7 +69,7 @@ def derived(
 
 
 def labels_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """The labels of this machine, as whoever started us names them."""
+    """The labels of this machine, as the process that started us names them."""
     pairs = (one.partition("=") for one in environ.get(LABELS, "").split(","))
     return {name.strip(): value.strip() for name, _, value in pairs if name.strip()}
 

@@ -59,7 +59,7 @@ CERTAIN = frozenset(
     | {"task", "task-key", "tokenizer", "no-tokenizer", "objective", "budget", "endpoint", "header", "clients"}
     | {"prompt-length", "prompt-template", "shared-prefix", "token-lengths", "too-few-items", "trace", "workload-file"}
 )
-# Lines of a run's output that whoever watches is given; a failed run keeps the last of them.
+# Lines of a run's output that a watch is given; a failed run keeps the last of them.
 LOG_LINES = 40
 # A run that dies twice before any has succeeded will not do better a third time.
 HOPELESS = 2
@@ -81,7 +81,7 @@ class PreparedJob:
 
 
 class JobWatch(Watch, Protocol):
-    """Whoever wants to know how far a job is."""
+    """Observer of a job's progress."""
 
     def run(self, run_id: int, of: int) -> None:
         """A run begins."""
@@ -381,7 +381,7 @@ def _failure(job: Job, ended: ChildExit, report: ChildReport | None, tail: tuple
 
 def _was_killed(message: str, tail: tuple[str, ...]) -> bool:
     """Whether a command, or a process that its shell started, ended by a signal that no program can catch."""
-    # A shell goes on when its child is killed: it says `Killed`, and ends with 128 + 9 or with what comes next.
+    # A shell continues when its child is killed: it says `Killed`, and ends with 128 + 9 or with what comes next.
     return "signal 9" in message or "code 137" in message or any(line.split()[-1:] == ["Killed"] for line in tail)
 
 

@@ -148,7 +148,7 @@ def _code_files(name: str, base: Path) -> Files:
 def _below(base: Path, name: str) -> Path:
     try:
         return base / Path(name).expanduser()
-    except RuntimeError:  # the home folder of nobody
+    except RuntimeError:  # no such user's home folder
         return base / name
 
 
@@ -279,7 +279,7 @@ def _is_path(model: str) -> bool:
 def _exists(name: str, base: Path) -> bool:
     try:
         return (base / Path(name).expanduser()).exists()
-    except (RuntimeError, OSError, ValueError):  # the home folder of nobody, or no path at all
+    except (RuntimeError, OSError, ValueError):  # no such user's home folder, or no path at all
         return False
 
 

@@ -35,7 +35,7 @@ class FilePlacement:
 
 
 def local_paths(definition: Definition) -> tuple[str, ...]:
-    """Texts of a definition that name a file of whoever wrote it.
+    """Texts of a definition that name a file of its author.
 
     Words of a command are left out: they may as well name a program of the machine that runs it.
     """
@@ -215,13 +215,13 @@ def _check_content(file: JobFile, path: Path) -> None:
         f"{file.name} arrived as another file than announced: {show_bytes(size)} "
         f"in place of {show_bytes(file.size_bytes)} with SHA-256 {file.sha256}",
         code="checksum",
-        try_="submit the benchmark again, so that its files are uploaded anew",
+        try_="submit the benchmark again, so that its files are uploaded again",
     )
 
 
 @contextmanager
 def _told(name: str) -> Iterator[None]:
-    """Turn errors of the disk into ours; those of a network are for whoever fetches."""
+    """Turn errors of the disk into ours; those of a network are left to the caller."""
     try:
         yield
     except (ConnectionError, TimeoutError):

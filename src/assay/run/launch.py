@@ -30,7 +30,7 @@ _POLL_S = 0.25
 
 
 class Watch(Protocol):
-    """Whoever wants to know how far a run is."""
+    """Observer of a run's progress."""
 
     def phase(self, name: str) -> None: ...
 

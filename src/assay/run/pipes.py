@@ -108,5 +108,5 @@ class PipeStage:
         try:
             os.write(self._fd, json.dumps(event).encode() + b"\n")
         except OSError:
-            # Nobody watches any more; the lifeline decides what follows, not the progress line.
+            # The parent no longer reads; the lifeline decides what follows, not the progress line.
             return

@@ -26,7 +26,7 @@ _WORDS = ("any", "public", "private", "loopback")
 Address = IPv4Address | IPv6Address
 Resolve = Callable[[str, int], Sequence[str]]  # host, port → addresses
 
-# Whoever reaches these gets the credentials of the machine; no network of one's own is a reason to.
+# These give away the credentials of the machine; no private network is a reason to reach them.
 _METADATA_NAMES = frozenset({"metadata", "metadata.google.internal", "metadata.goog", "instance-data"})
 _METADATA = frozenset(
     ip_address(text)

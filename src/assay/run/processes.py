@@ -24,8 +24,8 @@ _GRACE_S = 3.0
 _ROUNDS = 10
 _PR_SET_CHILD_SUBREAPER = 36  # of <linux/prctl.h>
 _KILL = signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM
-# How long services are asked to end before they are made to: in good order, and when somebody is waiting (Ctrl-C) or
-# gone. The byte is what the holder of a lifeline sends before it lets go in good order.
+# How long services are asked to end before they are made to: in good order, and when a person waits (Ctrl-C) or the
+# parent is gone. The byte is what the holder of a lifeline sends before it lets go in good order.
 GRACE_S, HURRIED_GRACE_S = 10.0, 5.0
 IN_GOOD_ORDER = b"."
 # A service whose first process has ended in good order leaves its children this long to follow.
@@ -182,7 +182,7 @@ def resident_mb() -> float:
 
 
 def peak_mb() -> float | None:
-    """The highest resident memory since the process began, or since `reset_peak`; None where nobody counts it."""
+    """The highest resident memory since the process began, or since `reset_peak`; None where it is not counted."""
     if _STATUS.exists():
         for line in _STATUS.read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -261,7 +261,7 @@ def _tree(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 def _tell(process: subprocess.Popen[bytes], tree: Iterable[psutil.Process], which: signal.Signals) -> None:
     """Send a signal to a service: its group when it is asked, every process of its tree when it is made to end."""
-    # Once its leader is buried, the number of a group may be somebody else's.
+    # Once its leader is reaped, the number of a group may be reused.
     if sys.platform != "win32" and process.poll() is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, which)

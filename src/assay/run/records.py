@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from assay.clock import iso
 from assay.errors import Problem
 
-if TYPE_CHECKING:  # whoever starts a run reads these records before there is any sample
+if TYPE_CHECKING:  # a parent reads these records before there is any sample
     import numpy as np
     from numpy.typing import NDArray
 
@@ -170,7 +170,7 @@ class SingleRunResult:
     files: Mapping[str, str] = field(default_factory=dict)
     """Name → content hash (SHA-256) of each further file that the run left: answers, logs of services, telemetry."""
     seen: MachineTelemetry | None = None
-    """What was seen from the side; None where nobody looked."""
+    """Telemetry of job and machine; None where the probe was off."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -169,7 +169,7 @@ def test_a_watcher_that_is_killed_is_told_and_ends_nothing(tmp_path):
         (watcher,) = watchers()
         watcher.send_signal(signal.SIGKILL)
         telemetry = probe.finish((0, perf_counter_ns()))
-    assert telemetry.absent == {"telemetry": "the service_probe process ended with code -9"}
+    assert telemetry.absent == {"telemetry": "the watching process ended with code -9"}
 
 
 def test_no_watcher_stays_when_the_body_raises(tmp_path):

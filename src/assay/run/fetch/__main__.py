@@ -1,6 +1,6 @@
 """Fetches files into a folder, in the order of the root: `python -m assay.run.fetch FETCH FOLDER`.
 
-For places where somebody else mounts them, such as the first container of a pod. FETCH is a JSON list as `fetch` of a
+For places where another program mounts them, such as the first container of a pod. FETCH is a JSON list as `fetch` of a
 benchmark file, or a file that holds it. Nothing outside the folder is needed afterwards.
 """
 

@@ -111,7 +111,7 @@ def _from_url(wanted: Fetch, cache: Path, on_progress: Progress | None) -> Fetch
 
     fetcher = Fetcher(cache / FOLDER, wanted.headers, wanted.max_size, on_progress)
     name = unquote(urlsplit(wanted.src).path).rpartition("/")[2] or "index"
-    # A file that is here and has the digest needs nobody to be asked: nodes of clusters reach no network.
+    # A file that is here and has the digest is used without asking the server: nodes of clusters reach no network.
     known = fetcher.known(wanted.src, wanted.sha256) if wanted.sha256 or wanted.md5 else None
     if known is not None and _differing(wanted, known) is None:
         return _checked(wanted, Fetched(shown(wanted.src), _path(wanted, name), known))
@@ -152,7 +152,7 @@ def _md5(path: Path) -> str:
 
 
 def _at(failure: MeasureError, at: str) -> MeasureError:
-    """The failure at the place of the file that asked; what models are told about their keys is said of these."""
+    """The failure at the place of the file that asked; messages about keys of a model name the keys of this file."""
     problem = failure.problem
     message = problem.message.replace("target.sha256 is", "the digest asked for is").replace("of the model", "of it")
     try_ = problem.try_.replace("target.headers", f"{at}.headers").replace("target.sha256", f"{at}.sha256")
@@ -162,8 +162,8 @@ def _at(failure: MeasureError, at: str) -> MeasureError:
 _READ = 1 << 20
 _CONNECT, _REQUEST = timedelta(seconds=10), timedelta(minutes=30)
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-# Whoever has one of these is somebody; a machine without any would ask for a role that it may not have, and wait.
-_SOMEBODY = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+# One of these means credentials; a machine without any would ask for a role that it may not have, and wait.
+_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
              "AWS_CONTAINER_CREDENTIALS_FULL_URI")  # fmt: skip
 MAX_OBJECTS = 10_000
 
@@ -218,7 +218,7 @@ def _opened(bucket: str) -> S3Store:
         ) from None
     endpoint = next((found for name in _ENDPOINTS if (found := os.environ.get(name))), "")
     config: Any = {"endpoint": endpoint} if endpoint else {}
-    if not any(os.environ.get(name) for name in _SOMEBODY):
+    if not any(os.environ.get(name) for name in _CREDENTIALS):
         config["skip_signature"] = True
     client: Any = {"connect_timeout": _CONNECT, "timeout": _REQUEST, "allow_http": endpoint.startswith("http://")}
     with _told(f"s3://{bucket}"):

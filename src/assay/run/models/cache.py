@@ -76,7 +76,7 @@ class CacheEntry:
         return Validator(held.get("etag"), held.get("last_modified"))
 
     def begin(self, validator: Validator) -> None:
-        """Start an unfinished file anew."""
+        """Start an unfinished file again from nothing."""
         self.part.parent.mkdir(parents=True, exist_ok=True)
         self.part.write_bytes(b"")
         self._beside("part.json").write_text(json.dumps(asdict(validator)), encoding="utf-8")

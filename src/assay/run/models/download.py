@@ -34,7 +34,7 @@ _HINTS = {
 
 
 class TransientError(Exception):
-    """A failure that another try may mend."""
+    """A failure that another try may overcome."""
 
     def __init__(self, reason: str, wait_s: float | None = None) -> None:
         super().__init__(reason)
@@ -174,7 +174,7 @@ def _extent(response: httpx.Response) -> tuple[int | None, int | None]:
 
 
 def _continues(entry: CacheEntry, start: int, validator: Validator) -> bool:
-    """Whether a partial answer goes on exactly where the unfinished file ends, in the same version."""
+    """Whether a partial answer continues exactly where the unfinished file ends, in the same version."""
     held = entry.part_validator()
     same_tag = validator.etag is None or held.etag is None or validator.etag == held.etag
     return start == entry.part_size() and same_tag
@@ -229,7 +229,7 @@ class Fetcher:
         return self._fetch(CacheEntry(self._home(url), _name(url)), url, expected)
 
     def known(self, url: str, expected: str | None = None) -> Path | None:
-        """The file of a URL that is in the cache, verified; nobody is asked for it."""
+        """The file of a URL that is in the cache, verified; the server is not asked."""
         entry = CacheEntry(self._home(url), _name(url))
         known = entry.notes()
         if known is None or file_digest(entry.file) != (expected or known.sha256):
@@ -262,7 +262,7 @@ class Fetcher:
             raise self._disk_error(entry, problem) from None
 
     def _refresh(self, entry: CacheEntry, url: str, expected: str | None, known: CacheNotes | None) -> CachedFile:
-        """Ask the server; use the cached file when it is current or when nobody answers."""
+        """Ask the server; use the cached file when it is current or when there is no answer."""
         try:
             validator = self._download(entry, url, known)
         except TransientError as problem:

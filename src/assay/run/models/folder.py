@@ -53,7 +53,7 @@ def find_folder(name: str, base: Path) -> Path | None:
     """The folder that a path names, by itself or by the `config.json` in it; None where there is none."""
     try:
         path = base / Path(name).expanduser()
-    except RuntimeError:  # the home folder of nobody
+    except RuntimeError:  # no such user's home folder
         return None
     if path.is_dir():
         return path.absolute()

@@ -65,7 +65,7 @@ def is_folder(target: ModelTarget, base: Path) -> bool:
         return False
     try:
         path = base / Path(name).expanduser()
-    except RuntimeError:  # the home folder of nobody
+    except RuntimeError:  # no such user's home folder
         return False
     if path.exists():
         return path.is_dir() or path.name == "config.json"

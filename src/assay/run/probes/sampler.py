@@ -34,7 +34,7 @@ _COUNTS_EVERY_NS = 250_000_000
 IDLE_S = 0.35
 LEAST_IDLE_S = 0.3
 _IDLE_EVERY_S = 0.02
-# A run of hours is looked at less often: twice the time between looks after each so many of them.
+# A run of hours is sampled less often: the time between two looks doubles after each such number of them.
 _MANY_LOOKS = 36_000
 # Two looks closer together than this share of the time between looks give no rate: the kernel counts in ticks.
 _CLOSE = 0.3
@@ -135,14 +135,14 @@ class Sampler:
         self.look()
 
     def look(self, *, slow: bool = False) -> None:
-        """Take one reading; what fails in the middle of it is told, and the next look is tried."""
+        """Take one reading; what fails in the middle of it is noted, and the next look is tried."""
         run, begin, at_ns = self._run, time.perf_counter(), time.perf_counter_ns()
         slow = slow or at_ns - run.slow_ns >= _SLOW_EVERY_NS
         try:
             if slow or at_ns - run.rated_ns >= self._close_ns:
                 self._look_at_processes(at_ns, slow=slow)
             self._take_energy()
-        except Exception as failure:  # whatever a strange system does, the run goes on and says so
+        except Exception as failure:  # whatever a strange system does, the run continues and says so
             self._failed["looking"] = f"{type(failure).__name__}: {failure}"
         run.at_ns.append(at_ns)
         run.looks_s.append(time.perf_counter() - begin)

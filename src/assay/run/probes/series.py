@@ -218,7 +218,7 @@ ALIASES: tuple[MetricAlias, ...] = (
 )
 
 
-# A server may tell thousands of series; the file has them all, the result's record only so many.
+# A server may have thousands of series; the file has them all, the result's record at most this many.
 MOST = 200
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 

@@ -44,7 +44,7 @@ class ServiceProbe:
         self._telemetry: Telemetry | None = None
 
     def finish(self, window: tuple[int, int]) -> Telemetry:
-        """Stop service_probe and sum up the measured window; whatever went wrong is told in `absent`, never raised.
+        """Stop sampling and sum up the measured window; whatever went wrong is noted in `absent`, never raised.
 
         Args:
             window: its begin and end, of `time.perf_counter_ns`.
@@ -87,8 +87,8 @@ class ServiceProbe:
         state = "does not answer" if code is None else f"ended with code {code}"
         with suppress(OSError):
             lines = self._log.read_text(errors="replace").strip().splitlines()[-1:]
-            return f"the service_probe process {state}{''.join(f': {line[:300]}' for line in lines)}"
-        return f"the service_probe process {state}"
+            return f"the watching process {state}{''.join(f': {line[:300]}' for line in lines)}"
+        return f"the watching process {state}"
 
 
 @contextmanager

@@ -145,7 +145,7 @@ def statistic(column: Column, window: Window) -> dict[str, float]:
 def _of_states(column: Column, window: Window) -> dict[str, float]:
     low, high = bisect_left(column.at_ns, window[0]), bisect_right(column.at_ns, window[1])
     if low == high:
-        # A window between two looks is told by those next to it.
+        # For a window between two looks the looks next to it count.
         low, high = max(0, low - 1), min(len(column.at_ns), high + 1)
     values = [value for value in column.value[low:high] if math.isfinite(value)]
     return {"mean": math.fsum(values) / len(values), "min": min(values), "max": max(values)} if values else {}

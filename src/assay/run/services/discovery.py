@@ -1,6 +1,6 @@
 """Discovery of services by monitoring: where each one's metrics are, and from when to when it lived.
 
-The process that measures starts its services on ports that nobody knows before. Where monitoring is on, an environment
+The process that measures starts its services on ports that are not known before. Where monitoring is on, an environment
 variable names the folder in which a relay looks for them; without it nothing here does anything.
 """
 
@@ -45,7 +45,7 @@ class ServiceDiscovery:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> ServiceDiscovery | None:
-        """What the environment says; None where nobody watches."""
+        """What the environment says; None where monitoring is off."""
         try:
             told = json.loads(environ[VARIABLE])
             return cls(Path(told["relay"]), Path(told["lives"]), told["labels"], told["paths"])

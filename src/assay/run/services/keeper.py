@@ -1,7 +1,7 @@
 """The process that owns services: starts them, keeps what they write, and ends them when its own lifeline is cut.
 
 Started as `python -m assay.run.services.keeper` by `assay.run.services`; never by a user. Its standard input is one
-line that says what to start, then the lifeline: at its end everything is torn down, even if whoever held it was killed.
+line that says what to start, then the lifeline: at its end everything is torn down, even if its holder was killed.
 Its standard output tells what happens, one JSON object per line. It is a process apart so that the log of a talkative
 service never takes time from the one that measures.
 """
@@ -91,7 +91,7 @@ def _tell(event: str, what: Mapping[str, Any]) -> None:
     line = json.dumps({"event": event, **what}) + "\n"
     try:
         os.write(1, line.encode())
-    except OSError:  # nobody listens any more; the lifeline decides what follows
+    except OSError:  # the holder no longer reads; the lifeline decides what follows
         return
 
 

@@ -89,7 +89,7 @@ class ServiceProcess:
 
 
 class Gate:
-    """Every process is made inside it; once it is closed, none is: whoever ends them all misses none."""
+    """Every process is made inside it; once it is closed, none is: so none is missed when all are ended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -257,7 +257,7 @@ def _await_ready(child: ServiceProcess, ports: Ports, setting: LaunchContext) ->
 
 
 def _stranger(child: ServiceProcess) -> str | None:
-    """Who answered in the service's place, having taken its port; None when it was the service, or nobody can tell."""
+    """Who answered in the service's place, having taken its port; None when it was the service, or unknown."""
     holder = listener(child.port) if child.box is None else None
     if holder is None or any(one.pid == holder for one in descendants(os.getpid())):
         return None
@@ -310,7 +310,7 @@ def _sleep_or_end(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def _note_ending(child: ServiceProcess) -> None:
-    """Write down when a service ends by itself, for whoever measures it."""
+    """Write down when a service ends by itself, for the process that measures it."""
     code = child.process.wait()
     if not child.ending:
         path = exit_file(child.stdout)

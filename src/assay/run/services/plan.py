@@ -39,7 +39,7 @@ class ServiceSpec:
     ready_command: tuple[str, ...] | None = None
     within_s: float = 300.0
     unused_image: str | None = None
-    """With `container: none`, the image that the file names and nobody runs."""
+    """With `container: none`, the image that the file names and that is not run."""
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> ServiceSpec:
@@ -155,7 +155,7 @@ def program_and_words(
 
 
 HOST = LOOPBACK
-# What servers say when somebody else has their port; each language has its own words for it.
+# What servers say when another process has their port; each language has its own words for it.
 _TAKEN = re.compile(
     r"address (is )?already in use|address in use|eaddrinuse|errno 98\b|errno 48\b|wsaeaddrinuse|winerror 10048"
     r"|port \S* ?(is )?already (in use|allocated)|port \S* ?is in use|(could ?n[o']t|cannot|failed to|unable to) bind",
@@ -164,7 +164,7 @@ _TAKEN = re.compile(
 
 
 def free_port(but: Container[int] = (), host: str = HOST) -> int:
-    """A port of an address that nobody listens on, other than those given away before."""
+    """A free port of an address, other than those given away before."""
     while True:
         with socket.socket() as probe:
             probe.bind((host, 0))
@@ -174,7 +174,7 @@ def free_port(but: Container[int] = (), host: str = HOST) -> int:
 
 
 def refuse_taken(port: int, at: str, host: str = HOST) -> None:
-    """Raise if somebody listens on a port.
+    """Raise if a process listens on a port.
 
     Raises:
         MeasureError: with who holds it, where the system tells.
@@ -206,7 +206,7 @@ def speaks_of_a_taken_port(lines: Iterable[str]) -> bool:
 
 
 def listener(port: int) -> int | None:
-    """The process that listens on a port; None where nobody does or the system does not tell."""
+    """The process that listens on a port; None where none does or the system does not tell."""
     import psutil
 
     try:

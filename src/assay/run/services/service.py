@@ -159,7 +159,7 @@ class BoundedLog:
         self._file: IO[bytes] | None = path.open("wb", buffering=0)
 
     def write(self, chunk: bytes) -> None:
-        """Add bytes; on a full disk they are counted and lost, and the service goes on."""
+        """Add bytes; on a full disk they are counted and lost, and the service continues."""
         try:
             if self._file is None:
                 self._file = self._path.open("ab", buffering=0)

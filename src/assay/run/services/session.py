@@ -43,7 +43,7 @@ def started(
     """Start services in the order of the file, give them when all are ready, and end them afterwards.
 
     Args:
-        tell: is told about once a second what is waited for.
+        tell: called about once a second with what is waited for.
 
     Raises:
         MeasureError: if one cannot be started or does not get ready; those before it are ended.
@@ -76,7 +76,7 @@ def held(
 
     Args:
         folder: for what is kept about them on this machine, and for their log files.
-        tell: is told about once a second what is waited for.
+        tell: called about once a second with what is waited for.
         logs: another folder for their log files, which may lie on a shared file system.
     """
     if not services:
@@ -179,7 +179,7 @@ def _order(
     host: str,
     logs: Path | None = None,
 ) -> str:
-    """What the keeper is told; secrets stay references in it, which the keeper resolves itself."""
+    """The order for the keeper; secrets stay references in it, which the keeper resolves itself."""
     asked = [service_spec(name, service) for name, service in services.items()]
     for one in asked:
         refuse_meaningless(one)

@@ -32,7 +32,6 @@ class Warmup:
     how: str
 
     def facts(self) -> dict[str, str]:
-        """What is told about it."""
         took = {} if self.seconds is None else {"warm_s": f"{self.seconds:.3f}"}
         return {**took, "warm": self.how}
 
@@ -40,7 +39,7 @@ class Warmup:
 def warm(target: Served, base_url: str, within_s: float, *, unless: Callable[[], None] = lambda: None) -> Warmup:
     """Have a service load its model, where its protocol allows that without a measurement.
 
-    A refusal is told and no more: the first request of a run meets the same one, and says it better.
+    A refusal is noted and no more: the first request of a run meets the same one, and says it better.
 
     Args:
         unless: asked before every try; raises to end it.

@@ -75,7 +75,7 @@ class _Starts:
         self._reused = 0
 
     def fresh(self, count: int, most: int) -> list[_Start]:
-        """Up to so many beginnings that nobody had, none of more than `most` tokens."""
+        """Up to `count` beginnings that no text had, none of more than `most` tokens."""
         found: list[_Start] = []
         while len(found) < count and (candidate := next(self._candidates, None)) is not None:
             start = self._new(candidate, most)
@@ -141,7 +141,7 @@ def plain_words() -> tuple[str, ...]:
 _WORDS = 256  # different words; each is counted alone once, which costs a server's tokenizer one request
 _FEWEST = 16
 _TRIES = 120
-_STUBBORN, _AFRESH = 40, 4  # so many tries keep the beginning; after them, every so many take another
+_STUBBORN, _AFRESH = 40, 4  # this many tries keep the beginning; after them, one in this many takes another
 _REMEMBERED = 64  # tokens that are kept of each text after what all begin with, to say how much two texts share
 _AFTER = "and"
 # What may end a text that lacks a token or two where no word is that short.

@@ -25,7 +25,7 @@ from assay.spec.workload import Tokens, Workload
 
 SOURCE = "plain words in random order, made from the seed"
 LICENCE = "CC0-1.0"
-# How many prompts are made when nobody says: enough that few repeat, not so many that making them takes long.
+# How many prompts are made by default: enough that few repeat, few enough to be made quickly.
 _USUAL, _MOST, _MOST_TOKENS = 512, 4096, 2_000_000
 # New prompts are made for every request, as far as that takes seconds and not minutes: through a server's own tokenizer
 # a prompt costs about 5 ms, with one of this machine a tenth of that.
@@ -77,7 +77,7 @@ def exact_items(
 
 
 def usual_items(definition: Definition, lengths: int | Tokens, tokenizer: Tokenizer | None) -> int:
-    """How many different prompts to make when nobody says: one for each request where every run asks new ones."""
+    """How many different prompts to make by default: one for each request where every run asks new ones."""
     mean = lengths if isinstance(lengths, int) else lengths.mean
     requests = definition.load.requests
     if definition.workload.prompt_seed is not None:
@@ -165,7 +165,7 @@ def _questions(definition: Definition, tokenizer: Tokenizer | None) -> Workset:
 
 
 def _opened(asked: Sequence[tuple[str, str]], count: int, seed: int) -> list[tuple[str, str]]:
-    """So many questions in turn, each with words before it that no other has."""
+    """`count` questions in turn, each with words before it that no other has."""
     random = np.random.default_rng([seed, 21])
     known = plain_words()
     openings: dict[str, None] = {}  # a set that keeps its order

@@ -114,7 +114,7 @@ class GpuSampler:
         self.looks_s.append(time.perf_counter() - begin)
 
     def columns(self) -> Columns:
-        """What was read so far, for whoever looks at it at once."""
+        """What was read so far."""
         with self._lock:
             return self._columns
 
@@ -141,7 +141,7 @@ class GpuSampler:
         """Who computed on the boards in a window.
 
         Args:
-            begin_ns: when the run began: whoever was there before is no process of it.
+            begin_ns: when the run began: processes that were there before are not its own.
 
         Returns:
             `job`: board → how many processes of the job; `foreign`: board → the others, in words; `untold`: board →

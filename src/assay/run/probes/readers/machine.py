@@ -71,7 +71,7 @@ class LinuxMachine:
         return reading
 
     def throttled(self, window: Window) -> tuple[str, ...] | None:
-        """Reasons seen in a window for which the processor held its clocks down; None where nobody tells."""
+        """Reasons seen in a window for which the processor held its clocks down; None where unknown."""
         part = self._slow.get("cpu throttling")
         return part.within(window) if isinstance(part, Throttling) else None
 
@@ -242,7 +242,7 @@ class Throttling:
             raise _UnseenError("the kernel keeps no count of it (no thermal_throttle in /sys/devices/system/cpu)")
         self._before: dict[str, float] = {}
 
-    def read(self, into: Reading) -> None:  # noqa: ARG002  (it is told in words, not in numbers)
+    def read(self, into: Reading) -> None:  # noqa: ARG002  (its state is words, not numbers)
         """Look whether a count has grown."""
         since_ns, self._last_ns = self._last_ns, time.perf_counter_ns()
         for reason, files in self._counts.items():

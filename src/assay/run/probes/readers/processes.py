@@ -115,7 +115,7 @@ class ProcessTree:
         if not self._members:
             return None
         for name, total in totals.items():
-            # A process that nobody waited for takes its sums along: what it did stays counted.
+            # A process without a waiting parent takes its sums along: what it did stays counted.
             self._sums[name] += max(0.0, total - self._last[name])
             self._last[name] = total
         return Reading({name: self._sums[name] for name in totals}, states if states["processes"] else {})

@@ -104,7 +104,7 @@ def _mounts(wanted: ServiceSpec, base: Path) -> dict[str, str]:
     return found
 
 
-# Written before the first container starts, and read by whoever sweeps.
+# Written before the first container starts, and read by the sweep.
 MARKER = "containers.jsonl"
 
 

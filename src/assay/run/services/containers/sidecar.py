@@ -27,7 +27,7 @@ from assay.errors import MeasureError
 from assay.run.services.containers.contract import SIDECAR_KIND, Container, Kind
 from assay.run.services.containers.image_cache import Image, is_file
 
-# Set for whoever starts a program: where both containers meet, and what it is to start.
+# Set for the process that starts a program: where both containers meet, and what it is to start.
 FOLDER, ORDER = "ASSAY_BESIDE", "ASSAY_BESIDE_ORDER"
 GO, OUT, STOP, CODE, SCRIPT, OVER = "go", "out", "stop", "code", "run.sh", "over"
 # Where both containers meet, below the folder in which a pod works.
@@ -133,7 +133,7 @@ def opened(folder: Path) -> Iterator[None]:
     go = folder / GO
     go.unlink(missing_ok=True)
     make_pipe(go)
-    # Both ways, so that opening does not wait; whoever reads sees the end when this is closed.
+    # Both ways, so that opening does not wait; the reader sees the end when this is closed.
     line = os.open(go, os.O_RDWR | os.O_NONBLOCK)
     before = os.environ.get(FOLDER)
     os.environ[FOLDER] = str(folder)
@@ -245,7 +245,7 @@ def _follow(output: int, code: Path) -> int:
 
 
 def _read(output: int) -> bytes | None:
-    """What has come; nothing where nobody has the pipe open for writing, None where somebody has and is silent."""
+    """What has come; nothing where no writer has the pipe open, None where one has and is silent."""
     try:
         return os.read(output, _BLOCK)
     except BlockingIOError:
