@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.ab import ORDERS, Pair, Told, decide
-from assay.analyse.ab.betting import threshold, winnings
+from assay.analyse.ab import ORDERS, ABDecision, Pair
+from assay.analyse.ab import decision as decide
+from assay.analyse.ab.sequential_test import threshold, winnings
 from assay.metrics import Better
 from benches.page import Page, Table
 from benches.servers import workspace
@@ -207,11 +208,11 @@ def _experiment(rng: np.random.Generator, noise: _Noise, blocks: int) -> list[Pa
     return found
 
 
-def _told(pairs: Sequence[Pair], better: Better = "lower") -> Told:
+def _told(pairs: Sequence[Pair], better: Better = "lower") -> ABDecision:
     return decide("latency_ms", "ms", better, pairs, smallest=0.01)
 
 
-def _last(pairs: Sequence[Pair]) -> Told:
+def _last(pairs: Sequence[Pair]) -> ABDecision:
     """What is told when it ends: at the first look that can tell, else at the last."""
     for blocks in range(6, len(pairs) // 2):
         told = _told(pairs[: 2 * blocks])

@@ -18,11 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.compare import compare_metric
-from assay.analyse.intervals import between_runs, median_interval_of_run, order_statistic_interval
-from assay.analyse.percentiles import percentile_estimate
+from assay.analyse.intervals import between_runs, median_interval_of_run, order_statistic_interval, percentile_estimate
 from assay.analyse.records import Interval
-from assay.analyse.steadiness import drift
-from assay.analyse.stopping import enough, steady
+from assay.analyse.steady_state import drift, enough, steady
 from assay.analyse.summary import summarise
 
 Rng = np.random.Generator

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from tests.in_turn import Machine, on
 
-from assay.analyse.ab import Wanted
 from assay.analyse.compare import compare_jobs, pair_jobs
 from assay.clock import SYSTEM_CLOCK
 from assay.errors import MeasureError, UsageError

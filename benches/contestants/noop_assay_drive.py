@@ -8,7 +8,7 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from assay.analyse.stopping import enough, steady
+from assay.analyse.steady_state import enough, steady
 from assay.plan.job import Job
 from assay.run.contract import Order, Rules
 from assay.run.load.in_process import drive

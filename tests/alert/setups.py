@@ -7,7 +7,7 @@ from typing import Any
 from assay.alert.records import Event, FindingSummary
 from assay.alert.rules import Rule, parsed
 from assay.analyse.records import Interval
-from assay.analyse.series.triage import Difference
+from assay.analyse.series.causes import FactorDifference
 
 T0 = 1_767_225_600.0  # the moment at which FakeClock begins
 DAY = 86_400.0
@@ -44,7 +44,7 @@ def moved(
 
 def commit(after: str, before: str = "a" * 12) -> dict[str, Any]:
     """What a triage says that blames a commit."""
-    return {"cause": "code", "differs": (Difference("commit", before, after),)}
+    return {"cause": "code", "differs": (FactorDifference("commit", before, after),)}
 
 
 def finding(

@@ -14,8 +14,8 @@ from assay.alert.lifecycle import key_of, occurred
 from assay.alert.rules import judge
 from assay.analyse.records import Interval
 from assay.analyse.series import Finding
+from assay.analyse.series.causes import CauseAnalysis, FactorDifference
 from assay.analyse.series.identity import identity, machine_kind
-from assay.analyse.series.triage import Difference, Triage
 from assay.analyse.summary import summarise
 from assay.run.records import SampleSet
 from assay.series.repository import KnownFinding
@@ -143,7 +143,7 @@ def known(state="open", **more):
         "worse",
         "worse",
     )
-    said = Triage("code", ("commit changed",), (Difference("commit", "a" * 40, "b" * 40),))
+    said = CauseAnalysis("code", ("commit changed",), (FactorDifference("commit", "a" * 40, "b" * 40),))
     given = {
         "last_good": Point(4, T0 - 9, 10.0),
         "first_bad": Point(5, T0 - 3, 12.0, job="c7-job-2", context={"machine": "node7"}),

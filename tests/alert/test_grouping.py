@@ -8,7 +8,7 @@ from tests.alert.setups import DAY, T0, commit, failed, finding, limit, rule
 from assay.alert.lifecycle import AGAIN_WITHIN_S, belongs, key_of, occurred
 from assay.alert.records import Event
 from assay.alert.wording import cause_in_words
-from assay.analyse.series.triage import Difference
+from assay.analyse.series.causes import FactorDifference
 
 WORSE = rule("* worse")
 
@@ -27,7 +27,7 @@ def test_what_the_same_commit_moved_belongs_together():
 
 
 def test_the_difference_that_is_blamed_decides_and_not_what_else_differs():
-    driver, commit_ = Difference("driver", "550", "560"), Difference("commit", "a", "b")
+    driver, commit_ = FactorDifference("driver", "550", "560"), FactorDifference("commit", "a", "b")
     by_driver = finding("f1", cause="environment", differs=(commit_, driver))
     alone = finding("f2", cause="environment", differs=(driver,))
     by_commit = finding("f3", cause="code", differs=(commit_, driver))
@@ -51,7 +51,7 @@ def test_a_machine_without_a_difference_is_one_cause():
 
 
 def test_a_setting_of_one_benchmark_is_not_that_of_another():
-    method = {"cause": "method", "differs": (Difference("measure.runs", "3", "5"),)}
+    method = {"cause": "method", "differs": (FactorDifference("measure.runs", "3", "5"),)}
     assert key(finding("f1", **method)) == key(finding("f2", **method))
     assert key(finding("f1", **method)) != key(finding("f1", benchmark="vector", **method))
 
@@ -70,8 +70,8 @@ def test_limits_and_failures_belong_together_by_rule_and_benchmark_and_agents_al
     ("later", "more", "same"),
     [
         (0, {}, True),
-        (6 * DAY, {"cause": "environment", "differs": (Difference("driver", "1", "2"),)}, True),
-        (8 * DAY, {"cause": "environment", "differs": (Difference("driver", "1", "2"),)}, False),
+        (6 * DAY, {"cause": "environment", "differs": (FactorDifference("driver", "1", "2"),)}, True),
+        (8 * DAY, {"cause": "environment", "differs": (FactorDifference("driver", "1", "2"),)}, False),
         (8 * DAY, commit("b"), True),
     ],
 )

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.analyse.bisecting import (
+from assay.analyse.bisect import (
     LIMIT,
-    Guess,
+    BisectGuess,
     answer_of,
     guess_of,
     is_between,
@@ -89,10 +89,10 @@ def test_chances_are_chances(items, weights):
 
 def test_items_that_cannot_be_measured_are_told_together_with_the_next_one():
     chances = places({1: -50.0, 4: 50.0}, 6)
-    assert guess_of(chances, {2, 3}) == Guess(2, 4, pytest.approx(1))
+    assert guess_of(chances, {2, 3}) == BisectGuess(2, 4, pytest.approx(1))
     assert guess_of(chances, ()).confidence == pytest.approx(1 / 3)
     # The bad end is there whatever it is called.
-    assert guess_of(places({}, 3), {1, 2}) == Guess(1, 2, pytest.approx(1))
+    assert guess_of(places({}, 3), {1, 2}) == BisectGuess(1, 2, pytest.approx(1))
 
 
 def test_the_next_item_halves_what_is_open():
@@ -106,7 +106,7 @@ def test_the_next_item_halves_what_is_open():
 def test_two_neighbours_need_no_search():
     found = standing({1: ENDS}, 2)
     assert found.next is None
-    assert found.guess == Guess(1, 1, pytest.approx(1))
+    assert found.guess == BisectGuess(1, 1, pytest.approx(1))
 
 
 def test_an_item_is_stayed_with_until_it_is_told():

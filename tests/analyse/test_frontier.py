@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.analyse.frontier import Spot, frontier
+from assay.analyse.frontier import FrontierCandidate, frontier
 
 
 def standing(*spots, x="lower", y="higher"):
@@ -12,7 +12,7 @@ def standing(*spots, x="lower", y="higher"):
 
 
 def sharp(x, y, by=0.01):
-    return Spot(x, y, (x - by, x + by), (y - by, y + by))
+    return FrontierCandidate(x, y, (x - by, x + by), (y - by, y + by))
 
 
 def test_fast_and_much_beats_slow_and_little():
@@ -32,21 +32,24 @@ def test_each_direction_counts(x, y, best):
 
 
 def test_intervals_that_overlap_leave_it_unsure():
-    wide = Spot(1.0, 10.0, (0.5, 2.5), (4.0, 16.0))
+    wide = FrontierCandidate(1.0, 10.0, (0.5, 2.5), (4.0, 16.0))
     assert standing(wide, sharp(2, 5)) == [(True, False), (False, False)]
 
 
 def test_one_respect_told_apart_is_enough_to_be_sure():
     # The second is surely slower, so that it cannot beat the first however much it gives.
-    first, second = Spot(1.0, 10.0, (0.9, 1.1), (9.0, 11.0)), Spot(2.0, 10.5, (1.9, 2.1), (9.0, 12.0))
+    first, second = (
+        FrontierCandidate(1.0, 10.0, (0.9, 1.1), (9.0, 11.0)),
+        FrontierCandidate(2.0, 10.5, (1.9, 2.1), (9.0, 12.0)),
+    )
     assert standing(first, second) == [(True, True), (True, False)]
 
 
 def test_a_number_whose_doubt_is_not_known_makes_nothing_sure():
-    once = Spot(5.0, 1.0)
+    once = FrontierCandidate(5.0, 1.0)
     assert standing(sharp(1, 10), once) == [(True, False), (False, False)]
     # Where it is known to be slower, its other number does not matter.
-    slow = Spot(5.0, 1.0, (4.9, 5.1), None)
+    slow = FrontierCandidate(5.0, 1.0, (4.9, 5.1), None)
     assert standing(sharp(1, 10), slow) == [(True, True), (False, False)]
 
 
@@ -67,7 +70,7 @@ WIDTHS = st.integers(0, 3).map(float)
 def spots(draw):
     x, y = draw(NUMBERS), draw(NUMBERS)
     ends = [None if (width := draw(st.none() | WIDTHS)) is None else (at - width, at + width) for at in (x, y)]
-    return Spot(x, y, *ends)
+    return FrontierCandidate(x, y, *ends)
 
 
 @given(

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from assay.analyse.compare.limits import Limits
-from assay.analyse.gating import gate, unknown_numbers
+from assay.analyse.compare.limits import RegressionLimits
+from assay.analyse.gate import gate, unknown_numbers
 from assay.analyse.records import CampaignRecord, Check
 from assay.analyse.summary import summarise
 from assay.run.records import Failure
@@ -24,7 +24,7 @@ def headline(job) -> tuple[str, ...]:
     return tuple(name for name in job.metrics if name == "latency_ms")
 
 
-def judge(new, *old, limits=Limits(), **more):  # noqa: B008
+def judge(new, *old, limits=RegressionLimits(), **more):  # noqa: B008
     return gate(campaign(*new), [campaign(*jobs) for jobs in old], limits, headline, **more)
 
 
@@ -80,7 +80,7 @@ def test_an_invalid_result_is_red(result) -> None:
 def test_objectives_count_with_and_without_a_baseline(result, passed, answer) -> None:
     job = replace(result(*SAME), gates=(Check("latency_ms.p99", passed, "9 ms"),))
     assert judge([job], [result(*SAME)]).answer == answer
-    assert gate(campaign(job), None, Limits(), headline).answer == answer
+    assert gate(campaign(job), None, RegressionLimits(), headline).answer == answer
 
 
 def test_what_may_not_be_compared_is_neither_red_nor_green_unless_it_is_asked_about(result) -> None:
@@ -92,17 +92,17 @@ def test_what_may_not_be_compared_is_neither_red_nor_green_unless_it_is_asked_ab
 
 
 def test_no_earlier_result_is_neither_red_nor_green_and_may_be_allowed(result) -> None:
-    found = gate(campaign(result(*SAME)), [], Limits(), headline)
+    found = gate(campaign(result(*SAME)), [], RegressionLimits(), headline)
     assert (found.answer, found.has_no_baseline) == ("nothing", True)
     assert (found.exit_code(), found.exit_code(allow_missing=True)) == (3, 0)
-    failed = gate(campaign(replace(result(*SAME), state="failed")), [], Limits(), headline)
+    failed = gate(campaign(replace(result(*SAME), state="failed")), [], RegressionLimits(), headline)
     assert failed.exit_code(allow_missing=True) == 3
 
 
 def test_an_empty_result_measured_nothing(result) -> None:
-    found = gate(campaign(), [campaign(result(*SAME))], Limits(), headline)
+    found = gate(campaign(), [campaign(result(*SAME))], RegressionLimits(), headline)
     assert (found.answer, found.because[0]) == ("nothing", "1 of 1 job of the baseline not in the new result")
-    assert gate(campaign(), None, Limits(), headline).answer == "nothing"
+    assert gate(campaign(), None, RegressionLimits(), headline).answer == "nothing"
 
 
 def test_unmatched_jobs_are_told_and_not_green(result) -> None:
@@ -132,16 +132,16 @@ def test_a_number_that_is_no_longer_measured_does_not_pass_unseen(result) -> Non
 
 def test_limits_name_numbers_that_count(result) -> None:
     old, new = [result(*SAME)], [result(*SLOWER)]
-    named = judge(new, old, limits=Limits(numbers=("load_ms",)))
+    named = judge(new, old, limits=RegressionLimits(numbers=("load_ms",)))
     assert [line.name for line in named.jobs[0].lines] == ["load_ms"]
     assert named.answer == "green"
-    added = judge(new, old, limits=Limits(of={"load_ms": 0.01, "latency_ms": 0.5}))
+    added = judge(new, old, limits=RegressionLimits(of={"load_ms": 0.01, "latency_ms": 0.5}))
     assert [(line.name, line.limit) for line in added.jobs[0].lines] == [("latency_ms", 0.5), ("load_ms", 0.01)]
     assert added.answer == "green"
 
 
 def test_misspelt_numbers_are_found(result) -> None:
-    limits = Limits(of={"latncy_ms.p99": 0.1, "load_ms": 0.1}, numbers=("nothing",))
+    limits = RegressionLimits(of={"latncy_ms.p99": 0.1, "load_ms": 0.1}, numbers=("nothing",))
     assert unknown_numbers(limits, [result(*SAME)]) == ("nothing", "latncy_ms")
     assert unknown_numbers(limits, [replace(result(*SAME), metrics={})]) == ()
 
@@ -165,7 +165,7 @@ def test_a_gate_on_equal_things_is_red_in_less_than_one_of_twenty_however_much_i
     rounds, red, alone = 120, 0, 0
     for _ in range(rounds):
         old, new = (made(template, rng, metrics, 0.0) for _ in range(2))
-        found = gate(campaign(new), [campaign(old)], Limits(0.0), lambda job: tuple(job.metrics))
+        found = gate(campaign(new), [campaign(old)], RegressionLimits(0.0), lambda job: tuple(job.metrics))
         red += found.answer == "red"
         alone += any(line.chance <= 0.025 for line in found.jobs[0].lines)
     assert red / rounds <= 0.06
@@ -179,7 +179,7 @@ def test_a_change_of_everything_is_found_although_much_is_looked_at(result) -> N
     red = 0
     for _ in range(60):
         old, new = (made(template, rng, 12, change) for change in (0.0, 0.2))
-        red += gate(campaign(new), [campaign(old)], Limits(), lambda job: tuple(job.metrics)).answer == "red"
+        red += gate(campaign(new), [campaign(old)], RegressionLimits(), lambda job: tuple(job.metrics)).answer == "red"
     assert red >= 58
 
 

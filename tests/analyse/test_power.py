@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from assay.analyse.compare.welch import change_between
-from assay.analyse.power import power, smallest_effect
+from assay.analyse.compare.change import change_between
+from assay.analyse.intervals import power, smallest_effect
 
 LEVEL = 0.95
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.histories import result
 
-from assay.analyse.readings import readings, split_statistic
+from assay.analyse.headline import readings, split_statistic
 from assay.analyse.summary import summarise
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from assay.analyse.steadiness import drift
+from assay.analyse.steady_state import drift
 
 
 def _level(n: int = 500, share: float = 0.02) -> np.ndarray:

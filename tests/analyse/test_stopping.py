@@ -3,7 +3,7 @@ import time
 import numpy as np
 import pytest
 
-from assay.analyse.stopping import enough, samples_for_objective, steady
+from assay.analyse.steady_state import enough, samples_for_objective, steady
 
 
 def _durations(n: int, share: float, seed: int = 0) -> np.ndarray:

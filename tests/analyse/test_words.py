@@ -1,6 +1,6 @@
 import pytest
 
-from assay.analyse.words import count, listed, number, percent, quantity
+from assay.analyse.text import count, listed, number, percent, quantity
 
 
 @pytest.mark.parametrize(

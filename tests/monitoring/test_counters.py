@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.analyse.counters import broken, rate, total
+from assay.analyse.telemetry import broken, rate, total
 
 
 def test_a_steady_counter_has_its_rate():

@@ -16,7 +16,7 @@ import pytest
 from tests.monitoring.conftest import PATIENCE_S, fetch, wait_for
 from tests.redis_server import free_port
 
-from assay.analyse.monitored import summary
+from assay.analyse.telemetry import summary
 from assay.api.run import run
 from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.node.monitor import watched

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.monitoring.scrapes import BEGIN, metrics, node, series, server
 
-from assay.analyse.monitored import summary, together, watched
+from assay.analyse.telemetry import summary, together, watched
 
 
 def figures(found):

@@ -11,7 +11,7 @@ import pytest
 from tests.node.conftest import definition, log
 from tests.running_server import wait_for
 
-from assay.analyse.merge import Part, PartRun, merge_point
+from assay.analyse.merge import PartResult, PartRun, merge_point
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import from_json
 from assay.engines.slurm.node.end import ask_to_end
@@ -64,7 +64,7 @@ def test_clients_begin_at_one_moment_and_their_samples_are_one_result(campaign):
             PartRun(host, run, samples.read(run.samples), read_requests(files.path(run.files[REQUESTS]).read_bytes()))
             for run in result.runs
         )
-        parts.append(Part(host, result, runs))
+        parts.append(PartResult(host, result, runs))
     for run in range(2):
         moments = {part.runs[run].result.facts["barrier"]["start_at_epoch_ns"] for part in parts}
         assert len(moments) == 1

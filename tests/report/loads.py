@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.analyse.capacity import Done, ProbeOutcome, RateSearch
+from assay.analyse.capacity import CapacityResult, ProbeOutcome, RateSearch
 from assay.analyse.judge import judge
 from assay.analyse.records import CampaignRecord
 from assay.plan.job import Job
@@ -149,7 +149,7 @@ def searched():
     for run in range(RUNS):
         search = RateSearch(Search(lowest=1.0, highest=500.0), OBJECTIVE)
         rng = np.random.default_rng(run)
-        while not isinstance(step := search.step(), Done):
+        while not isinstance(step := search.step(), CapacityResult):
             n = max(int(min(step.rate, CAPACITY) * step.duration_s), 1)
             values = {
                 "ttft_ms": _ttft(step.rate, n, rng) * (8 if step.rate > CAPACITY else 1),

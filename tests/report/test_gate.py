@@ -8,14 +8,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from assay.analyse.compare.limits import Limits, Line
-from assay.analyse.gating import Gate, JobGate, gate
+from assay.analyse.compare.limits import LimitVerdict, RegressionLimits
+from assay.analyse.gate import GateResult, JobGate, gate
 from assay.analyse.records import Check, Interval
 from assay.report.gate import Gated, gate_json, gate_junit, gate_markdown, gate_text, marker
 from assay.report.sides import Side
 
 GOLDEN = Path(__file__).with_name("golden")
-RED = Line(
+RED = LimitVerdict(
     "latency_ms",
     "ms",
     "lower",
@@ -54,7 +54,7 @@ GREEN = replace(
     answer="green",
     because="better",
 )
-ABSENT = Line("recall", "", "higher", 0.05, because="recall was not measured")
+ABSENT = LimitVerdict("recall", "", "higher", 0.05, because="recall was not measured")
 WARNING = "onnxruntime is 1.20.1 against 1.21.0"
 
 
@@ -72,20 +72,26 @@ def gated(build):
         JobGate(failed, "not measured", ("the new result is not a measurement: its job is failed",)),
     )
     because = ("1 of 3 numbers worse than the limit", "1 of 1 objective missed", "1 of 2 jobs not measured")
-    made = Gate("red", because, jobs, missing=(replace(good, point={"workload.batch": 32}),))
+    made = GateResult("red", because, jobs, missing=(replace(good, point={"workload.batch": 32}),))
     record = build.campaign(good, failed)
-    return Gated(made, side(record, "c2"), side(record, "c1", "c0"), Limits(0.05, {"ttft_ms.p99": 0.03}))
+    return Gated(made, side(record, "c2"), side(record, "c1", "c0"), RegressionLimits(0.05, {"ttft_ms.p99": 0.03}))
 
 
 @pytest.fixture
 def single(build):
     """A gate of one job with one answer."""
 
-    def make(line: Line, **more) -> Gated:
+    def make(line: LimitVerdict, **more) -> Gated:
         answer = {"green": "green", "red": "red"}.get(line.answer, "cannot tell")
         job = JobGate(replace(build.done_job(), gates=()), "judged", lines=(line,))
         record = build.campaign(build.done_job())
-        return Gated(Gate(answer, ("one number",), (job,)), side(record, "c2"), side(record, "c1"), Limits(), **more)
+        return Gated(
+            GateResult(answer, ("one number",), (job,)),
+            side(record, "c2"),
+            side(record, "c1"),
+            RegressionLimits(),
+            **more,
+        )
 
     return make
 
@@ -131,8 +137,8 @@ def test_the_marker_is_stable_hidden_and_told_apart() -> None:
 
 def test_markdown_of_hostile_names_is_no_markup(build) -> None:
     record = build.hostile()
-    found = gate(record, [record], Limits(), lambda job: tuple(job.metrics))
-    text = gate_markdown(Gated(found, side(record, "<b>"), side(record, "c1|"), Limits()))
+    found = gate(record, [record], RegressionLimits(), lambda job: tuple(job.metrics))
+    text = gate_markdown(Gated(found, side(record, "<b>"), side(record, "c1|"), RegressionLimits()))
     assert "<script" not in text
     assert "<b>" not in text
     table = [line for line in text.splitlines() if line.startswith("|")]
@@ -156,7 +162,7 @@ def test_what_is_not_known_is_a_dash(single) -> None:
 def test_objectives_alone_are_a_gate(build) -> None:
     job = replace(build.done_job(), gates=(Check("latency_ms.p99", True, "13.9 ms"),))
     record = build.campaign(job)
-    found = Gated(gate(record, None, Limits(), lambda _: ()), side(record, "c2"), None, Limits())
+    found = Gated(gate(record, None, RegressionLimits(), lambda _: ()), side(record, "c2"), None, RegressionLimits())
     assert gate_text(found, 100).endswith("gate      green: 1 objective met")
     assert "by its objectives and its verdict" in gate_markdown(found)
     assert json.loads(gate_json(found))["baseline"] is None
@@ -229,5 +235,5 @@ def test_junit_of_a_job_that_is_not_judged(single, kind, allowed, outcome) -> No
 def test_junit_of_hostile_names_is_well_formed(build) -> None:
     record = build.hostile()
     record = replace(record, benchmark=f"{record.benchmark} \x00\ufffe\ud800")
-    found = gate(record, [record], Limits(), lambda job: tuple(job.metrics))
-    check_shape(gate_junit(Gated(found, side(record, "c2"), side(record, "c1"), Limits())).encode().decode())
+    found = gate(record, [record], RegressionLimits(), lambda job: tuple(job.metrics))
+    check_shape(gate_junit(Gated(found, side(record, "c2"), side(record, "c1"), RegressionLimits())).encode().decode())

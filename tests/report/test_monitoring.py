@@ -11,7 +11,7 @@ from tests.monitoring.scrapes import BEGIN, metrics, node, series, server
 from tests.report import conftest as build
 from tests.report import watched
 
-from assay.analyse.monitored import summary
+from assay.analyse.telemetry import summary
 from assay.report.html import render_html
 from assay.report.html.monitoring import draw_monitoring, panels_of, pieces, read_metrics
 from assay.report.machine import monitored_figures, monitoring_sheet, scrape_sentences, unscraped_sentences

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assay.analyse.stopping import enough, steady
+from assay.analyse.steady_state import enough, steady
 from assay.errors import MeasureError
 from assay.plan.job import Job
 from assay.run.contract import Order, Rules

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from assay.alert.records import Event, FindingSummary
 from assay.alert.rules import Rule, is_for
 from assay.alert.wording import for_so_long
+from assay.analyse.headline import is_quality, split_statistic
 from assay.analyse.intervals import between_runs
-from assay.analyse.quality import is_quality
-from assay.analyse.readings import split_statistic
 from assay.analyse.records import Interval, MetricStatistics, MultiRunJobResult
 from assay.analyse.series.identity import identity, machine_kind
 from assay.analyse.summary import measured_values

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from assay.alert.lifecycle import ACTIVE
 from assay.alert.picture import HEIGHT, WIDTH, Drawing, drawing_of
 from assay.alert.records import AlertMember, AlertRecord, FindingSummary
-from assay.analyse.series.triage import Difference, shown
+from assay.analyse.series.causes import FactorDifference, shown
 from assay.documents import from_json, to_json
 from assay.plan.digest import content_hash
 from assay.report.html.markup import Markup, el
@@ -91,7 +91,7 @@ class Message:
     """The sentences alone, for channels that lay out the rest themselves."""
     rows: tuple[ChangeRow, ...] = ()
     """What moved, in numbers."""
-    differs: tuple[Difference, ...] = ()
+    differs: tuple[FactorDifference, ...] = ()
     """What differs between the last good and the first bad result."""
     links: tuple[tuple[str, str], ...] = ()
     """What to look at → its address."""

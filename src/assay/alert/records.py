@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from assay.analyse.records import Interval
-from assay.analyse.series.triage import Difference
+from assay.analyse.series.causes import FactorDifference
 from assay.documents import adapter, from_json, to_json
 from assay.store.alerts import KeptAlert
 
@@ -46,7 +46,7 @@ class FindingSummary:
     kind: str = "step"
     cause: str = "unknown"
     because: tuple[str, ...] = ()
-    differs: tuple[Difference, ...] = ()
+    differs: tuple[FactorDifference, ...] = ()
     machine: str = ""
     """Name of the machine of the first bad result."""
 
@@ -183,7 +183,7 @@ class AlertRecord:
     """Everything that it is about, those that still stand first."""
     cause: str = ""
     """What explains the change, by its triage."""
-    differs: tuple[Difference, ...] = ()
+    differs: tuple[FactorDifference, ...] = ()
     """What differs between the last good and the first bad result."""
     rules: tuple[RuleNote, ...] = ()
     snoozed_until: float | None = None
@@ -230,7 +230,7 @@ class _Document:
     sentences: tuple[str, ...]
     members: tuple[AlertMember, ...]
     cause: str
-    differs: tuple[Difference, ...]
+    differs: tuple[FactorDifference, ...]
     rules: tuple[RuleNote, ...]
     links: Mapping[str, str]
     telling: NotificationState

@@ -11,9 +11,9 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from assay.alert.records import Event, RuleNote, Trouble
-from assay.analyse.readings import split_statistic
+from assay.analyse.headline import split_statistic
 from assay.analyse.records import Interval
-from assay.analyse.words import number, percent, quantity
+from assay.analyse.text import number, percent, quantity
 from assay.errors import UsageError
 from assay.metrics import base_name
 from assay.plan.digest import content_hash

@@ -19,9 +19,9 @@ from assay.alert.records import (
     findings_of,
 )
 from assay.alert.rules import Rule
+from assay.analyse.series.causes import FactorDifference, shown
 from assay.analyse.series.factors import cause_of
-from assay.analyse.series.triage import Difference, shown
-from assay.analyse.words import count, listed, number, percent, quantity
+from assay.analyse.text import count, listed, number, percent, quantity
 from assay.report.wording import one_line
 from assay.units import show_seconds
 
@@ -80,7 +80,7 @@ def described(alert: AlertRecord) -> AlertRecord:
     )
 
 
-def blamed(found: FindingSummary) -> Difference | None:
+def blamed(found: FindingSummary) -> FactorDifference | None:
     """The difference that explains a change best; None where the triage blames none."""
     return next((one for one in found.differs if cause_of(one.name) == found.cause), None)
 

@@ -15,7 +15,7 @@ _Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class FrontierCandidate:
     """One thing between two numbers, with how far each may be off; None where that is not known."""
 
     x: float
@@ -25,7 +25,7 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class FrontierStatus:
     """How one thing stands among the others."""
 
     on_front: bool
@@ -35,7 +35,7 @@ class Standing:
     nothing that depends on it is sure."""
 
 
-def frontier(spots: Sequence[Spot], x_better: Better, y_better: Better) -> list[Standing]:
+def frontier(spots: Sequence[FrontierCandidate], x_better: Better, y_better: Better) -> list[FrontierStatus]:
     """How each of some things stands among them all."""
     if not spots:
         return []
@@ -48,7 +48,7 @@ def frontier(spots: Sequence[Spot], x_better: Better, y_better: Better) -> list[
     known = np.array([one.x_ends is not None and one.y_ends is not None for one in spots])
     on_front = np.logical_not(beaten.any(axis=0))
     surely = on_front & known & np.logical_not(may_beat.any(axis=0))
-    return [Standing(front, sure) for front, sure in zip(on_front.tolist(), surely.tolist(), strict=True)]
+    return [FrontierStatus(front, sure) for front, sure in zip(on_front.tolist(), surely.tolist(), strict=True)]
 
 
 def _sides(values: Sequence[tuple[float, Ends | None]], better: Better) -> tuple[_Values, _Values, _Values]:

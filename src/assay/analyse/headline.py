@@ -1,13 +1,37 @@
-"""Which metrics answer the question that a job asks."""
+"""Which numbers of a result answer its question: the headline, quality, and those that become points of series."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import json
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
-from assay.analyse.quality import foremost
-from assay.metrics import METRICS, base_name
+import numpy as np
+from pydantic import ValidationError
+
+from assay.analyse.distributions import t_quantile
+from assay.analyse.records import MetricStatistics, MultiRunJobResult
+from assay.metrics import METRICS, Better, base_name
 from assay.spec.benchmark import Definition
 from assay.spec.target import CommandTarget, DeviceTarget, ModelTarget
+
+# In the order in which one of them speaks for all.
+_RANKED = ("recall", "rouge_l", "rouge_lsum", "rouge_1", "rouge_2", "exact_match", "contains", "json_valid")
+QUALITY = frozenset(_RANKED)
+
+
+def is_quality(name: str) -> bool:
+    """Whether a metric judges answers."""
+    return base_name(name) in QUALITY
+
+
+def foremost(names: Iterable[str]) -> tuple[str, ...]:
+    """The one quality metric that stands for the others, where there is any."""
+    present = set(names)
+    return tuple(name for name in _RANKED if name in present)[:1]
+
 
 # Streams of tokens: how long until the first, how evenly the others come, how many come in all.
 _OF_A_STREAM = ("ttft_ms", "itl_ms", "output_tokens_per_s")
@@ -74,3 +98,94 @@ def _of_command(definition: Definition, metrics: Collection[str]) -> tuple[str, 
 
 def _present(names: Iterable[str], metrics: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in metrics)
+
+
+STATISTICS = frozenset({"mean", "median", "min", "max", "p50", "p90", "p95", "p99", "p99_9", "std"})
+_MEDIAN = frozenset({"median", "p50"})
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesReading:
+    """One number of a result."""
+
+    metric: str
+    """A metric, or a statistic of one such as `ttft_ms.p99`."""
+    unit: str
+    better: Better | None
+    value: float | None
+    """None where it could not be measured."""
+    standard_error: float | None = None
+    """How far the value may be off by itself, from the spread between runs; None where that is not known."""
+
+
+def readings(
+    result: MultiRunJobResult, named: Iterable[str] = (), known: Iterable[str] = ()
+) -> tuple[SeriesReading, ...]:
+    """The numbers of a result that make points, each once.
+
+    Args:
+        named: metrics and statistics that somebody asked to watch, beside those of the job itself.
+        known: metrics of the series that the job has already; one that it did not give this time has no value.
+    """
+    found: dict[str, SeriesReading] = {}
+    if result.state == "done":
+        objective = result.definition.get("objective")
+        asked = [*_headline(result), *(objective if isinstance(objective, Mapping) else ()), *named]
+        for name in asked:
+            for reading in _matching(str(name), result.metrics):
+                found.setdefault(reading.metric, reading)
+    for name in known:
+        if name not in found:
+            exact = (one for one in _matching(name, result.metrics) if one.metric == name)
+            found[name] = next(exact, SeriesReading(name, "", None, None))
+    return tuple(found.values())
+
+
+def split_statistic(name: str, metrics: Iterable[str] = ()) -> tuple[str, str]:
+    """A name as metric and statistic; the statistic is empty where the metric itself is meant."""
+    head, _, tail = name.rpartition(".")
+    return (name, "") if name in metrics or not head or tail not in STATISTICS else (head, tail)
+
+
+def _headline(result: MultiRunJobResult) -> tuple[str, ...]:
+    try:
+        definition = Definition.model_validate_json(json.dumps(result.definition))
+    except ValidationError:  # written by another version: its first metric is still one
+        return tuple(result.metrics)[:1]
+    return headline_or_first(definition, result.metrics)
+
+
+def _matching(name: str, metrics: Mapping[str, MetricStatistics]) -> Iterator[SeriesReading]:
+    """The readings of a name, in which `*` stands for any text; one metric may have several labels."""
+    metric, statistic = split_statistic(name, metrics)
+    for label, stats in metrics.items():
+        if label == metric or ("{" not in metric and fnmatchcase(base_name(label), metric)):
+            yield _reading(label, statistic, stats)
+
+
+def _reading(metric: str, statistic: str, stats: MetricStatistics) -> SeriesReading:
+    # Of a score the mean speaks, of anything else the median; the same as every report shows. A reader who asks for the
+    # median by name gets that series, and no second one of the same numbers.
+    if statistic in _MEDIAN and not is_quality(metric):
+        statistic = ""
+    name = f"{metric}.{statistic}" if statistic else metric
+    chosen = statistic or ("mean" if is_quality(metric) else "median")
+    value: float | None = getattr(stats, chosen)
+    better: Better | None = "lower" if statistic == "std" else stats.better
+    error = _standard_error(stats, chosen, is_quality(metric))
+    finite = value is not None and math.isfinite(value)
+    return SeriesReading(name, stats.unit, better, value if finite else None, error if finite else None)
+
+
+def _standard_error(stats: MetricStatistics, statistic: str, quality: bool) -> float | None:
+    """How far a statistic may be off, from the runs' values of the same statistic; None where these are not known."""
+    if statistic == "mean" and not quality:
+        interval = stats.mean_interval
+        return None if interval is None else interval.half_width / t_quantile(interval.level, stats.runs - 1)
+    if statistic not in (("mean",) if quality else _MEDIAN):
+        return None
+    values = np.array(list(stats.run_values.values()), dtype=np.float64)
+    values = values[np.isfinite(values)]
+    if values.size < 2:
+        return None
+    return float(values.std(ddof=1) / math.sqrt(values.size))

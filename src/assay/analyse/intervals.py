@@ -1,9 +1,10 @@
-"""Intervals: of a run's median from its samples, and of a metric from the spread between runs."""
+"""Intervals between and within runs, the percentiles that samples back, and the smallest change that runs can show."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,3 +126,112 @@ def relative_half_width(interval: Interval) -> float:
         return math.sqrt(interval.high / interval.low) - 1
     centre = abs(interval.low + interval.high) / 2
     return interval.half_width / centre if centre else math.inf
+
+
+POWER = 0.8
+# Enough for seven digits, from two runs to thousands.
+_RATIO_NODES = 24
+_SPREAD_NODES = 160
+# From here on the degrees of freedom hardly depend on the ratio any more.
+_RATIO_MATTERS_UP_TO = 200
+
+
+def power(effect: float, runs: int, level: float = LEVEL) -> float:
+    """The chance that a comparison tells a change.
+
+    Args:
+        effect: The true change in units of the spread between runs, on the scale on which it is compared.
+    """
+    if runs < 2:
+        raise ValueError(f"a comparison needs 2 runs or more on each side; got {runs}")
+    limits, shares = _limits(runs, level)
+    spreads, weights = _spreads(2 * runs - 2)
+    shift = abs(effect) * math.sqrt(runs / 2)
+    reach = np.multiply.outer(limits, spreads)
+    told = _normal_cdf(shift - reach) + _normal_cdf(-shift - reach)
+    return float(np.einsum("i,ij,j->", shares, told, weights))
+
+
+@lru_cache(maxsize=256)
+def smallest_effect(runs: int, *, level: float = LEVEL, chance: float = POWER) -> float:
+    """The change, in units of the spread between runs, that so many runs on each side tell with that chance."""
+    if not 1 - level < chance < 1:
+        raise ValueError(f"the chance must lie between {1 - level:g} and 1; got {chance}")
+    low, high = 0.0, 1.0
+    while power(high, runs, level) < chance:
+        low, high = high, high * 2
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if power(middle, runs, level) < chance else (low, middle)
+    return (low + high) / 2
+
+
+@lru_cache(maxsize=256)
+def _limits(runs: int, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What the statistic is held against, and how often: one limit for each ratio of the two variances.
+
+    With r = sin²(φ/2) for the share of one variance in both, the density of φ is sin(φ) to the power n - 2.
+    """
+    if runs > _RATIO_MATTERS_UP_TO:
+        return np.array([t_quantile(level, 2 * runs - 2)]), np.ones(1)
+    nodes, weights = np.polynomial.legendre.leggauss(_RATIO_NODES)
+    # Most of the mass lies within a few widths of the middle, where both variances are equal.
+    width = min(math.pi / 2, 9 / math.sqrt(max(runs - 2, 1)))
+    sines = np.sin(math.pi / 2 - width * (nodes + 1) / 2)
+    shares = weights * sines ** (runs - 2)
+    limits = [t_quantile(level, (runs - 1) / (1 - sine * sine / 2)) for sine in map(float, sines)]
+    return np.array(limits), shares / shares.sum()
+
+
+@lru_cache(maxsize=256)
+def _spreads(df: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The pooled spread over the true one, and how often; an even grid of its logarithm is exact to many digits."""
+    low = -8 / math.sqrt(2 * df) - 40 / df
+    logs = np.linspace(low, 8 / math.sqrt(2 * df), _SPREAD_NODES)
+    weights = np.exp(df * logs - df / 2 * np.expm1(2 * logs))
+    return np.exp(logs), weights / weights.sum()
+
+
+def _normal_cdf(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    scaled = (-values / math.sqrt(2)).ravel().tolist()
+    return np.array([math.erfc(value) / 2 for value in scaled]).reshape(values.shape)
+
+
+CONFIDENCE = 0.99
+# Percentile fields of MetricStatistics and what they mean; the median needs no backing.
+TAILS = {"p90": 0.9, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
+
+
+def tolerated(n: int, p: float) -> int:
+    """How many of n samples may lie above a latency that is still at or above the p-th percentile; -1 if none."""
+    # Rounded, since 1 - 0.9 is not quite 0.1 and the cache should see one number.
+    return binomial_rank(n, round(1 - p, 12), round(1 - CONFIDENCE, 12))
+
+
+def backed(n: int, p: float) -> bool:
+    """Whether n samples are enough to speak of the p-th percentile (p as a share, 0.99 for p99)."""
+    return n >= samples_needed(p)
+
+
+@cache
+def samples_needed(p: float) -> int:
+    """The smallest number of samples that backs the p-th percentile."""
+    low, high = 1, 2
+    while tolerated(high, p) < 1:
+        low, high = high, high * 2
+    while low + 1 < high:  # tolerated() never falls with n, so halving finds the first
+        middle = (low + high) // 2
+        low, high = (low, middle) if tolerated(middle, p) >= 1 else (middle, high)
+    return high
+
+
+def percentile_estimate(values: NDArray[np.float64], p: float) -> float | None:
+    """LoadGen's early stopping estimate: at or above the true percentile with 99 % confidence.
+
+    Returns:
+        The estimate, or None where the values are too few.
+    """
+    if not backed(values.size, p):
+        return None
+    rank = values.size - tolerated(values.size, p)
+    return float(np.partition(values, rank)[rank])

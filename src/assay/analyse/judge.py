@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from assay.analyse.checks import checks_of, gates_of, verdict_of
 from assay.analyse.records import JobState, MetricStatistics, MultiRunJobResult
 from assay.analyse.summary import measured_values, summarise
-from assay.analyse.words import count
+from assay.analyse.text import count
 from assay.metrics import Metric, base_name, describe
 from assay.plan.job import Job
 from assay.run.records import Failure, RunOutcome, SingleRunResult

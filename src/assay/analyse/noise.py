@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from assay.analyse.compare import compare_metric
 from assay.analyse.distributions import chi_square_quantile, normal_quantile, variance_inflation
-from assay.analyse.intervals import LEVEL, between_runs, median_interval_of_run
-from assay.analyse.power import POWER, smallest_effect
-from assay.analyse.quality import is_quality
+from assay.analyse.headline import is_quality
+from assay.analyse.intervals import LEVEL, POWER, between_runs, median_interval_of_run, smallest_effect
 from assay.analyse.records import Comparison, Interval, MetricStatistics
 from assay.metrics import Better
 
@@ -31,7 +30,7 @@ Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class WithinRunSpread:
     """How samples differ inside a run."""
 
     spread: float
@@ -45,7 +44,7 @@ class Within:
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class StudyDrift:
     """Whether values moved one way while the study went on (Mann and Kendall's test)."""
 
     change: float
@@ -57,7 +56,7 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True)
-class Against:
+class SelfComparison:
     """The runs compared with themselves; whatever is told is a false alarm."""
 
     interleaved: Comparison
@@ -83,7 +82,7 @@ class Resolution:
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class NoiseStudy:
     """What an A/A study says about one metric."""
 
     metric: str
@@ -92,14 +91,14 @@ class Noise:
     value: float
     """Median over runs."""
     runs: int
-    within: Within | None
+    within: WithinRunSpread | None
     """None where a run gives one number."""
     between: float
     """Coefficient of variation of the runs' values."""
     interval: Interval
     """Of `between`."""
-    drift: Drift
-    against: Against
+    drift: StudyDrift
+    against: SelfComparison
     resolves: tuple[Resolution, ...]
 
 
@@ -110,7 +109,7 @@ def noise_of(
     *,
     level: float = LEVEL,
     runs: Sequence[int] = RUNS,
-) -> Noise | None:
+) -> NoiseStudy | None:
     """Study one metric; None where fewer than four runs gave it, or its values have no size to relate a spread to.
 
     Args:
@@ -124,7 +123,7 @@ def noise_of(
     spread = float(scale.take(values).std(ddof=1))
     spread = 0.0 if spread < 1e-12 else spread  # equal values, but for rounding
     ends = spread_interval(spread, values.size, level)
-    return Noise(
+    return NoiseStudy(
         metric=name,
         unit=stats.unit,
         better=stats.better,
@@ -188,7 +187,7 @@ def _resolution(runs: int, spread: float, widest: float, scale: _Scale, level: f
     return Resolution(runs, *changes)
 
 
-def _within(name: str, samples: Mapping[int, Values], scale: _Scale, spread: float) -> Within | None:
+def _within(name: str, samples: Mapping[int, Values], scale: _Scale, spread: float) -> WithinRunSpread | None:
     """The spread inside runs, as far as there are samples on the scale of the study."""
     kept = [values[np.isfinite(values)] for values in samples.values()]
     kept = [scale.take(values) for values in kept if values.size > 1 and (not scale.logarithmic or (values > 0).all())]
@@ -199,7 +198,7 @@ def _within(name: str, samples: Mapping[int, Values], scale: _Scale, spread: flo
     errors = [_error(values, mean=is_quality(name)) for values in kept]
     known = [error for error in errors if error is not None]
     explained = float(np.mean(np.square(known))) if len(known) == len(errors) and spread else None
-    return Within(
+    return WithinRunSpread(
         spread=scale.variation(math.sqrt(variance)),
         samples=int(np.median([values.size for values in kept])),
         independent=float(np.median(independent)),
@@ -219,7 +218,7 @@ def _error(values: Values, *, mean: bool) -> float | None:
     return error if mean else error * math.sqrt(math.pi / 2)
 
 
-def drift_of(values: Values, scale: _Scale | None = None) -> Drift:
+def drift_of(values: Values, scale: _Scale | None = None) -> StudyDrift:
     """Whether values, in the order they were measured, move one way."""
     n = values.size
     first, second = np.triu_indices(n, 1)
@@ -228,7 +227,7 @@ def drift_of(values: Values, scale: _Scale | None = None) -> Drift:
     slope = float(np.median(steps / (second - first)))
     chance = _chance_of_order(score, values)
     change = slope * (n - 1)
-    return Drift(scale.relative(change) if scale else change, chance, chance < 1 - LEVEL)
+    return StudyDrift(scale.relative(change) if scale else change, chance, chance < 1 - LEVEL)
 
 
 def _chance_of_order(score: int, values: Values) -> float:
@@ -248,7 +247,7 @@ def _chance_of_order(score: int, values: Values) -> float:
     return math.erfc(z / math.sqrt(2))
 
 
-def _against(name: str, stats: MetricStatistics, values: Mapping[int, float], level: float) -> Against:
+def _against(name: str, stats: MetricStatistics, values: Mapping[int, float], level: float) -> SelfComparison:
     """Compare the runs with themselves, in the order they came and by lot."""
     runs = list(values)
     half = len(runs) // 2
@@ -259,7 +258,7 @@ def _against(name: str, stats: MetricStatistics, values: Mapping[int, float], le
 
     drawn = (rng.permutation(runs).tolist() for _ in range(SPLITS))
     told = sum(compared(order[:half], order[half:]).answer != "cannot tell" for order in drawn)
-    return Against(compared(runs[::2], runs[1::2]), compared(runs[:half], runs[half:]), SPLITS, told)
+    return SelfComparison(compared(runs[::2], runs[1::2]), compared(runs[:half], runs[half:]), SPLITS, told)
 
 
 def _part(stats: MetricStatistics, runs: Iterable[int]) -> MetricStatistics:

@@ -14,7 +14,7 @@ from assay.cli.output import say, terminal_width
 from assay.cli.run import LockOption, NoControlOption
 
 if TYPE_CHECKING:
-    from assay.analyse.ab import Told
+    from assay.analyse.ab import ABDecision
     from assay.experiments.ab import ABResult
     from assay.experiments.pair import JobPair
     from assay.spec.load import Loaded
@@ -242,7 +242,7 @@ def sentence(found: ABResult) -> str:
     return one_line(f"cannot tell whether {b} is better or worse than {a} in {told.metric}: {because}")
 
 
-def _change(told: Told) -> str:
+def _change(told: ABDecision) -> str:
     from assay.report.numbers import NOTHING, show_percent
 
     if told.change is None:

@@ -289,7 +289,7 @@ def _seconds(text: str) -> float:
 
 def _lines(alert: AlertRecord) -> Iterator[str]:
     """An alert as people read it."""
-    from assay.analyse.series.triage import shown
+    from assay.analyse.series.causes import shown
 
     yield alert.title
     yield f"{alert.id}  {alert.state}{_until(alert)}  {alert.severity}  opened {moment(alert.opened_at)}"

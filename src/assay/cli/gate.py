@@ -16,9 +16,8 @@ from assay.cli.output import say, terminal_width
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.analyse.compare.limits import Limits
-    from assay.analyse.compare.numbers import ByRun
-    from assay.analyse.gating import Gate
+    from assay.analyse.compare.limits import ByRun, RegressionLimits
+    from assay.analyse.gate import GateResult
     from assay.report.gate import Gated
     from assay.report.sides import Reader, Side
     from assay.store.references import Most
@@ -90,8 +89,8 @@ def gate(
     raise typer.Exit(gated.exit_code)
 
 
-def _limits(worse_than: str, given: Sequence[str], numbers: Sequence[str]) -> Limits:
-    from assay.analyse.compare.limits import Limits
+def _limits(worse_than: str, given: Sequence[str], numbers: Sequence[str]) -> RegressionLimits:
+    from assay.analyse.compare.limits import RegressionLimits
     from assay.errors import UsageError
 
     of: dict[str, float] = {}
@@ -102,7 +101,7 @@ def _limits(worse_than: str, given: Sequence[str], numbers: Sequence[str]) -> Li
                 f"{text!r} limits nothing", code="limit", at="--limit", try_="write --limit ttft_ms.p99=3%"
             )
         of[name.strip()] = share(value, f"--limit {name.strip()}")
-    return Limits(share(worse_than, "--worse-than"), of, tuple(numbers))
+    return RegressionLimits(share(worse_than, "--worse-than"), of, tuple(numbers))
 
 
 def _judged(reader: Reader, reference: str) -> Side:
@@ -139,9 +138,9 @@ def _baseline(reader: Reader, references: Sequence[str] | None, judged: Side, mo
         return Side(tuple(references), (), ())
 
 
-def _judge(judged: Side, against: Side | None, limits: Limits, by_run: ByRun, *, anyway: bool) -> Gate:
-    from assay.analyse.gating import gate as judge
-    from assay.analyse.gating import unknown_numbers
+def _judge(judged: Side, against: Side | None, limits: RegressionLimits, by_run: ByRun, *, anyway: bool) -> GateResult:
+    from assay.analyse.gate import gate as judge
+    from assay.analyse.gate import unknown_numbers
     from assay.errors import UsageError
     from assay.report.wording import headline_of
 

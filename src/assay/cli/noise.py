@@ -15,7 +15,7 @@ from assay.cli.output import say, terminal_width
 from assay.cli.run import LockOption, NoControlOption
 
 if TYPE_CHECKING:
-    from assay.analyse.noise import Noise
+    from assay.analyse.noise import NoiseStudy
     from assay.analyse.records import Comparison, MultiRunJobResult
     from assay.report.result import CampaignResult
     from assay.spec.load import Loaded
@@ -79,7 +79,7 @@ def built_in(runs: int) -> Mapping[str, Any]:
     }
 
 
-def _studied(result: CampaignResult, job: MultiRunJobResult, *, all_metrics: bool) -> list[Noise]:
+def _studied(result: CampaignResult, job: MultiRunJobResult, *, all_metrics: bool) -> list[NoiseStudy]:
     """What the study says about each metric of a job."""
     from assay.analyse.noise import noise_of
     from assay.analyse.summary import measured_values
@@ -94,7 +94,7 @@ def _studied(result: CampaignResult, job: MultiRunJobResult, *, all_metrics: boo
     return [one for one in found if one is not None]
 
 
-def _json(result: CampaignResult, studied: Mapping[str, Sequence[Noise]]) -> str:
+def _json(result: CampaignResult, studied: Mapping[str, Sequence[NoiseStudy]]) -> str:
     from assay.documents import to_plain
     from assay.report.wording import job_labels
 
@@ -114,7 +114,7 @@ def _json(result: CampaignResult, studied: Mapping[str, Sequence[Noise]]) -> str
     return json.dumps({"schema": _SCHEMA, "campaign": result.record.campaign, "jobs": jobs}, indent=2)
 
 
-def _text(result: CampaignResult, studied: Mapping[str, Sequence[Noise]]) -> str:
+def _text(result: CampaignResult, studied: Mapping[str, Sequence[NoiseStudy]]) -> str:
     from assay.report.wording import check_sentence, failed, job_labels, machine_sentence, unmeasured_sentence
 
     labels = job_labels(result.record)
@@ -132,7 +132,7 @@ def _text(result: CampaignResult, studied: Mapping[str, Sequence[Noise]]) -> str
     return "\n".join([*lines, "", f"result  {result.record.campaign}"])
 
 
-def _spreads(studied: Sequence[Noise]) -> list[str]:
+def _spreads(studied: Sequence[NoiseStudy]) -> list[str]:
     """How much equal runs differ, inside and between them, and how they drift."""
     from assay.report.numbers import name_with_unit, show, show_percent
     from assay.report.sheet import GridColumn, lay_out
@@ -160,7 +160,7 @@ def _figure(share: float) -> str:
     return f"{value:,.{0 if value >= 10 else 1 if value >= 1 else 2}f}"
 
 
-def _answers(studied: Sequence[Noise]) -> list[str]:
+def _answers(studied: Sequence[NoiseStudy]) -> list[str]:
     """What the product's own comparison says about equal runs."""
     from assay.report.comparison import show_change
     from assay.report.numbers import name_with_unit
@@ -183,7 +183,7 @@ def _answers(studied: Sequence[Noise]) -> list[str]:
     return ["A against A", *lay_out(columns, rows, terminal_width())]
 
 
-def _resolutions(studied: Sequence[Noise]) -> list[str]:
+def _resolutions(studied: Sequence[NoiseStudy]) -> list[str]:
     """The smallest change that each number of runs shows."""
     from assay.report.numbers import name_with_unit, show_percent
     from assay.report.sheet import GridColumn, lay_out

@@ -83,7 +83,7 @@ def show(series: Series, form: FormOption = SeriesFormat.text, *, options: Sourc
 @app.command("import")
 def import_(file: File, form: FormOption = SeriesFormat.text, *, options: SourceOptions) -> None:
     """Take points from a file, as often as you like: those that are there already stay as they are."""
-    from assay.analyse.words import count
+    from assay.analyse.text import count
     from assay.store.series_file import read_series_file
 
     read = read_series_file(file)
@@ -107,7 +107,8 @@ def check(
     """Find what changed in the series of a file; no store is needed, nothing is kept."""
     import numpy as np
 
-    from assay.analyse.series import Series, detect, discoveries
+    from assay.analyse.series import Series, discoveries
+    from assay.analyse.series import detection as detect
     from assay.store.series_file import read_series_file
 
     read = read_series_file(file)
@@ -167,7 +168,7 @@ def collect(
 ) -> None:
     """Take all results of the store into their series: those that were measured before there were series, too."""
     from assay.alert.ingest import collect as collect_results
-    from assay.analyse.words import count
+    from assay.analyse.text import count
 
     with open_store(store) as opened:
         collected = collect_results(opened, benchmark=benchmark)
@@ -197,7 +198,7 @@ def _plain(records: object) -> Any:  # noqa: ANN401  (JSON has no narrower type)
 
 
 def _some(findings: Sequence[str]) -> str:
-    from assay.analyse.words import listed
+    from assay.analyse.text import listed
 
     return f": {listed(findings)}" if findings else ""
 
@@ -211,7 +212,7 @@ def _end(read: SeriesFile, *, failed: bool) -> None:
     for one in read.problems:
         sys.stderr.write(f"{one}\n")
     if read.problems:
-        from assay.analyse.words import count
+        from assay.analyse.text import count
 
         sys.stderr.write(f"{count(len(read.problems), 'line')} could not be used; the others were\n")
     raise typer.Exit(1 if failed else 2 if read.problems else 0)

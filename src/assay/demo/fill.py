@@ -14,8 +14,8 @@ from sqlalchemy import Table as SqlTable
 from sqlalchemy import insert, select, text
 from sqlalchemy.orm import Session
 
+from assay.analyse.headline import SeriesReading, readings
 from assay.analyse.judge import judge
-from assay.analyse.readings import Reading, readings
 from assay.analyse.records import MultiRunJobResult
 from assay.analyse.series.identity import context, identity, machine_kind
 from assay.clock import iso
@@ -117,7 +117,7 @@ class _Pattern:
     digest: str
     needs: str
     label: str
-    readings: tuple[Reading, ...]
+    readings: tuple[SeriesReading, ...]
     """What goes into its series."""
     context: dict[str, Any]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from assay.analyse.merge import Part, PartRun, merge_point
+from assay.analyse.merge import PartResult, PartRun, merge_point
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.plan.digest import content_hash
 from assay.plan.job import Job
@@ -97,7 +97,7 @@ def _job(record: CampaignRecord, result: MultiRunJobResult) -> Job:
     )
 
 
-def _part(campaign: CampaignResult, job: Job, result: MultiRunJobResult) -> Part:
+def _part(campaign: CampaignResult, job: Job, result: MultiRunJobResult) -> PartResult:
     host = job.definition.load.host or 0
     runs = []
     for run in result.runs:
@@ -105,7 +105,7 @@ def _part(campaign: CampaignResult, job: Job, result: MultiRunJobResult) -> Part
         requests = None if content is None else read_requests(content)
         samples = campaign.samples(result.job, run.run_id) if run.error is None else ()
         runs.append(PartRun(host, run, samples, requests))
-    return Part(host, result, tuple(runs))
+    return PartResult(host, result, tuple(runs))
 
 
 def _view(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from assay.analyse.stopping import enough, samples_for_objective, steady
+from assay.analyse.steady_state import enough, samples_for_objective, steady
 from assay.documents import from_json
 from assay.errors import AssayError
 from assay.run.contract import Order, RateProbe, Rules
@@ -97,10 +97,10 @@ class _Search:
         self._search = RateSearch(definition.load.search, definition.objective, max(ERRORS, definition.measure.errors))
 
     def next(self) -> tuple[float, float] | None:
-        from assay.analyse.capacity.search import Step
+        from assay.analyse.capacity.search import ProbeStep
 
         step = self._search.step()
-        return (step.rate, step.duration_s) if isinstance(step, Step) else None
+        return (step.rate, step.duration_s) if isinstance(step, ProbeStep) else None
 
     def tell(self, seen: RateProbe) -> None:
         from assay.analyse.capacity.probe import ProbeOutcome

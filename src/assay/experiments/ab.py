@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from assay.analyse.ab import Reading, Told, Wanted, decide, headline_in
-from assay.analyse.ab.order import order_note
-from assay.analyse.ab.readings import direction_in
+from assay.analyse.ab import ABDecision, MetricSelection, RunReading, headline_in
+from assay.analyse.ab import decision as decide
+from assay.analyse.ab.decision import order_note
+from assay.analyse.ab.pairs import direction_in
 from assay.analyse.records import MultiRunJobResult
-from assay.analyse.words import listed, percent
+from assay.analyse.text import listed, percent
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import UsageError
 from assay.exec.machine import surroundings
@@ -33,7 +34,7 @@ Stopped = Literal["told", "pairs", "time", "failed"]
 class ABQuestion:
     """What is asked about two sides."""
 
-    wanted: Wanted | None = None
+    wanted: MetricSelection | None = None
     """The number that decides; the first headline metric when left out."""
     smallest: float = 0.01
     """The smallest relative difference of interest."""
@@ -57,7 +58,7 @@ class ABResult:
     sides: tuple[str, str]
     decision: Told
     """About the metric that decides."""
-    others: tuple[Told, ...]
+    others: tuple[ABDecision, ...]
     """About the other headline metrics; each has its own chance of one in twenty."""
     parts: tuple[ExperimentPart, ...]
     results: tuple[MultiRunJobResult, MultiRunJobResult] | None
@@ -156,14 +157,14 @@ def _decision(experiment: Experiment, question: ABQuestion) -> Told | None:
     return _decided(experiment, wanted, question.smallest)
 
 
-def _decided(experiment: Experiment, wanted: Wanted, smallest: float) -> Told:
+def _decided(experiment: Experiment, wanted: MetricSelection, smallest: float) -> ABDecision:
     both = experiment.readings
     unit, better = direction_in(wanted, (*both[0], *both[1]))
     return decide(str(wanted), unit, better, experiment.pairs(wanted), smallest=smallest)
 
 
-def _first_headline(experiment: Experiment) -> Wanted | None:
-    return next((Wanted(name) for name in _headlines(experiment)), None)
+def _first_headline(experiment: Experiment) -> MetricSelection | None:
+    return next((MetricSelection(name) for name in _headlines(experiment)), None)
 
 
 def _headlines(experiment: Experiment) -> tuple[str, ...]:
@@ -175,7 +176,7 @@ def _headlines(experiment: Experiment) -> tuple[str, ...]:
     return ()
 
 
-def refuse_absent(wanted: Wanted, good: Sequence[Reading]) -> None:
+def refuse_absent(wanted: MetricSelection, good: Sequence[RunReading]) -> None:
     """Refuse a number that no run gives: more runs would not bring it.
 
     Raises:

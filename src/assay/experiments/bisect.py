@@ -13,13 +13,13 @@ from typing import Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.ab import Pair, Told, Wanted, decide, headline_in
-from assay.analyse.ab.decide import centre_of
-from assay.analyse.ab.pairs import Scale, differences, scale_of
-from assay.analyse.ab.readings import direction_in
-from assay.analyse.bisecting import (
+from assay.analyse.ab import ABDecision, MetricSelection, Pair, headline_in
+from assay.analyse.ab import decision as decide
+from assay.analyse.ab.decision import centre_of
+from assay.analyse.ab.pairs import Scale, differences, direction_in, scale_of
+from assay.analyse.bisect import (
+    BisectState,
     Levels,
-    Standing,
     answer_of,
     is_between,
     levels_of,
@@ -30,7 +30,7 @@ from assay.analyse.bisecting import (
 from assay.analyse.distributions import t_quantile
 from assay.analyse.intervals import LEVEL
 from assay.analyse.records import Interval
-from assay.analyse.words import count, listed, percent
+from assay.analyse.text import count, listed, percent
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import MeasureError, UsageError
 from assay.exec.machine import surroundings
@@ -56,7 +56,7 @@ _HOPELESS = 2
 class BisectSearch:
     """What is looked for, and how much may be measured."""
 
-    wanted: Wanted | None = None
+    wanted: MetricSelection | None = None
     """The number that decides; the first headline metric when left out."""
     worse_than: float | None = None
     """An item is bad if it is worse than good by more than this; by half of what bad is worse, when left out."""
@@ -197,7 +197,7 @@ class _Bisection:
         """
         runs = [run for part in self.parts[index] for side in part.readings for run in side if not run.failure]
         if self.wanted is None:
-            self.wanted = next((Wanted(name) for run in runs for name in headline_in(self.job, run)), None)
+            self.wanted = next((MetricSelection(name) for run in runs for name in headline_in(self.job, run)), None)
         if self.wanted is not None and self.better is None:
             self.unit, self.better = direction_in(self.wanted, tuple(runs))
             if self.better is None and any(self.wanted.metric in run.stats for run in runs):
@@ -241,7 +241,7 @@ class _Bisection:
         """The log odds that an item is bad."""
         return weight_of(self.blocks(index), self.levels())
 
-    def standing(self) -> Standing:
+    def standing(self) -> BisectState:
         """How far the search is."""
         blocks = {index: found for index in self.parts if (found := self.blocks(index)).size}
         begun = (index for index in blocks if 0 < index < self.last and index not in self.closed)
@@ -255,7 +255,7 @@ class _Bisection:
             level=self.wants.level,
         )
 
-    def told_ends(self) -> Told | None:
+    def told_ends(self) -> ABDecision | None:
         """What the ends say; None before anything was measured."""
         if self.wanted is None or not self.parts.get(self.last):
             return None
@@ -268,7 +268,7 @@ class _Bisection:
 
     # Measuring
 
-    def ends(self) -> Told:
+    def ends(self) -> ABDecision:
         """Measure both ends until they are told apart.
 
         Raises:
@@ -358,7 +358,7 @@ class _Bisection:
             )
         if going and len(b) < 2 * _HOPELESS:
             return False
-        wanted = self.wanted or Wanted("duration_s")
+        wanted = self.wanted or MetricSelection("duration_s")
         self.skipped[index] = next((why for run in reversed(b) if (why := run.why_absent(wanted))), "it gave no number")
         return True
 

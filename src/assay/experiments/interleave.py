@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from assay.analyse.ab import Pair, Reading, Wanted, reading_of
+from assay.analyse.ab import MetricSelection, Pair, RunReading, reading_of
 from assay.analyse.judge import judge
 from assay.analyse.records import MultiRunJobResult
 from assay.clock import SYSTEM_CLOCK, Clock
@@ -117,7 +117,7 @@ class _Side:
 
     job: Job
     results: list[SingleRunResult]
-    readings: list[Reading]
+    readings: list[RunReading]
     facts: dict[str, JsonValue]
     seconds: float = 0.0
 
@@ -173,12 +173,12 @@ class Experiment:
         return (*self.before, ExperimentPart(self._number, self.name, self.seed, campaigns, (a.readings, b.readings)))
 
     @property
-    def readings(self) -> tuple[tuple[Reading, ...], tuple[Reading, ...]]:
+    def readings(self) -> tuple[tuple[RunReading, ...], tuple[RunReading, ...]]:
         """All runs of each side."""
         a, b = (tuple(run for part in self.parts for run in part.readings[side]) for side in (0, 1))
         return a, b
 
-    def pairs(self, wanted: Wanted) -> tuple[Pair, ...]:
+    def pairs(self, wanted: MetricSelection) -> tuple[Pair, ...]:
         """All pairs, in the order in which they were measured."""
         return pairs_in(self.parts, wanted)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from assay.analyse.ab import ORDERS, Order, Pair, Reading, Wanted, pairs_of, reading_of
+from assay.analyse.ab import ORDERS, Order, Pair, RunReading, Wanted, pairs_of, reading_of
 from assay.exec.machine import require_needs
 from assay.plan.digest import content_hash
 from assay.plan.job import Job
@@ -86,7 +86,7 @@ class ExperimentPart:
     """Of the experiment."""
     seed: int
     campaigns: tuple[str, str]
-    readings: tuple[Sequence[Reading], Sequence[Reading]]
+    readings: tuple[Sequence[RunReading], Sequence[RunReading]]
     labels: Mapping[str, str] = field(default_factory=dict)
     """Of its first campaign."""
 
@@ -140,6 +140,6 @@ def _campaigns(store: Store, labels: Mapping[str, str]) -> Iterator[CampaignSumm
             return
 
 
-def _readings(store: Store, campaign: str) -> list[Reading]:
+def _readings(store: Store, campaign: str) -> list[RunReading]:
     _, (stored,) = store.campaign(campaign)
     return [reading_of(stored.job, outcome) for outcome in store.outcomes(stored.job.id)]

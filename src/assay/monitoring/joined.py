@@ -99,7 +99,7 @@ def joined(
     offset_s: float | None = None,
 ) -> RunOutcome:
     """A run with what was scraped meanwhile: the file `metrics.parquet`, and its figures among the facts."""
-    from assay.analyse.monitored import summary  # it brings numpy, which a campaign without runs yet does not need
+    from assay.analyse.telemetry import summary  # it brings numpy, which a campaign without runs yet does not need
 
     telemetry = None
     with suppress(OSError):

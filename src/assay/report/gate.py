@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Any, Literal
 from xml.etree import ElementTree as Xml
 
-from assay.analyse.compare.limits import Limits, Line
-from assay.analyse.gating import Gate, GateAnswer, JobGate
-from assay.analyse.readings import split_statistic
+from assay.analyse.compare.limits import LimitVerdict, RegressionLimits
+from assay.analyse.gate import GateAnswer, GateResult, JobGate
+from assay.analyse.headline import split_statistic
 from assay.analyse.records import Check
 from assay.documents import to_plain
 from assay.report.comparison import decimals_together, labels_of, sentences, show_relative, show_side
@@ -42,11 +42,11 @@ _NOT_XML = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 class Gated:
     """A gate with the names of what it is about."""
 
-    gate: Gate
+    gate: GateResult
     result: Side
     baseline: Side | None
     """None where only objectives and verdict are judged."""
-    limits: Limits
+    limits: RegressionLimits
     strict: bool = False
     allow_missing: bool = False
 
@@ -169,7 +169,7 @@ def _objectives(gated: Gated) -> list[str]:
     return _cut(told)
 
 
-def _markdown_table(lines: Sequence[tuple[str, Line]]) -> list[str]:
+def _markdown_table(lines: Sequence[tuple[str, LimitVerdict]]) -> list[str]:
     if not lines:
         return []
     several = any(label for label, _ in lines)
@@ -202,7 +202,7 @@ def _footer(gated: Gated) -> str:
     return f"{new} against {old}" + (f" ({references})" if references not in (old, names[0]) else "")
 
 
-def _lines(gated: Gated) -> list[tuple[str, Line]]:
+def _lines(gated: Gated) -> list[tuple[str, LimitVerdict]]:
     """Every number with the name of its job, which is empty where there is only one job; red ones first."""
     several = len(gated.gate.jobs) > 1
     found = [
@@ -214,7 +214,7 @@ def _lines(gated: Gated) -> list[tuple[str, Line]]:
     return sorted(found, key=lambda one: order[one[1].answer])
 
 
-def _cells(label: str, line: Line) -> tuple[str, ...]:
+def _cells(label: str, line: LimitVerdict) -> tuple[str, ...]:
     """One line of a table: job, number, baseline, new, change, limit, answer."""
     sides = [(line.baseline, line.baseline_interval), (line.value, line.value_interval)]
     known = [(value, interval) for value, interval in sides if value is not None]
@@ -255,14 +255,14 @@ def _results(side: Side) -> list[str]:
     ]
 
 
-def _metric(line: Line) -> str:
+def _metric(line: LimitVerdict) -> str:
     """The name of a number, with its unit where the name of its metric does not tell it."""
     metric, statistic = split_statistic(line.name)
     unit = name_with_unit(metric, line.unit).removeprefix(metric)
     return one_line(f"{metric}{f'.{statistic}' if statistic else ''}{unit}")
 
 
-def line_sentence(line: Line) -> str:
+def line_sentence(line: LimitVerdict) -> str:
     """One number of a gate in one sentence: both sides, the change, the limit, and the answer with its reason."""
     _, metric, baseline, new, change, limit, answer = _cells("", line)
     return f"{metric} is {new} against {baseline}, {change}, limit {limit}: {answer}"
@@ -335,7 +335,7 @@ def _measured(job: JobGate, gated: Gated) -> _Case:
     return _Case("measured", "error", job.kind.replace(" ", "-"), message, seconds)
 
 
-def _number(line: Line, gated: Gated) -> _Case:
+def _number(line: LimitVerdict, gated: Gated) -> _Case:
     message = line_sentence(line)
     if line.answer == "green":
         return _Case(line.name)

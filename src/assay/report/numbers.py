@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from assay.analyse.intervals import relative_half_width
-from assay.analyse.percentiles import TAILS, samples_needed
-from assay.analyse.quality import is_quality
+from assay.analyse.headline import is_quality
+from assay.analyse.intervals import TAILS, relative_half_width, samples_needed
 from assay.analyse.records import Interval, MetricStatistics
 from assay.metrics import describe
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pydantic import JsonValue
 
 from assay.analyse.records import Interval
-from assay.analyse.series import Finding, Report
-from assay.analyse.series.triage import shown
-from assay.analyse.words import count, percent, quantity
+from assay.analyse.series import Finding, SeriesReport
+from assay.analyse.series.causes import shown
+from assay.analyse.text import count, percent, quantity
 from assay.report.sheet import GridColumn, lay_out
 from assay.report.wording import job_label, one_line
 from assay.series.repository import KnownFinding
@@ -180,7 +180,7 @@ def render_finding(found: KnownFinding, width: int) -> str:
     return "\n".join([*lines, *_differences(found, width)])
 
 
-def render_check(reports: Sequence[Report], units: dict[str, str], width: int) -> str:
+def render_check(reports: Sequence[SeriesReport], units: dict[str, str], width: int) -> str:
     """What a check of a file found: one line per finding, and how many series have none."""
     columns = (
         GridColumn("series", flexible=True),

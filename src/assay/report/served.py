@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import JsonValue
 
-from assay.analyse.quality import QUALITY
+from assay.analyse.headline import QUALITY
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.report.numbers import NOTHING, decimals_of, show, show_percent
 from assay.report.sheet import Sheet

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from assay.analyse.compare.numbers import ByRun, statistic_of_run
+from assay.analyse.compare.limits import ByRun, statistic_of_run
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.documents import from_json
 from assay.errors import UsageError

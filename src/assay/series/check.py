@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.series import Finding, Report, Series, detect, discoveries
-from assay.analyse.series.again import Doubt, believed, runs_around, same_changes, shifted
-from assay.analyse.series.many import Discoveries
-from assay.analyse.series.triage import Triage, triage
+from assay.analyse.series import Finding, Series, SeriesReport, discoveries
+from assay.analyse.series import detection as detect
+from assay.analyse.series.causes import CauseAnalysis, triage
+from assay.analyse.series.discoveries import Discoveries, Doubt, believed, runs_around, same_changes, shifted
 from assay.documents import from_json, to_json
 from assay.plan.digest import content_hash
 from assay.store.findings import FindingRows
@@ -32,7 +32,7 @@ class Concluded:
     """A finding as its document in the store holds it."""
 
     finding: Finding
-    triage: Triage
+    triage: CauseAnalysis
     until: int
     """Id of the point from which on a new level holds: the first after a step, the last of a drift."""
     doubt: Doubt | None = None
@@ -65,7 +65,7 @@ class _Seen:
     skipped: int
     first: int
     """The first point that was looked at: nothing before it counts any more."""
-    report: Report
+    report: SeriesReport
     known: tuple[_Known, ...]
 
     @property
@@ -101,7 +101,7 @@ class Look:
         for begin in range(0, len(pairs), portion):
             yield tuple(self._conclude(seen, report, among) for seen, report in pairs[begin : begin + portion])
 
-    def _conclude(self, seen: _Seen, judged: Report, among: Discoveries) -> Conclusion:
+    def _conclude(self, seen: _Seen, judged: SeriesReport, among: Discoveries) -> Conclusion:
         known = {one.kept.id: one for one in seen.known if one.kept.state != "expected" and one.place >= 0}
         matched = same_changes(
             judged.findings,
@@ -123,7 +123,7 @@ class Look:
         return Conclusion(check, tuple(one.id for one, news in kept if news))
 
     def _keep(
-        self, seen: _Seen, judged: Report, among: Discoveries, number: int, name: str, before: _Known | None
+        self, seen: _Seen, judged: SeriesReport, among: Discoveries, number: int, name: str, before: _Known | None
     ) -> tuple[KeptFinding, bool]:
         # One that is back is as doubtful as a new one.
         standing = before is not None and before.kept.state == "open"
@@ -146,14 +146,14 @@ class Look:
         news = moved or answered or back or (before is not None and before.told.triage.cause != reason.cause)
         return kept, news
 
-    def _triage(self, seen: _Seen, judged: Report, number: int, finding: Finding) -> Triage:
+    def _triage(self, seen: _Seen, judged: SeriesReport, number: int, finding: Finding) -> CauseAnalysis:
         before, after = runs_around(judged.findings, number, (seen.first, seen.count), _AROUND)
         contexts = self.rows.contexts([seen.point(index) for index in (*before, *after)])
         sides = ([contexts[seen.point(index)] for index in side] for side in (before, after))
         return triage(finding, *sides)
 
 
-def shown_report(report: Report) -> dict[str, object]:
+def shown_report(report: SeriesReport) -> dict[str, object]:
     """A report for the series' own row; its findings are kept apart, and only counted here."""
     document = {name: value for name, value in report.record().items() if name not in ("findings", "series")}
     return {**document, "findings": len(report.findings)}
@@ -175,7 +175,7 @@ def _known(kept: KeptFinding, places: dict[int, int]) -> _Known:
     return _Known(kept, told, places.get(kept.first_bad, -1))
 
 
-def _detected(name: str, stand: Stand, column: Column, first: int) -> Report:
+def _detected(name: str, stand: Stand, column: Column, first: int) -> SeriesReport:
     begin = first - column.skipped
     values = np.array([np.nan if one is None else one for one in column.values[begin:]], dtype=np.float64)
     errors = column.errors[begin:]

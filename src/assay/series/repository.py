@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from assay.analyse.readings import readings
+from assay.analyse.headline import readings
 from assay.analyse.records import MultiRunJobResult
 from assay.analyse.series import Finding
+from assay.analyse.series.causes import CauseAnalysis
 from assay.analyse.series.identity import context, identity, machine_kind
-from assay.analyse.series.triage import Triage
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.documents import from_json
 from assay.errors import UsageError
@@ -37,7 +37,7 @@ class KnownFinding:
     id: str
     series: SeriesRecord
     finding: Finding
-    triage: Triage
+    triage: CauseAnalysis
     state: FindingState
     """`open`; `expected`: the series is judged anew from there; `gone`: with more points it is none any more."""
     last_good: Point

@@ -9,12 +9,12 @@ from assay.alert.message import Message, NoticeDocument, compose
 from assay.alert.picture import drawing_of
 from assay.alert.records import AlertMember, AlertRecord, FindingSummary, HistoryLine, NotificationState
 from assay.analyse.records import Interval
-from assay.analyse.series.triage import Difference
+from assay.analyse.series.causes import FactorDifference
 
 AT = 1_735_786_800.0  # 2025-01-02 03:00 UTC
 SAYS = "ttft_ms.p99 · rate=4 · h200: 212 ms → 221 ms, +4.4 % [+2.1 %, +6.6 %], since 2025-01-02 03:00 UTC"
 CAUSE = "code: commit a1b2c3d → e4f5a6b"
-DIFFERS = (Difference("commit", "a1b2c3d", "e4f5a6b"), Difference("driver", "550.54", "560.35"))
+DIFFERS = (FactorDifference("commit", "a1b2c3d", "e4f5a6b"), FactorDifference("driver", "550.54", "560.35"))
 MOVED = FindingSummary(
     "f00dfeedf00dfeed",
     "open",

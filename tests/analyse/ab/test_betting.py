@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.analyse.ab.worlds import NOISE, block_differences, coins
 
-from assay.analyse.ab.betting import (
+from assay.analyse.ab.sequential_test import (
     blocks_needed,
     fewest_blocks,
     interval,

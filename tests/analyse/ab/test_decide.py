@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.analyse.ab.worlds import NOISE, coins, pairs_from
 
-from assay.analyse.ab import Pair, decide
-from assay.analyse.ab.betting import threshold, won
-from assay.analyse.ab.decide import centre_of
+from assay.analyse.ab import Pair
+from assay.analyse.ab import decision as decide
+from assay.analyse.ab.decision import centre_of
+from assay.analyse.ab.sequential_test import threshold, won
 
 
 def experiment(effect, blocks=20, spread=0.02, seed=1, kind="normal"):

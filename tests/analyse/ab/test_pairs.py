@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.analyse.ab.worlds import coins, pairs_from
 
-from assay.analyse.ab import Pair, Reading, Wanted, pairs_of
-from assay.analyse.ab.order import order_note
+from assay.analyse.ab import MetricSelection, Pair, RunReading, pairs_of
+from assay.analyse.ab.decision import order_note
 from assay.analyse.ab.pairs import Scale, differences, scale_of, second_against_first
 from assay.analyse.summary import summarise
 
-MS = Wanted("latency_ms")
+MS = MetricSelection("latency_ms")
 LOG = Scale(True, 1.0)
 
 
@@ -22,7 +22,7 @@ def make_stats(value):
 
 
 def reading(run, value=None, failure=""):
-    return Reading(run, {} if value is None else {"latency_ms": make_stats(value)}, failure)
+    return RunReading(run, {} if value is None else {"latency_ms": make_stats(value)}, failure)
 
 
 def test_the_first_runs_of_both_sides_are_a_pair_and_order_says_who_began():
@@ -57,7 +57,10 @@ def test_only_runs_that_both_sides_have_make_pairs():
 
 def test_a_number_that_is_none_does_not_count():
     (pair,) = pairs_of(
-        [reading(0, 1.0)], [Reading(0, {"latency_ms": make_stats(1.0)})], ["ABBA"], Wanted("latency_ms", "std")
+        [reading(0, 1.0)],
+        [RunReading(0, {"latency_ms": make_stats(1.0)})],
+        ["ABBA"],
+        MetricSelection("latency_ms", "std"),
     )
     assert not pair.complete
     assert "more than 1 value" in pair.why

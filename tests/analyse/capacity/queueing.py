@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from assay.analyse.capacity import Done, ProbeOutcome, RateSearch, Step
+from assay.analyse.capacity import CapacityResult, ProbeOutcome, ProbeStep, RateSearch
 from assay.spec.driving import Search
 
 SETTLE_S = 2.0
@@ -58,13 +58,13 @@ def true_capacity(capacity: float, servers: int, limit_ms: float, share: float) 
     return low
 
 
-def search_with(look, objective: dict[str, float], **settings: float) -> tuple[Done, RateSearch]:
+def search_with(look, objective: dict[str, float], **settings: float) -> tuple[CapacityResult, RateSearch]:
     """Search with `look(rate, seconds)` as the service."""
     found = RateSearch(Search(**{"lowest": 1.0, "highest": 10_000.0, **settings}), objective)
     for _ in range(100):
         step = found.step()
-        if isinstance(step, Done):
+        if isinstance(step, CapacityResult):
             return step, found
-        assert isinstance(step, Step)
+        assert isinstance(step, ProbeStep)
         found.tell(look(step.rate, step.duration_s))
     raise AssertionError("the search does not end")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.analyse.capacity.queueing import probe, search_with, true_capacity
 
-from assay.analyse.capacity import Done, Judged, ProbeOutcome, Step, next_step
+from assay.analyse.capacity import CapacityResult, ProbeJudgement, ProbeOutcome, ProbeStep, next_step
 from assay.analyse.capacity.search import falling_fit
 from assay.documents import to_json
 from assay.spec.driving import Search
@@ -12,8 +12,8 @@ from assay.spec.driving import Search
 SEARCH = Search(lowest=1.0, highest=1000.0, probe=10.0, within=0.05, probes=12)
 
 
-def told(rate: float, meets: bool | None, **changes) -> Judged:
-    return Judged(rate, 10.0, meets, "because", leans=meets is not False, **changes)
+def told(rate: float, meets: bool | None, **changes) -> ProbeJudgement:
+    return ProbeJudgement(rate, 10.0, meets, "because", leans=meets is not False, **changes)
 
 
 def level(value: float = 50.0, noise: float = 0.1, stall: float = 0.0, seed: int = 0):
@@ -86,27 +86,27 @@ def test_what_cannot_be_told_is_not_claimed() -> None:
 
 
 def test_the_first_probe_is_the_lowest_rate_and_rates_grow_until_one_misses() -> None:
-    assert next_step([], SEARCH) == Step(1.0, 10.0)
-    assert next_step([told(1.0, True)], SEARCH) == Step(4.0, 10.0)
-    assert next_step([told(1.0, True), told(4.0, None)], SEARCH) == Step(16.0, 10.0)
-    assert next_step([told(250.0, True), told(1000.0, True)], SEARCH) == Done(
+    assert next_step([], SEARCH) == ProbeStep(1.0, 10.0)
+    assert next_step([told(1.0, True)], SEARCH) == ProbeStep(4.0, 10.0)
+    assert next_step([told(1.0, True), told(4.0, None)], SEARCH) == ProbeStep(16.0, 10.0)
+    assert next_step([told(250.0, True), told(1000.0, True)], SEARCH) == CapacityResult(
         1000.0, 1000.0, None, "at least 1,000/s: the highest rate that may be tried, 1,000/s, still met the objective"
     )
 
 
 def test_a_miss_that_a_passing_disturbance_explains_is_tried_again() -> None:
     history = [told(1.0, True), told(4.0, False)]
-    assert next_step(history, SEARCH) == Step(4.0, 10.0)
+    assert next_step(history, SEARCH) == ProbeStep(4.0, 10.0)
     overload = [told(1.0, True), told(4.0, False, behind=True, delivered_per_s=3.0)]
     step = next_step(overload, SEARCH)
-    assert isinstance(step, Step)
+    assert isinstance(step, ProbeStep)
     assert 1.0 < step.rate < 3.0
 
 
 def test_a_hit_above_a_miss_sends_both_back() -> None:
     history = [told(16.0, False, probes=2), told(64.0, True)]
-    assert next_step(history, SEARCH) == Step(64.0, 10.0)
-    assert next_step([told(16.0, False), told(64.0, True)], SEARCH) == Step(16.0, 10.0)
+    assert next_step(history, SEARCH) == ProbeStep(64.0, 10.0)
+    assert next_step([told(16.0, False), told(64.0, True)], SEARCH) == ProbeStep(16.0, 10.0)
 
 
 def test_evidence_that_stays_contradictory_ends_by_the_monotone_fit() -> None:
@@ -117,8 +117,8 @@ def test_evidence_that_stays_contradictory_ends_by_the_monotone_fit() -> None:
         told(21.0, False, probes=3),
     ]
     step = next_step(history, SEARCH)
-    assert isinstance(step, Step | Done)
-    if isinstance(step, Done):
+    assert isinstance(step, ProbeStep | CapacityResult)
+    if isinstance(step, CapacityResult):
         assert step.capacity in (10.0, 20.0)
 
 
@@ -138,7 +138,7 @@ def test_the_same_rate_is_asked_for_longer_where_it_cannot_be_told() -> None:
         told(6.0, None, times=3.0),
     ]
     step = next_step(history, SEARCH)
-    assert isinstance(step, Step)
+    assert isinstance(step, ProbeStep)
     assert (step.rate, step.duration_s > 20.0) == (6.0, True)
 
 
@@ -146,7 +146,7 @@ def test_the_number_of_rates_is_kept() -> None:
     few = Search(lowest=1.0, highest=10_000.0, probe=10.0, probes=3)
     history = [told(1.0, True), told(4.0, True), told(16.0, True)]
     done = next_step(history, few)
-    assert isinstance(done, Done)
+    assert isinstance(done, CapacityResult)
     assert (done.capacity, done.high) == (16.0, None)
     assert "after 3 rates" in done.reason
 

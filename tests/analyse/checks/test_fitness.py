@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from assay.analyse.checks import CHECKS, INVALIDATING, checks_of, verdict_of
-from assay.analyse.checks.evidence import Evidence
+from assay.analyse.checks.evidence import CheckEvidence
 from assay.analyse.checks.table import ADVISORY, APPLIES, CONDITIONS, conditions_of, fit_of
 from assay.analyse.judge import judge, metrics_of
 from assay.analyse.records import Check
@@ -410,7 +410,7 @@ def share_failed(job, rounds, entries, shift=1.0):
             states.append(timed(values, past))
             for part, value in values.items():
                 past[part].append(value)
-        evidence = Evidence(job, (), {}, {}, (), around(states[0], states[1]))
+        evidence = CheckEvidence(job, (), {}, {}, (), around(states[0], states[1]))
         failed += CHECKS["control workload steady"](evidence)[0] is False
     return failed / rounds
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from assay.analyse.compare.likeness import not_comparable, warnings
-from assay.analyse.compare.method import MethodChange, changed_between
+from assay.analyse.compare.comparability import MethodChange, changed_between, not_comparable, warnings
 from assay.analyse.records import Check
 from assay.run.records import DeviceProof
 
@@ -145,7 +144,7 @@ def test_a_release_that_measures_in_another_way_forbids_it(a, b, found) -> None:
 
 
 def test_the_method_decides_between_results_of_two_versions(result, monkeypatch) -> None:
-    from assay.analyse.compare import likeness
+    from assay.analyse.compare import comparability as likeness
 
     monkeypatch.setattr(likeness, "changed_between", lambda a, b: changed_between(a, b, CHANGES))
     a, b = (result(*SAME, **on({}, packages={"assay": version})) for version in ("0.2.0", "0.3.1"))

@@ -8,20 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as reference
 
-from assay.analyse.compare.limits import Draft, Limits, Line, believable, draft_line, judged_line
-from assay.analyse.compare.numbers import no_samples
-from assay.analyse.compare.pools import Pool
-from assay.analyse.compare.results import Reading, change_between_results
+from assay.analyse.compare.change import ResultReading, change_between_results
+from assay.analyse.compare.jobs import ResultPool
+from assay.analyse.compare.limits import (
+    LimitDraft,
+    LimitVerdict,
+    RegressionLimits,
+    believable,
+    draft_line,
+    judged_line,
+    no_samples,
+)
 
-LIMITS = Limits()
+LIMITS = RegressionLimits()
 BASE = (10.0, 10.05, 9.95, 10.02)
 
 
-def pooled(a, b) -> Pool:
-    return Pool(tuple(a), tuple(b), (), (), ())
+def pooled(a, b) -> ResultPool:
+    return ResultPool(tuple(a), tuple(b), (), (), ())
 
 
-def drafted(result, stats, old, new, limits=LIMITS, **more) -> Draft:
+def drafted(result, stats, old, new, limits=LIMITS, **more) -> LimitDraft:
     """A draft of `m`: each side one set of runs, or several."""
     job = result(1.0, 1.0)
 
@@ -32,7 +39,7 @@ def drafted(result, stats, old, new, limits=LIMITS, **more) -> Draft:
     return draft_line(pooled([having(one) for one in olds], [having(new)]), "m", limits, no_samples)
 
 
-def judged(draft: Draft, limits=LIMITS) -> Line:
+def judged(draft: LimitDraft, limits=LIMITS) -> LimitVerdict:
     return judged_line(draft, limits, believed=draft.chance <= 0.025, looked_at=1)
 
 
@@ -160,7 +167,7 @@ def test_equal_constants_are_green_and_other_ones_red(result, stats) -> None:
 
 
 def test_limits_by_name_win() -> None:
-    limits = Limits(0.05, {"ttft_ms.p99": 0.03, "speed": 0.1, "speed{batch=8}": 0.2})
+    limits = RegressionLimits(0.05, {"ttft_ms.p99": 0.03, "speed": 0.1, "speed{batch=8}": 0.2})
     assert limits.limit_of("ttft_ms.p99") == 0.03
     assert limits.limit_of("ttft_ms") == 0.05
     assert limits.limit_of("speed{batch=1}") == 0.1
@@ -181,22 +188,22 @@ def test_luck_is_kept_out_as_scipy_does_it(chances, rate) -> None:
 # Calibration: how often the gate of one number is red, with the truth known.
 
 
-def reading(runs) -> Reading:
-    return Reading(float(np.median(runs)), tuple(runs))
+def reading(runs) -> ResultReading:
+    return ResultReading(float(np.median(runs)), tuple(runs))
 
 
 def red_share(
     rng, *, change: float, results: int, runs: int, between: float, within: float, limit: float, rounds: int = 400
 ) -> float:
-    def drawn(number: int, factor: float = 1.0) -> list[Reading]:
+    def drawn(number: int, factor: float = 1.0) -> list[ResultReading]:
         levels = between * rng.standard_normal(number)
         return [reading(factor * np.exp(level + within * rng.standard_normal(runs))) for level in levels]
 
-    limits = Limits(limit)
+    limits = RegressionLimits(limit)
     red = 0
     for _ in range(rounds):
         found = change_between_results(drawn(results), drawn(1, 1 + change))
-        draft = Draft(Line("m", "ms", "lower", limit, results=results), found)
+        draft = LimitDraft(LimitVerdict("m", "ms", "lower", limit, results=results), found)
         red += judged(draft, limits).answer == "red"
     return red / rounds
 

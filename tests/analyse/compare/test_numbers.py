@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from assay.analyse.compare.numbers import (
+from assay.analyse.compare.limits import (
     names_in,
     not_backed,
     reading_of,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from assay.analyse.compare import compare_pool, match_jobs, pool
-from assay.analyse.compare.pools import Matched
+from assay.analyse.compare.jobs import JobMatch
 from assay.analyse.records import CampaignRecord
 
 SAME = (1.0, 1.001, 0.999)
@@ -62,7 +62,7 @@ def test_two_single_jobs_match_whatever_their_points(base) -> None:
 def test_unusable_and_unlike_results_are_left_out_and_told(result) -> None:
     good, other = result(*SAME), result(*SAME, workload={"batch": 8})
     failed = replace(result(*SAME), state="failed")
-    found = pool(Matched((failed, good, other, good), (result(*SLOWER),)))
+    found = pool(JobMatch((failed, good, other, good), (result(*SLOWER),)))
     assert (len(found.a), found.refused) == (2, ())
     assert found.left_out == (
         "1 result left out: not a measurement: its job is failed",
@@ -74,7 +74,7 @@ def test_unusable_and_unlike_results_are_left_out_and_told(result) -> None:
 
 def test_where_no_result_is_comparable_the_newest_says_why(result) -> None:
     other = result(*SAME, workload={"batch": 8})
-    found = pool(Matched((other, other), (result(*SLOWER),)))
+    found = pool(JobMatch((other, other), (result(*SLOWER),)))
     assert found.refused == ("different batch: 8 against not set",)
     answers = {(one.answer, one.because) for one in compare_pool(found).lines}
     assert answers == {("cannot tell", found.refused)}
@@ -82,7 +82,7 @@ def test_where_no_result_is_comparable_the_newest_says_why(result) -> None:
 
 def test_a_difference_that_is_asked_about_is_compared_but_not_mixed(result) -> None:
     eight = result(*SAME, workload={"batch": 8})
-    found = pool(Matched((eight, result(*SAME), eight), (result(*SLOWER),)), anyway=True)
+    found = pool(JobMatch((eight, result(*SAME), eight), (result(*SLOWER),)), anyway=True)
     assert (len(found.a), found.refused) == (2, ())
     assert found.left_out == ("1 result left out: different batch: 8 against not set",)
 
@@ -90,7 +90,7 @@ def test_a_difference_that_is_asked_about_is_compared_but_not_mixed(result) -> N
 @pytest.mark.parametrize("anyway", [False, True])
 def test_a_side_without_a_usable_result_refuses(result, anyway) -> None:
     failed = replace(result(*SAME), state="failed")
-    found = pool(Matched((failed, failed), (result(*SAME),)), anyway=anyway, sides=("the baseline", "the new"))
+    found = pool(JobMatch((failed, failed), (result(*SAME),)), anyway=anyway, sides=("the baseline", "the new"))
     assert found.refused == ("the baseline result is not a measurement: its job is failed",)
 
 
@@ -105,7 +105,7 @@ def controlled(took: float, name: str = "bench-1", **more) -> dict:
 
 
 def answers(a, b, **how) -> dict:
-    return {one.metric: one for one in compare_pool(pool(Matched((a,), (b,)), **how)).lines}
+    return {one.metric: one for one in compare_pool(pool(JobMatch((a,), (b,)), **how)).lines}
 
 
 def test_a_change_that_is_no_larger_than_the_machines_own_cannot_be_told(result) -> None:

@@ -7,14 +7,13 @@ from hypothesis import strategies as st
 from scipy import stats as reference
 
 from assay.analyse.compare import compare_metric, compare_results
-from assay.analyse.compare.results import Reading, change_between_results
-from assay.analyse.compare.welch import change_between
+from assay.analyse.compare.change import ResultReading, change_between, change_between_results
 
 VALUES = st.lists(st.floats(0.5, 2.0), min_size=2, max_size=6)
 
 
-def reading(*runs: float) -> Reading:
-    return Reading(float(np.median(runs)), runs)
+def reading(*runs: float) -> ResultReading:
+    return ResultReading(float(np.median(runs)), runs)
 
 
 def test_one_result_against_one_is_welch_between_runs() -> None:
@@ -86,11 +85,11 @@ def test_a_new_result_with_fewer_or_wilder_runs_is_believed_less() -> None:
 
 
 def test_a_number_known_only_over_all_runs_is_one_value_per_result() -> None:
-    pooled = [Reading(value) for value in (10.0, 10.2, 9.9, 10.1)]
-    found = change_between_results(pooled, [Reading(12.0, (11.0, 12.0, 13.0))])
-    same = change_between_results(pooled, [Reading(12.0)])
+    pooled = [ResultReading(value) for value in (10.0, 10.2, 9.9, 10.1)]
+    found = change_between_results(pooled, [ResultReading(12.0, (11.0, 12.0, 13.0))])
+    same = change_between_results(pooled, [ResultReading(12.0)])
     assert found == same
-    assert change_between_results(pooled[:1], [Reading(12.0)]) is None
+    assert change_between_results(pooled[:1], [ResultReading(12.0)]) is None
 
 
 def test_values_around_zero_are_compared_by_difference() -> None:
@@ -132,7 +131,7 @@ def test_a_metric_that_changed_its_meaning_is_not_compared(stats) -> None:
     assert mixed.because == ("the units differ: ms against s",)
 
 
-def drawn(rng, results: int, runs: int, between: float, within: float) -> list[Reading]:
+def drawn(rng, results: int, runs: int, between: float, within: float) -> list[ResultReading]:
     levels = between * rng.standard_normal(results)
     return [reading(*np.exp(level + within * rng.standard_normal(runs))) for level in levels]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.analyse.merge import Overlap, Part, PartRun, merge_point, merge_run, overlap_of
+from assay.analyse.merge import Overlap, PartResult, PartRun, merge_point, merge_run, overlap_of
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import from_json, to_json
 from assay.plan.job import Job
@@ -137,7 +137,7 @@ def test_two_parts_whose_windows_are_shifted_are_cut_to_what_they_share():
 def test_percentiles_are_those_of_all_samples_and_no_average_of_percentiles():
     """Four of five requests take 10 ms, one 1,000 ms: no average of two machines' percentiles says that."""
     fast, slow = Machine(0, rate=400.0, took_s=0.01), Machine(1, rate=100.0, took_s=1.0, begin_s=0.5)
-    parts = [Part(one.host, result_of(one), tuple(one.run(run) for run in range(3))) for one in (fast, slow)]
+    parts = [PartResult(one.host, result_of(one), tuple(one.run(run) for run in range(3))) for one in (fast, slow)]
     found, outcomes = merge_point(job(load={"rate": 500.0}), parts)
     stats = found.metrics["e2e_ms"]
     together = np.concatenate([one.samples[0].value for one in outcomes])
@@ -279,7 +279,7 @@ def result_of(machine, state="done", error=None) -> MultiRunJobResult:
 
 def test_a_point_is_judged_like_any_other_job():
     machines = Machine(0), Machine(1, begin_s=0.2)
-    parts = [Part(one.host, result_of(one), tuple(one.run(run) for run in range(3))) for one in machines]
+    parts = [PartResult(one.host, result_of(one), tuple(one.run(run) for run in range(3))) for one in machines]
     found, _ = merge_point(job(objective={"e2e_ms.p50": 150.0}), parts)
     checks = {check.name: check for check in found.checks}
     assert checks["load delivered"].passed, checks["load delivered"]
@@ -294,8 +294,8 @@ def test_a_point_is_judged_like_any_other_job():
 def test_a_point_of_which_one_run_drifted_apart_keeps_the_others_and_says_so():
     near, far = Machine(1, begin_s=0.1), Machine(1, begin_s=3.0)
     parts = [
-        Part(0, result_of(Machine(0)), tuple(Machine(0).run(run) for run in range(3))),
-        Part(1, result_of(near), (near.run(0), near.run(1), far.run(2))),
+        PartResult(0, result_of(Machine(0)), tuple(Machine(0).run(run) for run in range(3))),
+        PartResult(1, result_of(near), (near.run(0), near.run(1), far.run(2))),
     ]
     found, _ = merge_point(job(), parts)
     assert (found.successful_runs, found.failed_runs, found.verdict) == (2, 1, "invalid")
@@ -304,7 +304,7 @@ def test_a_point_of_which_one_run_drifted_apart_keeps_the_others_and_says_so():
 
 def test_a_point_without_a_part_says_what_became_of_it():
     gone = result_of(Machine(1), state="failed", error=Failure("poisoned", "4 agents in a row were lost"))
-    parts = [Part(0, result_of(Machine(0)), (Machine(0).run(),)), Part(1, gone, ())]
+    parts = [PartResult(0, result_of(Machine(0)), (Machine(0).run(),)), PartResult(1, gone, ())]
     found, _ = merge_point(job(runs=1), parts)
     assert found.state == "failed"
     assert "host 1: 4 agents in a row were lost" in found.error.message

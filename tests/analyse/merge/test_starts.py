@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.analyse.merge.test_merge import EPOCH, Machine, S, job, merged, result_of
 
-from assay.analyse.merge import Part, merge_point
+from assay.analyse.merge import PartResult, merge_point
 
 
 def machine(host: int, begin_s: float = 0.0, *, offset=(-0.01, 0.02), met: bool = True, **more) -> Machine:
@@ -23,7 +23,7 @@ def machine(host: int, begin_s: float = 0.0, *, offset=(-0.01, 0.02), met: bool 
 
 
 def delivered(*machines: Machine):
-    parts = [Part(one.host, result_of(one), tuple(one.run(run) for run in range(3))) for one in machines]
+    parts = [PartResult(one.host, result_of(one), tuple(one.run(run) for run in range(3))) for one in machines]
     found, _ = merge_point(job(hosts=len(machines)), parts)
     return next(check for check in found.checks if check.name == "load delivered")
 

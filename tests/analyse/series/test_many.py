@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from assay.analyse.series import Series, detect, discoveries
+from assay.analyse.series import Series, discoveries
+from assay.analyse.series import detection as detect
 
 
 def reports(quiet: int, stepped: int, level: float = 0.05):

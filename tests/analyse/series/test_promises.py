@@ -9,7 +9,8 @@ from benches.series import sizes_held
 from benches.series_laws import AFTER, LEVEL, NOISE, POINTS, SEVERAL, noise, series, several
 from scipy.stats import binom
 
-from assay.analyse.series import Series, detect
+from assay.analyse.series import Series
+from assay.analyse.series import detection as detect
 
 BY_CHANCE = 0.001
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from assay.analyse.stopping import enough, steady
+from assay.analyse.steady_state import enough, steady
 from assay.errors import MeasureError
 from assay.plan.job import Job
 from assay.run.code_archive import pack

@@ -22,10 +22,10 @@ from assay.alert.digest.records import (
     SeriesHealth,
     SilentJob,
 )
-from assay.analyse.power import smallest_effect
+from assay.analyse.intervals import smallest_effect
 from assay.analyse.series import LEVEL
-from assay.analyse.series.thresholds import SPLITS
-from assay.analyse.words import percent
+from assay.analyse.series.significance import SPLITS
+from assay.analyse.text import percent
 
 # A series that hides changes up to this is told as noisy.
 NOISY_FROM = 0.05

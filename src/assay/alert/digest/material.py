@@ -21,7 +21,7 @@ from assay.alert.digest.records import (
 )
 from assay.alert.records import AlertRecord
 from assay.analyse.records import CampaignRecord
-from assay.analyse.series.triage import shown
+from assay.analyse.series.causes import shown
 from assay.report.html.series import SeriesPoint
 from assay.report.wording import job_label, unmeasured_sentence
 from assay.series.repository import KnownFinding

@@ -14,7 +14,7 @@ from assay.alert.digest.records import (
     SeriesLabel,
     SilentJob,
 )
-from assay.analyse.words import count
+from assay.analyse.text import count
 from assay.report.numbers import NOTHING, decimals_for, name_with_unit, show, show_percent
 
 CAUSES = {

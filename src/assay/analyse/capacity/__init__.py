@@ -1,17 +1,16 @@
 """How much a service can take: probes judged, the search for the highest good rate, saturation and the knee."""
 
-from assay.analyse.capacity.knee import Knee, knee
-from assay.analyse.capacity.probe import Judged, ProbeOutcome, judge_probe, judged
-from assay.analyse.capacity.saturation import saturated
-from assay.analyse.capacity.search import Done, RateSearch, Step, next_step
+from assay.analyse.capacity.probe import ProbeJudgement, ProbeOutcome, judge_probe, judged
+from assay.analyse.capacity.saturation import Knee, knee, saturated
+from assay.analyse.capacity.search import CapacityResult, ProbeStep, RateSearch, next_step
 
 __all__ = [
-    "Done",
-    "Judged",
+    "CapacityResult",
     "Knee",
+    "ProbeJudgement",
     "ProbeOutcome",
+    "ProbeStep",
     "RateSearch",
-    "Step",
     "judge_probe",
     "judged",
     "knee",

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.distributions import incomplete_beta, normal_quantile, t_quantile, variance_inflation
-from assay.analyse.percentiles import TAILS
-from assay.analyse.steadiness import drift
-from assay.analyse.words import count, number, percent, quantity
+from assay.analyse.intervals import TAILS
+from assay.analyse.steady_state import drift
+from assay.analyse.text import count, number, percent, quantity
 from assay.metrics import Metric, describe
 
 Values = NDArray[np.float64]
@@ -61,7 +61,7 @@ class ProbeOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ProbeJudgement:
     """All that the probes of one rate say together."""
 
     rate: float
@@ -111,7 +111,7 @@ def judge_probe(
 
 def judged(
     outcomes: Sequence[ProbeOutcome], objective: Mapping[str, float], errors: float = ERRORS
-) -> tuple[Judged, ...]:
+) -> tuple[ProbeJudgement, ...]:
     """One judgement per rate, in the order in which the rates were first tried.
 
     The samples of a rate's probes are pooled, unless one of them is a miss that others do not show: a stall that it
@@ -123,7 +123,7 @@ def judged(
     return tuple(_of_one_rate(group, objective, errors) for group in by_rate.values())
 
 
-def _of_one_rate(group: Sequence[ProbeOutcome], objective: Mapping[str, float], errors: float) -> Judged:
+def _of_one_rate(group: Sequence[ProbeOutcome], objective: Mapping[str, float], errors: float) -> ProbeJudgement:
     each = [_judge(outcome, objective, errors) for outcome in group]
     # A probe with few samples that shows nothing wrong cannot prove it, but it is a reason to doubt another's miss.
     votes = [one.leans if one.meets is None else one.meets for one in each]
@@ -135,7 +135,7 @@ def _of_one_rate(group: Sequence[ProbeOutcome], objective: Mapping[str, float], 
     meets = None if hits == misses or (hits > misses and True not in [one.meets for one in each]) else hits > misses
     last = next(one for one, vote in zip(reversed(each), reversed(votes), strict=True) if vote is (hits > misses))
     duration = sum(outcome.duration_s for outcome in group)
-    return Judged(each[0].rate, duration, meets, f"{told}; {last.why}", len(group), hits >= misses, 2.0)
+    return ProbeJudgement(each[0].rate, duration, meets, f"{told}; {last.why}", len(group), hits >= misses, 2.0)
 
 
 def _pooled(group: Sequence[ProbeOutcome]) -> ProbeOutcome:
@@ -157,7 +157,7 @@ def _pooled(group: Sequence[ProbeOutcome]) -> ProbeOutcome:
 
 def _judge(
     outcome: ProbeOutcome, objective: Mapping[str, float], errors: float, longest: ProbeOutcome | None = None
-) -> Judged:
+) -> ProbeJudgement:
     longest = longest or outcome
     vetoes = (_behind(outcome), _failing(outcome, errors), _rising(longest))
     parts = [part for part in vetoes if part is not None]
@@ -172,7 +172,7 @@ def _judge(
     meets = False if False in answers else None if None in answers else True
     told = [part for part in parts if part.meets is meets]
     undecided = [part.times for part in parts if part.meets is None]
-    return Judged(
+    return ProbeJudgement(
         rate=outcome.rate,
         duration_s=outcome.duration_s,
         meets=meets,

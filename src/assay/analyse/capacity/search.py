@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from pydantic import JsonValue
 
-from assay.analyse.capacity.probe import ERRORS, SHARES, Judged, ProbeOutcome, judged
-from assay.analyse.percentiles import TAILS, backed
-from assay.analyse.words import count, number
+from assay.analyse.capacity.probe import ERRORS, SHARES, ProbeJudgement, ProbeOutcome, judged
+from assay.analyse.intervals import TAILS, backed
+from assay.analyse.text import count, number
 from assay.spec.driving import Search
 
 # Each step up multiplies the rate by this: few steps from one to ten thousand, and no overload that breaks things.
@@ -32,7 +32,7 @@ _SURE, _UNSURE = 1.0, 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProbeStep:
     """The next probe."""
 
     rate: float
@@ -40,7 +40,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CapacityResult:
     """What the search found."""
 
     capacity: float | None
@@ -56,11 +56,11 @@ class Done:
 class _Bracket:
     """The highest rate that is believed to meet the objective and the lowest above it that is not."""
 
-    low: Judged | None
-    high: Judged | None
+    low: ProbeJudgement | None
+    high: ProbeJudgement | None
 
 
-def next_step(history: Sequence[Judged], search: Search) -> Step | Done:
+def next_step(history: Sequence[ProbeJudgement], search: Search) -> ProbeStep | CapacityResult:
     """Decide what to try next, from all rates tried so far.
 
     Rates grow geometrically until one misses; then the gap is halved on the log scale until it is as narrow as
@@ -69,10 +69,10 @@ def next_step(history: Sequence[Judged], search: Search) -> Step | Done:
     tried again, and rates that contradict each other too.
     """
     if not history:
-        return Step(search.lowest, search.probe)
+        return ProbeStep(search.lowest, search.probe)
     bracket = _bracket(history)
     step = _wish(history, bracket, search)
-    if isinstance(step, Done):
+    if isinstance(step, CapacityResult):
         return step
     if len(history) >= search.probes and all(one.rate != step.rate for one in history):
         return _ended(history, bracket, f"the search ended after {count(search.probes, 'rate')}")
@@ -82,11 +82,11 @@ def next_step(history: Sequence[Judged], search: Search) -> Step | Done:
     return step
 
 
-def _wish(history: Sequence[Judged], bracket: _Bracket, search: Search) -> Step | Done:
+def _wish(history: Sequence[ProbeJudgement], bracket: _Bracket, search: Search) -> ProbeStep | CapacityResult:
     """The next probe, were there no limit to their number."""
     doubtful = _contradiction(history) or _doubtful_miss(bracket.high, history)
     if doubtful is not None:
-        return Step(doubtful.rate, search.probe)
+        return ProbeStep(doubtful.rate, search.probe)
     if all(one.meets is not False for one in history):
         return _grow(max(history, key=lambda one: one.rate), history, bracket, search)
     low, high = bracket.low, bracket.high
@@ -97,16 +97,16 @@ def _wish(history: Sequence[Judged], bracket: _Bracket, search: Search) -> Step 
     for one in (high, low):
         if one.rate in _after_first_miss(history) and (again := _again(one, search)) is not None:
             return again
-    return Step(_between(low.rate, high, search), search.probe)
+    return ProbeStep(_between(low.rate, high, search), search.probe)
 
 
-def _after_first_miss(history: Sequence[Judged]) -> set[float]:
+def _after_first_miss(history: Sequence[ProbeJudgement]) -> set[float]:
     """The rates that were tried after the first miss: before it, a higher rate tells more than the same one again."""
     missed = next((place for place, one in enumerate(history) if one.meets is False), len(history))
     return {one.rate for one in history[missed + 1 :]}
 
 
-def _between(low: float, high: Judged, search: Search) -> float:
+def _between(low: float, high: ProbeJudgement, search: Search) -> float:
     """The rate that halves the gap on the log scale; in overload the service tells where the gap is likely to end."""
     likely = _ABOVE_DELIVERED * high.delivered_per_s
     if low > likely * _REFUTED:
@@ -114,50 +114,60 @@ def _between(low: float, high: Judged, search: Search) -> float:
     return math.sqrt(low * min(max(likely, low * (1 + search.within) ** 3), high.rate))
 
 
-def _grow(top: Judged, history: Sequence[Judged], bracket: _Bracket, search: Search) -> Step | Done:
+def _grow(
+    top: ProbeJudgement, history: Sequence[ProbeJudgement], bracket: _Bracket, search: Search
+) -> ProbeStep | CapacityResult:
     """Go up from the highest rate, since none was shown to miss; at the top, make sure of it."""
     at_top = top.rate >= search.highest
     if (at_top or not top.leans) and (again := _again(top, search)) is not None:
         return again
     if not at_top:
-        return Step(min(top.rate * GROWTH, search.highest), search.probe)
+        return ProbeStep(min(top.rate * GROWTH, search.highest), search.probe)
     if top.meets:
         reason = f"the highest rate that may be tried, {number(top.rate)}/s, still met the objective"
-        return Done(top.rate, top.rate, None, f"at least {number(top.rate)}/s: {reason}")
+        return CapacityResult(top.rate, top.rate, None, f"at least {number(top.rate)}/s: {reason}")
     return _prove(top, history, bracket, search)
 
 
-def _at_the_lowest(one: Judged, history: Sequence[Judged], bracket: _Bracket, search: Search) -> Step | Done:
+def _at_the_lowest(
+    one: ProbeJudgement, history: Sequence[ProbeJudgement], bracket: _Bracket, search: Search
+) -> ProbeStep | CapacityResult:
     """Even the lowest rate is not good, or not shown to be."""
     if (again := _again(one, search)) is not None:
         return again
     if one.meets is False and one.rate <= search.lowest:
-        return Done(
+        return CapacityResult(
             None, None, one.rate, f"even the lowest rate, {number(one.rate)}/s, misses the objective: {one.why}"
         )
     return _ended(history, bracket, f"at {number(one.rate)}/s it could not be told")
 
 
-def _settled(low: Judged | None, high: Judged, search: Search) -> bool:
+def _settled(low: ProbeJudgement | None, high: ProbeJudgement, search: Search) -> bool:
     return low is not None and high.rate <= low.rate * (1 + search.within) * (1 + 1e-9)
 
 
-def _confirmed(low: Judged, high: Judged, history: Sequence[Judged], bracket: _Bracket, search: Search) -> Step | Done:
+def _confirmed(
+    low: ProbeJudgement, high: ProbeJudgement, history: Sequence[ProbeJudgement], bracket: _Bracket, search: Search
+) -> ProbeStep | CapacityResult:
     """Try again what the answer rests on; then give it."""
     if (again := _again(low, search)) is not None:
         return again
     if low.meets is None:
         return _prove(low, history, bracket, search)
     if low.probes == 1:
-        return Step(low.rate, search.probe)
+        return ProbeStep(low.rate, search.probe)
     if (again := _again(high, search)) is not None:
         return again
     if high.meets is False:
-        return Done(low.rate, low.rate, high.rate, f"met at {number(low.rate)}/s, missed at {number(high.rate)}/s")
+        return CapacityResult(
+            low.rate, low.rate, high.rate, f"met at {number(low.rate)}/s, missed at {number(high.rate)}/s"
+        )
     return _ended(history, bracket, f"at {number(high.rate)}/s it could not be told")
 
 
-def _prove(untold: Judged, history: Sequence[Judged], bracket: _Bracket, search: Search) -> Step | Done:
+def _prove(
+    untold: ProbeJudgement, history: Sequence[ProbeJudgement], bracket: _Bracket, search: Search
+) -> ProbeStep | CapacityResult:
     """Look a bit below a rate at which it cannot be told: only what was shown to be good can be claimed."""
     near = (1 + search.within) * (1 + 1e-9)
     below = [one for one in history if one.rate < untold.rate]
@@ -168,14 +178,14 @@ def _prove(untold: Judged, history: Sequence[Judged], bracket: _Bracket, search:
         if closest.meets is None:
             return _again(closest, search) or _prove(closest, history, bracket, search)
         if closest.meets and closest.probes == 1:
-            return Step(closest.rate, search.probe)
+            return ProbeStep(closest.rate, search.probe)
         return _ended(history, bracket, f"at {number(untold.rate)}/s it could not be told")
     if proven * near >= untold.rate:
         return _ended(history, bracket, f"at {number(untold.rate)}/s it could not be told")
-    return Step(max(untold.rate / (1 + search.within), proven), search.probe)
+    return ProbeStep(max(untold.rate / (1 + search.within), proven), search.probe)
 
 
-def _again(one: Judged, search: Search) -> Step | None:
+def _again(one: ProbeJudgement, search: Search) -> ProbeStep | None:
     """The same rate for longer, where it could not be told and that may help."""
     left = _LONGEST * search.probe - one.duration_s
     if one.meets is not None or left < search.probe:
@@ -183,10 +193,10 @@ def _again(one: Judged, search: Search) -> Step | None:
     needed = one.duration_s * (one.times * _SPARE - 1) if math.isfinite(one.times) else left
     if (needed > left and one.times > _LONGEST) or one.least_s > left:
         return None  # no probe of an allowed length would tell
-    return Step(one.rate, min(max(needed, search.probe, one.least_s), left))
+    return ProbeStep(one.rate, min(max(needed, search.probe, one.least_s), left))
 
 
-def _contradiction(history: Sequence[Judged]) -> Judged | None:
+def _contradiction(history: Sequence[ProbeJudgement]) -> ProbeJudgement | None:
     """A rate to try again: one that missed below one that met, or the other one, the less tried first."""
     for miss in sorted((one for one in history if one.meets is False), key=lambda one: one.rate):
         for hit in (one for one in history if one.meets and one.rate > miss.rate):
@@ -196,7 +206,7 @@ def _contradiction(history: Sequence[Judged]) -> Judged | None:
     return None
 
 
-def _doubtful_miss(high: Judged | None, history: Sequence[Judged]) -> Judged | None:
+def _doubtful_miss(high: ProbeJudgement | None, history: Sequence[ProbeJudgement]) -> ProbeJudgement | None:
     """The lowest miss, where it alone ends the way up and a passing disturbance of one probe would explain it."""
     if high is None or high.meets is not False or high.behind or high.probes > 1:
         return None
@@ -204,11 +214,11 @@ def _doubtful_miss(high: Judged | None, history: Sequence[Judged]) -> Judged | N
     return None if others else high
 
 
-def _believed(one: Judged) -> bool:
+def _believed(one: ProbeJudgement) -> bool:
     return one.leans if one.meets is None else one.meets
 
 
-def _bracket(history: Sequence[Judged]) -> _Bracket:
+def _bracket(history: Sequence[ProbeJudgement]) -> _Bracket:
     """Where rates turn from good to bad, by a monotone fit to all answers: no single one decides against the others."""
     ordered = sorted(history, key=lambda one: one.rate)
     score = np.array([float(_believed(one)) for one in ordered])
@@ -233,7 +243,7 @@ def falling_fit(score: np.typing.NDArray[np.float64], weight: np.typing.NDArray[
     return [value for value, _, length in blocks for _ in range(int(length))]
 
 
-def _ended(history: Sequence[Judged], bracket: _Bracket, why: str) -> Done:
+def _ended(history: Sequence[ProbeJudgement], bracket: _Bracket, why: str) -> CapacityResult:
     """What is known when the search must end: only rates that were measured to meet the objective count."""
     low = bracket.low
     met = [one.rate for one in history if one.meets and (low is None or one.rate <= low.rate)]
@@ -243,9 +253,9 @@ def _ended(history: Sequence[Judged], bracket: _Bracket, why: str) -> Done:
     if capacity is None:
         untold = [one for one in history if one.meets is None]
         rest = f"; {untold[-1].why}" if untold else ""
-        return Done(None, None, high, f"{why}; no rate was shown to meet the objective{rest}")
+        return CapacityResult(None, None, high, f"{why}; no rate was shown to meet the objective{rest}")
     end = f"missed at {number(high)}/s" if high is not None else "no higher rate was shown to miss it"
-    return Done(capacity, capacity, high, f"{why}; met at {number(capacity)}/s, {end}")
+    return CapacityResult(capacity, capacity, high, f"{why}; met at {number(capacity)}/s, {end}")
 
 
 @dataclass(slots=True)
@@ -257,7 +267,7 @@ class RateSearch:
     errors: float = ERRORS
     outcomes: list[ProbeOutcome] = field(default_factory=list)
 
-    def step(self) -> Step | Done:
+    def step(self) -> ProbeStep | CapacityResult:
         return next_step(self._judged(), self.search)
 
     def tell(self, outcome: ProbeOutcome) -> None:
@@ -267,7 +277,11 @@ class RateSearch:
     def facts(self) -> dict[str, JsonValue]:
         """The record of the search, for the result."""
         last = self.step()
-        done = last if isinstance(last, Done) else _ended(self._judged(), _bracket(self._judged()), "it was cut short")
+        done = (
+            last
+            if isinstance(last, CapacityResult)
+            else _ended(self._judged(), _bracket(self._judged()), "it was cut short")
+        )
         return {
             "capacity": done.capacity,
             "low": done.low,
@@ -278,7 +292,7 @@ class RateSearch:
             "probes": [self._probe(outcome) for outcome in self.outcomes],
         }
 
-    def _judged(self) -> tuple[Judged, ...]:
+    def _judged(self) -> tuple[ProbeJudgement, ...]:
         return judged(self.outcomes, self.objective, self.errors)
 
     def _probe(self, outcome: ProbeOutcome) -> JsonValue:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from assay.analyse.checks.evidence import Evidence, Finding
-from assay.analyse.words import count, number, percent
+from assay.analyse.checks.evidence import CheckEvidence, Finding
+from assay.analyse.text import count, number, percent
 from assay.spec.driving import Load
 
 # Of what this client can do on this machine. Above it, times begin to be those of the client.
@@ -30,7 +30,7 @@ _SURE = 3.0  # standard deviations of the number of arrivals
 _TIMES = ("itl_ms", "ttft_ms", "latency_ms", "e2e_ms")
 
 
-def below_ceiling(evidence: Evidence) -> Finding:
+def below_ceiling(evidence: CheckEvidence) -> Finding:
     """Whether the client had room to spare: of its measured ceiling, of its core, and in its loop."""
     parts = (_ceiling(evidence), _core(evidence), _starved(evidence), _lag(evidence))
     found = [part for part in parts if part is not None]
@@ -40,7 +40,7 @@ def below_ceiling(evidence: Evidence) -> Finding:
     return not failed, "; ".join(failed or [sentence for _, sentence in found])
 
 
-def _ceiling(evidence: Evidence) -> tuple[bool, str] | None:
+def _ceiling(evidence: CheckEvidence) -> tuple[bool, str] | None:
     share = evidence.worst("client_ceiling_pct")
     if share is None:
         return None
@@ -50,7 +50,7 @@ def _ceiling(evidence: Evidence) -> tuple[bool, str] | None:
     return False, f"{told}; above {percent(_CEILING_PCT / 100)} add clients (load.clients), or lower the load"
 
 
-def _core(evidence: Evidence) -> tuple[bool, str] | None:
+def _core(evidence: CheckEvidence) -> tuple[bool, str] | None:
     busy = evidence.worst("client_cpu_pct")
     if busy is None:
         return None
@@ -59,7 +59,7 @@ def _core(evidence: Evidence) -> tuple[bool, str] | None:
     return False, f"the busiest client process used {percent(busy / 100)} of its core, so it was late for what arrived"
 
 
-def _starved(evidence: Evidence) -> tuple[bool, str] | None:
+def _starved(evidence: CheckEvidence) -> tuple[bool, str] | None:
     waited = evidence.worst("client_wait_pct")
     if waited is None:
         return None
@@ -69,7 +69,7 @@ def _starved(evidence: Evidence) -> tuple[bool, str] | None:
     return False, f"{told}; at most {percent(_WAIT_PCT / 100)} is fine"
 
 
-def _lag(evidence: Evidence) -> tuple[bool, str] | None:
+def _lag(evidence: CheckEvidence) -> tuple[bool, str] | None:
     lag = evidence.worst("loop_lag_ms", "p99")
     beside = _shortest(evidence)
     if lag is None or beside is None:
@@ -82,14 +82,14 @@ def _lag(evidence: Evidence) -> tuple[bool, str] | None:
     return False, f"{told} {number(median)} ms; at most {number(limit)} ms is fine"
 
 
-def _shortest(evidence: Evidence) -> tuple[str, float] | None:
+def _shortest(evidence: CheckEvidence) -> tuple[str, float] | None:
     """The shortest time that the headline is about, by its median."""
     medians = {name: evidence.metrics[name].median for name in _TIMES if name in evidence.metrics}
     shown = {name: value for name, value in medians.items() if name in evidence.headline} or medians
     return min(shown.items(), key=lambda item: item[1]) if shown else None
 
 
-def load_delivered(evidence: Evidence) -> Finding:
+def load_delivered(evidence: CheckEvidence) -> Finding:
     """Whether the load that the file asks for is the one that the target got."""
     if not evidence.is_served:
         return None, "calls follow one another inside our process, so nothing can be left unsent"
@@ -101,7 +101,7 @@ def load_delivered(evidence: Evidence) -> Finding:
     return not failed, "; ".join(failed or [sentence for _, sentence in found])
 
 
-def _stopped(evidence: Evidence) -> tuple[bool, str] | None:
+def _stopped(evidence: CheckEvidence) -> tuple[bool, str] | None:
     """Whether a run was ended before its time."""
     told = evidence.facts("load")
     for run in evidence.good:
@@ -111,7 +111,7 @@ def _stopped(evidence: Evidence) -> tuple[bool, str] | None:
     return None
 
 
-def _skipped(evidence: Evidence) -> tuple[bool, str] | None:
+def _skipped(evidence: CheckEvidence) -> tuple[bool, str] | None:
     skipped = evidence.worst("skipped")
     if not skipped:
         return None
@@ -120,7 +120,7 @@ def _skipped(evidence: Evidence) -> tuple[bool, str] | None:
     return False, f"{told} (load.max_in_flight)"
 
 
-def _delay(evidence: Evidence) -> tuple[bool, str] | None:
+def _delay(evidence: CheckEvidence) -> tuple[bool, str] | None:
     """Whether requests left when they were due."""
     delay = evidence.worst("schedule_delay_ms", "p99")
     medians = [evidence.metrics[name].median for name in _TIMES[1:] if name in evidence.metrics]
@@ -132,7 +132,7 @@ def _delay(evidence: Evidence) -> tuple[bool, str] | None:
     return False, f"requests were sent {number(delay)} ms after they were due (p99); at most {number(limit)} ms is fine"
 
 
-def _level(evidence: Evidence) -> tuple[bool, str] | None:
+def _level(evidence: CheckEvidence) -> tuple[bool, str] | None:
     """Whether the rate or the concurrency was the one asked for, in the run where it was least."""
     load = evidence.job.definition.load
     share = 1 / load.hosts if load.host is not None else 1.0  # of a load that several machines share
@@ -148,7 +148,7 @@ def _level(evidence: Evidence) -> tuple[bool, str] | None:
     return stats.min >= _DELIVERED * asked, told
 
 
-def _together(evidence: Evidence) -> tuple[bool, str] | None:
+def _together(evidence: CheckEvidence) -> tuple[bool, str] | None:
     """Whether the machines of a shared load began and loaded together, in the run where they did so least."""
     told = evidence.facts("merged")
     if not told:
@@ -173,7 +173,7 @@ def _together(evidence: Evidence) -> tuple[bool, str] | None:
     return (True, f"the clients began within {number(max(skews))} s of each other") if skews else None
 
 
-def _rate(evidence: Evidence, load: Load, asked: float) -> tuple[bool, str] | None:
+def _rate(evidence: CheckEvidence, load: Load, asked: float) -> tuple[bool, str] | None:
     stats = evidence.metrics.get("offered_per_s")
     if stats is None:
         return None

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from assay.analyse.quality import is_quality
+from assay.analyse.headline import is_quality
 from assay.analyse.records import MetricStatistics
 from assay.analyse.summary import measured_values
 from assay.plan.job import Job
@@ -26,7 +26,7 @@ _REQUESTS = ("ttft_ms", "prefill_ms", "e2e_ms", "latency_ms")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
+class CheckEvidence:
     """One job with everything that its runs left behind."""
 
     job: Job

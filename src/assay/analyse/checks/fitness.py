@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 
 from pydantic import JsonValue
 
-from assay.analyse.checks.evidence import Evidence, Finding
-from assay.analyse.words import listed, number, percent
+from assay.analyse.checks.evidence import CheckEvidence, Finding
+from assay.analyse.text import listed, number, percent
 from assay.units import show_bytes
 
 State = Mapping[str, JsonValue]
@@ -68,13 +68,13 @@ def reason(state: State, name: str, otherwise: str) -> str:
     return told if isinstance(told, str) else otherwise
 
 
-def states(evidence: Evidence) -> dict[str, State]:
+def states(evidence: CheckEvidence) -> dict[str, State]:
     """The states before and after a job, those that were read."""
     found = {when: section(section(evidence.environment, when), "fitness") for when in ("before", "after")}
     return {when: state for when, state in found.items() if state}
 
 
-def worst(evidence: Evidence, ask: Callable[[State], Finding]) -> Finding:
+def worst(evidence: CheckEvidence, ask: Callable[[State], Finding]) -> Finding:
     """The answer of both states: the first that failed, else the first that passed, else why it cannot be told."""
     found = {when: ask(state) for when, state in states(evidence).items()}
     for when, (passed, sentence) in found.items():
@@ -83,7 +83,7 @@ def worst(evidence: Evidence, ask: Callable[[State], Finding]) -> Finding:
     return next((one for one in found.values() if one[0]), next(iter(found.values()), NOT_READ))
 
 
-def governor_for_speed(evidence: Evidence) -> Finding:
+def governor_for_speed(evidence: CheckEvidence) -> Finding:
     """Whether the clock of the processor is told to stay up."""
     return worst(evidence, governor)
 
@@ -110,7 +110,7 @@ def governor(state: State) -> Finding:
     return False, f"{told}; performance keeps the clock from falling between calls"
 
 
-def turbo_steady(evidence: Evidence) -> Finding:
+def turbo_steady(evidence: CheckEvidence) -> Finding:
     """Whether the clock cannot rise above its base, or was as fast after the job as before it."""
     found = states(evidence)
     apart = _apart(found)
@@ -136,7 +136,7 @@ def turbo(state: State) -> Finding:
     return False, "turbo is on, so the clock moves with heat and with the number of busy cores"
 
 
-def cool_enough(evidence: Evidence) -> Finding:
+def cool_enough(evidence: CheckEvidence) -> Finding:
     """Whether processor and device were far from the temperature at which they slow down."""
     return worst(evidence, cool)
 
@@ -166,7 +166,7 @@ def gpus_of(state: State) -> list[Mapping[str, JsonValue]]:
     return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
 
 
-def memory_free(evidence: Evidence) -> Finding:
+def memory_free(evidence: CheckEvidence) -> Finding:
     """Whether there was memory to spare, and nothing was swapped while the job ran."""
     found = states(evidence)
     low = worst(evidence, _free)
@@ -203,7 +203,7 @@ def _free(state: State) -> Finding:
     return enough, told if enough else f"{told}; at least {percent(_FREE)} is fine"
 
 
-def clock_steady(evidence: Evidence) -> Finding:
+def clock_steady(evidence: CheckEvidence) -> Finding:
     """Whether the time was read from a fast and steady source, the same before and after."""
     sources = [source for state in states(evidence).values() if (source := section(state, "clock").get("source"))]
     if len(set(map(str, sources))) > 1:
@@ -224,7 +224,7 @@ def clock(state: State) -> Finding:
     return None, f"the kernel reads the time from {source}, of which nothing is known here"
 
 
-def control_steady(evidence: Evidence) -> Finding:
+def control_steady(evidence: CheckEvidence) -> Finding:
     """Whether a fixed amount of work took as long after the job as before it, and as long as it usually does here."""
     found = states(evidence)
     if not any(section(state, "control") for state in found.values()):
@@ -292,7 +292,7 @@ def _limit_between(found: Mapping[str, State], part: str) -> float:
     return max(_SAME, math.sqrt(2) * min(_WIDEST, max(bands))) if bands else _UNKNOWN
 
 
-def held_alone(evidence: Evidence) -> Finding:
+def held_alone(evidence: CheckEvidence) -> Finding:
     """Whether nobody else measured on the same device meanwhile."""
     return held(evidence.environment)
 

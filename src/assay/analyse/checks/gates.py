@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.analyse.capacity.probe import ALPHA, share_held
-from assay.analyse.percentiles import TAILS, samples_needed
-from assay.analyse.quality import is_quality
+from assay.analyse.headline import is_quality
+from assay.analyse.intervals import TAILS, samples_needed
 from assay.analyse.records import Check, Interval, MetricStatistics
-from assay.analyse.words import number, percent, quantity
+from assay.analyse.text import number, percent, quantity
 from assay.plan.job import Job
 
 # Metric → run id → the values that it gave.

@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.analyse.checks.client import below_ceiling
-from assay.analyse.checks.evidence import NOTHING_MEASURED, Evidence, Finding
+from assay.analyse.checks.evidence import NOTHING_MEASURED, CheckEvidence, Finding
 from assay.analyse.checks.fitness import State, figure, gpus_of, reason, section, states
-from assay.analyse.words import count, listed, percent
+from assay.analyse.text import count, listed, percent
 from assay.run.records import Window
 from assay.spec.target import EndpointTarget
 from assay.units import show_bytes
@@ -26,7 +26,7 @@ _HARNESS = 0.01
 _PROCESSOR = "the device is the processor itself, which the check of a quiet machine covers"
 
 
-def machine_quiet(evidence: Evidence) -> Finding:
+def machine_quiet(evidence: CheckEvidence) -> Finding:
     """Whether other programs and the hypervisor left the machine to us."""
     if _is_here(evidence):
         return None, "the endpoint is on this machine, so its own work cannot be told from that of other programs"
@@ -42,7 +42,7 @@ def machine_quiet(evidence: Evidence) -> Finding:
     return all(passed for passed, _ in found), sentences
 
 
-def _is_here(evidence: Evidence) -> bool:
+def _is_here(evidence: CheckEvidence) -> bool:
     """Whether the target is an endpoint that somebody else started on this very machine."""
     target = evidence.job.definition.target
     host = urlsplit(target.endpoint).hostname or "" if isinstance(target, EndpointTarget) else ""
@@ -82,7 +82,7 @@ def _share_now(share: float, limit: float, what: str, of_what: str) -> tuple[boo
     return share <= limit, told if share <= limit else f"{told}; at most {percent(limit)} is fine"
 
 
-def clocks_steady(evidence: Evidence) -> Finding:
+def clocks_steady(evidence: CheckEvidence) -> Finding:
     """Whether neither the processor nor the device held its clock down: for heat, or for power."""
     parts = (_kernel_count(evidence), _seen_throttled(evidence), _told_throttled(evidence))
     found = [part for part in parts if part is not None]
@@ -92,7 +92,7 @@ def clocks_steady(evidence: Evidence) -> Finding:
     return not failed, "; ".join(failed or [sentence for _, sentence in found])
 
 
-def _kernel_count(evidence: Evidence) -> tuple[bool, str] | None:
+def _kernel_count(evidence: CheckEvidence) -> tuple[bool, str] | None:
     """Throttle events that the kernel counted in the measured windows."""
     events = evidence.windows(lambda window: window.throttle_events)
     if not events:
@@ -104,7 +104,7 @@ def _kernel_count(evidence: Evidence) -> tuple[bool, str] | None:
     return True, f"no thermal throttling in {count(len(events), 'run')}"
 
 
-def _seen_throttled(evidence: Evidence) -> tuple[bool, str] | None:
+def _seen_throttled(evidence: CheckEvidence) -> tuple[bool, str] | None:
     """Reasons that were seen from the side while runs were measured."""
     reasons: dict[str, dict[str, None]] = {}
     runs: dict[str, list[str]] = {}
@@ -123,7 +123,7 @@ def _seen_throttled(evidence: Evidence) -> tuple[bool, str] | None:
     return (False, "; ".join(held)) if held else (True, f"{listed(list(reasons))} never held its clock down")
 
 
-def _told_throttled(evidence: Evidence) -> tuple[bool, str] | None:
+def _told_throttled(evidence: CheckEvidence) -> tuple[bool, str] | None:
     """What devices told just before and after; only where nobody looked while runs were measured."""
     looked = any(run.seen is not None and run.seen.throttled for run in evidence.good)
     found = [] if looked else [(when, *clocks_now(state)) for when, state in states(evidence).items()]
@@ -151,7 +151,7 @@ def clocks_now(state: State) -> Finding:
     return (False, "; ".join(held)) if held else (True, f"{listed(list(told))} runs at the clock that it chooses")
 
 
-def _concerns(evidence: Evidence, seen: str) -> bool:
+def _concerns(evidence: CheckEvidence, seen: str) -> bool:
     """Whether something that was seen of a device (`cpu`, `gpu:0`) is about the one that the job used."""
     if evidence.device is None:
         return True  # the target decides by itself, so it may be any
@@ -162,7 +162,7 @@ def _concerns(evidence: Evidence, seen: str) -> bool:
     return seen.partition(":")[2] in (boards or {index or "0"})
 
 
-def device_alone(evidence: Evidence) -> Finding:
+def device_alone(evidence: CheckEvidence) -> Finding:
     """Whether nobody else used the device."""
     if evidence.device is None:
         return None, "the target decides by itself which devices it uses"
@@ -212,7 +212,7 @@ def _named(process: Mapping[str, JsonValue]) -> str:
     return f"{process.get('name') or 'a process'} ({', '.join(filter(None, words))})"
 
 
-def client_below_ceiling(evidence: Evidence) -> Finding:
+def client_below_ceiling(evidence: CheckEvidence) -> Finding:
     """Whether our own loop is small beside what it timed, and far from all that it can do."""
     if evidence.is_program:
         return None, "a program is timed once from start to end, so our own cost does not matter"
@@ -228,11 +228,11 @@ def client_below_ceiling(evidence: Evidence) -> Finding:
     return shares[run] <= _HARNESS, cost if shares[run] <= _HARNESS else f"{cost}; at most {percent(_HARNESS)} is fine"
 
 
-def _latencies(evidence: Evidence) -> dict[tuple[int, str], np.typing.NDArray[np.float64]]:
+def _latencies(evidence: CheckEvidence) -> dict[tuple[int, str], np.typing.NDArray[np.float64]]:
     return {key: values for key, values in evidence.measured().items() if key[1] == "latency_ms" and values.size}
 
 
-def device_used(evidence: Evidence) -> Finding:
+def device_used(evidence: CheckEvidence) -> Finding:
     """Whether the device that was asked for did the work, read back from the runtime."""
     if evidence.device is None:
         return None, "no device was asked for"

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from assay.analyse.checks.evidence import NOTHING_MEASURED, Evidence, Finding
-from assay.analyse.intervals import median_interval_of_run, relative_half_width
-from assay.analyse.percentiles import TAILS, samples_needed
-from assay.analyse.quality import is_quality
+from assay.analyse.checks.evidence import NOTHING_MEASURED, CheckEvidence, Finding
+from assay.analyse.headline import is_quality
+from assay.analyse.intervals import TAILS, median_interval_of_run, relative_half_width, samples_needed
 from assay.analyse.records import MetricStatistics
-from assay.analyse.steadiness import Drift, drift
-from assay.analyse.words import count, listed, percent
+from assay.analyse.steady_state import RunDrift, drift
+from assay.analyse.text import count, listed, percent
 
 # Two runs can agree by luck; three is the smallest number whose spread means something.
 MIN_RUNS = 3
@@ -22,7 +21,7 @@ _DRIFTING_RUNS = 0.2
 _VARIES = "the load itself changed while it was measured, so one level of the times is not expected"
 
 
-def something_measured(evidence: Evidence) -> Finding:
+def something_measured(evidence: CheckEvidence) -> Finding:
     """Whether there is any number at all that answers the job's question."""
     values = sum(evidence.metrics[name].count for name in evidence.headline)
     if values:
@@ -30,7 +29,7 @@ def something_measured(evidence: Evidence) -> Finding:
     return False, "no run gave a finite value of the metric that this job is about"
 
 
-def enough_runs(evidence: Evidence) -> Finding:
+def enough_runs(evidence: CheckEvidence) -> Finding:
     """Whether there are enough runs for their spread to mean something."""
     good = len(evidence.good)
     if good < MIN_RUNS:
@@ -38,7 +37,7 @@ def enough_runs(evidence: Evidence) -> Finding:
     return True, f"{count(good, 'run')} gave numbers"
 
 
-def enough_samples(evidence: Evidence) -> Finding:
+def enough_samples(evidence: CheckEvidence) -> Finding:
     """Whether each run's own median is known as closely as the file asks."""
     if evidence.is_program:
         return None, "a program decides by itself how many values it reports; the runs are what is counted"
@@ -54,7 +53,7 @@ def enough_samples(evidence: Evidence) -> Finding:
     return _medians_known(evidence)
 
 
-def _medians_known(evidence: Evidence) -> Finding:
+def _medians_known(evidence: CheckEvidence) -> Finding:
     """Compare the widest interval of a run's median with the one that the file asks for."""
     measure = evidence.job.definition.measure
     # How long a service is loaded is what the file says, not when a median is known: the wider promise is enough.
@@ -74,7 +73,7 @@ def _medians_known(evidence: Evidence) -> Finding:
     return False, f"{worst}; ±{percent(target)} was asked for, so measure longer"
 
 
-def warm_up_over(evidence: Evidence) -> Finding:
+def warm_up_over(evidence: CheckEvidence) -> Finding:
     """Whether no warm-up is left among the measured times: they were level before, or were level while measured."""
     inside = {run: fact.get("warmup") for run, fact in evidence.facts("load").items()}
     seen = {**{run: fact for run, fact in inside.items() if isinstance(fact, Mapping)}, **evidence.facts("warmup")}
@@ -94,7 +93,7 @@ def warm_up_over(evidence: Evidence) -> Finding:
     return True, f"times were level at the end of the warm-up in all {count(len(detected), 'run')}"
 
 
-def steady_state(evidence: Evidence) -> Finding:
+def steady_state(evidence: CheckEvidence) -> Finding:
     """Whether the level of the samples stayed where it was while they were taken."""
     if evidence.load_varies:
         return None, _VARIES
@@ -109,7 +108,7 @@ def steady_state(evidence: Evidence) -> Finding:
     return _few_drift(told, worst)
 
 
-def _few_drift(told: dict[tuple[int, str], Drift], worst: str) -> Finding:
+def _few_drift(told: dict[tuple[int, str], RunDrift], worst: str) -> Finding:
     runs = {run for run, _ in told}
     drifting = {run for (run, _), one in told.items() if not one.steady}
     if len(drifting) > _DRIFTING_RUNS * len(runs):
@@ -117,7 +116,7 @@ def _few_drift(told: dict[tuple[int, str], Drift], worst: str) -> Finding:
     return True, f"{len(runs - drifting)} of {count(len(runs), 'run')} were level; the largest shift is {worst}"
 
 
-def interval_narrow(evidence: Evidence) -> Finding:
+def interval_narrow(evidence: CheckEvidence) -> Finding:
     """Whether runs agree as closely as the file asks."""
     target = evidence.job.definition.measure.interval
     spread = {name: _width_between_runs(evidence.metrics[name]) for name in _between_runs_judged(evidence)}
@@ -133,7 +132,7 @@ def interval_narrow(evidence: Evidence) -> Finding:
     return False, f"{width}; ±{percent(target)} was asked for, so add runs or find what differs between them"
 
 
-def _between_runs_judged(evidence: Evidence) -> tuple[str, ...]:
+def _between_runs_judged(evidence: CheckEvidence) -> tuple[str, ...]:
     """The metrics whose spread between runs is held against the file."""
     if evidence.job.definition.load.rate == "search" and "capacity_per_s" in evidence.speed:
         # Searches that end at different rates have different latencies; the rate is what they were asked for.
@@ -149,7 +148,7 @@ def _width_between_runs(stats: MetricStatistics) -> float | None:
     return None if interval is None else relative_half_width(interval)
 
 
-def tail_backed(evidence: Evidence) -> Finding:
+def tail_backed(evidence: CheckEvidence) -> Finding:
     """Whether the percentiles that somebody relies on are backed by the number of samples."""
     relied = [name.rsplit(".", 1) for name in evidence.job.definition.objective]
     for metric, statistic in relied:
@@ -165,7 +164,7 @@ def tail_backed(evidence: Evidence) -> Finding:
     return _highest_given(evidence)
 
 
-def _highest_given(evidence: Evidence) -> Finding:
+def _highest_given(evidence: CheckEvidence) -> Finding:
     """Name the highest percentile that is given and, with its price, the next one that is not."""
     # The metric with samples tells the tail; a number of the whole run has none.
     sampled = {name: evidence.metrics[name].count for name in evidence.speed}
@@ -181,7 +180,7 @@ def _highest_given(evidence: Evidence) -> Finding:
     return True, "; ".join(filter(None, (f"{count(n, 'sample')} of {name} back {given[-1]}", rest)))
 
 
-def errors_few(evidence: Evidence) -> Finding:
+def errors_few(evidence: CheckEvidence) -> Finding:
     """Whether no more runs, and no more requests of a run, failed than the file tolerates."""
     limit = evidence.job.definition.measure.errors
     total = max(len(evidence.runs), 1)
@@ -199,7 +198,7 @@ def errors_few(evidence: Evidence) -> Finding:
     return True, f"{runs}; {requests}" if share else f"{runs}, and no request failed"
 
 
-def _kinds(evidence: Evidence) -> str:
+def _kinds(evidence: CheckEvidence) -> str:
     """The failures of all runs by kind, in words: ` (3 × timeout, 1 × reset)`."""
     totals: dict[str, int] = {}
     for kinds in evidence.facts("errors").values():
@@ -210,7 +209,7 @@ def _kinds(evidence: Evidence) -> str:
     return f" ({listed([f'{totals[kind]:,} × {kind}' for kind in ranked])})" if ranked else ""
 
 
-def values_finite(evidence: Evidence) -> Finding:
+def values_finite(evidence: CheckEvidence) -> Finding:
     """Whether all values are numbers; NaN and infinities are kept as samples and left out of the statistics."""
     bad, values = _not_finite(evidence)
     if bad:
@@ -218,7 +217,7 @@ def values_finite(evidence: Evidence) -> Finding:
     return True, f"all {count(values, 'value')} are finite numbers"
 
 
-def _not_finite(evidence: Evidence) -> tuple[int, int]:
+def _not_finite(evidence: CheckEvidence) -> tuple[int, int]:
     """How many values of the runs are NaN or infinite, and how many values there are."""
     of_runs = [value for run in evidence.good for value in run.metrics.values()]
     # A request without a reference has no score, and one without an answer no time to its first token.

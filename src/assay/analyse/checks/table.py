@@ -7,8 +7,10 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from assay.analyse.checks import answers, client, fitness, machine, numbers, program
-from assay.analyse.checks.evidence import NOTHING_MEASURED, Evidence, Finding
+from assay.analyse.checks import client, fitness, machine, numbers
+from assay.analyse.checks import output as answers
+from assay.analyse.checks import output as program
+from assay.analyse.checks.evidence import NOTHING_MEASURED, CheckEvidence, Finding
 from assay.analyse.headline import headline
 from assay.analyse.records import Check, MetricStatistics, Verdict
 from assay.plan.job import Job
@@ -16,7 +18,7 @@ from assay.run.records import SampleSet, SingleRunResult
 
 Fit = Literal["fit", "fit with doubts", "not fit"]
 
-CHECKS: Mapping[str, Callable[[Evidence], Finding]] = {
+CHECKS: Mapping[str, Callable[[CheckEvidence], Finding]] = {
     "requested device used": machine.device_used,
     "errors below the limit": numbers.errors_few,
     "something measured": numbers.something_measured,
@@ -48,17 +50,17 @@ CHECKS: Mapping[str, Callable[[Evidence], Finding]] = {
 }
 
 
-def _was_read(part: str, name: str) -> Callable[[Evidence], bool]:
+def _was_read(part: str, name: str) -> Callable[[CheckEvidence], bool]:
     """Whether a state before or after the job tells something."""
     return lambda evidence: any(name in fitness.section(one, part) for one in fitness.states(evidence).values())
 
 
-def _has_state(evidence: Evidence) -> bool:
+def _has_state(evidence: CheckEvidence) -> bool:
     return bool(fitness.states(evidence))
 
 
 # Questions that only some jobs raise; elsewhere they are left out, since "not told" would only be noise.
-APPLIES: Mapping[str, Callable[[Evidence], bool]] = {
+APPLIES: Mapping[str, Callable[[CheckEvidence], bool]] = {
     "declared metrics reported": program.declares,
     "declared metrics in every run": program.declares,
     "output read whole": program.lost_output,
@@ -116,7 +118,7 @@ def checks_of(
     environment: Mapping[str, JsonValue] | None = None,
 ) -> tuple[Check, ...]:
     """Ask every question of the table that the job raises."""
-    evidence = Evidence(job, runs, metrics, samples, headline(job.definition, metrics), environment or {})
+    evidence = CheckEvidence(job, runs, metrics, samples, headline(job.definition, metrics), environment or {})
     return tuple(
         Check(name, *(ask(evidence) if evidence.good or name in _OF_FAILED_RUNS else NOTHING_MEASURED))
         for name, ask in CHECKS.items()

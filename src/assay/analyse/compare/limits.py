@@ -6,23 +6,83 @@ ends before the limit. Anything else cannot be told.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
+from assay.analyse.compare.change import MIN_RUNS, RelativeChange, ResultReading, change_between_results
+from assay.analyse.compare.comparability import MachineShift
+from assay.analyse.compare.jobs import ResultPool
 from assay.analyse.compare.metric import RECOMMENDED_RESULTS, different_meaning, more_runs
-from assay.analyse.compare.moved import Moved
-from assay.analyse.compare.numbers import ByRun, not_backed, reading_of, short_name, unknown_spread
-from assay.analyse.compare.pools import Pool
-from assay.analyse.compare.results import MIN_RUNS, Reading, change_between_results
-from assay.analyse.compare.welch import Change
-from assay.analyse.intervals import LEVEL, between_runs
-from assay.analyse.readings import split_statistic
+from assay.analyse.headline import is_quality, split_statistic
+from assay.analyse.intervals import LEVEL, TAILS, backed, between_runs, samples_needed
 from assay.analyse.records import Interval, MetricStatistics, MultiRunJobResult
-from assay.analyse.words import count, percent, quantity
-from assay.metrics import Better
+from assay.analyse.summary import measured_values
+from assay.analyse.text import count, percent, quantity
+from assay.metrics import Better, base_name
+from assay.run.records import SampleSet
+
+# A job, one of its metrics and a statistic → what each run gave, where its samples can still be read.
+ByRun = Callable[[MultiRunJobResult, str, str], Mapping[int, float]]
+
+
+def no_samples(_job: MultiRunJobResult, _metric: str, _statistic: str) -> Mapping[int, float]:
+    """What each run gave, where no samples can be read: nothing is known."""
+    return {}
+
+
+def short_name(name: str) -> str:
+    """A number without the context that a program gave it: `speed{batch=8}.p99` is `speed.p99`."""
+    metric, statistic = split_statistic(name)
+    return f"{base_name(metric)}{f'.{statistic}' if statistic else ''}"
+
+
+def names_in(name: str, job: MultiRunJobResult) -> tuple[str, ...]:
+    """A number by the names that a job has for it, of which a program may give several; none where it has none."""
+    metric, statistic = split_statistic(name)
+    dot = f".{statistic}" if statistic else ""
+    return tuple(f"{one}{dot}" for one in job.metrics if metric in (one, base_name(one)))
+
+
+def reading_of(
+    job: MultiRunJobResult, stats: MetricStatistics, metric: str, statistic: str, by_run: ByRun = no_samples
+) -> ResultReading | None:
+    """One number of one result; None where its samples do not back it."""
+    if statistic in (("", "mean") if is_quality(metric) else ("", "median", "p50")):
+        runs = tuple(stats.run_values.values())
+        return ResultReading(float(np.median(runs)), runs)
+    value: float | None = getattr(stats, statistic)
+    return None if value is None else ResultReading(value, tuple(by_run(job, metric, statistic).values()))
+
+
+def statistic_of_run(samples: Sequence[SampleSet], metric: str, statistic: str) -> float | None:
+    """A statistic of the samples of one run; None where they are too few to speak of it."""
+    values = measured_values(samples).get(metric, np.empty(0))
+    values = values[np.isfinite(values)]
+    if not values.size or (statistic == "std" and values.size < 2):
+        return None
+    if statistic in TAILS:
+        return float(np.quantile(values, TAILS[statistic])) if backed(values.size, TAILS[statistic]) else None
+    known: dict[str, Callable[..., np.float64]] = {"mean": np.mean, "min": np.min, "max": np.max}
+    return float(values.std(ddof=1) if statistic == "std" else known.get(statistic, np.median)(values))
+
+
+def not_backed(name: str, counts: Sequence[int]) -> str:
+    """Why a result does not give a number, as a sentence."""
+    _, statistic = split_statistic(name)
+    if statistic not in TAILS:
+        return f"{name} needs more than one value"
+    return f"{name} is not given: it needs {samples_needed(TAILS[statistic]):,} samples and {min(counts):,} were taken"
+
+
+def unknown_spread(statistic: str) -> str:
+    """Why one result does not tell how much a statistic differs by itself, as a sentence."""
+    tail = f", {samples_needed(TAILS[statistic]):,} or more in each" if statistic in TAILS else ""
+    need = f"it needs the samples of the runs{tail}, or a baseline of several results"
+    return f"how much {statistic} differs from run to run is not known; {need}"
+
 
 LIMIT = 0.05
 
@@ -30,7 +90,7 @@ LineAnswer = Literal["green", "red", "cannot tell"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RegressionLimits:
     """By how much each number may be worse."""
 
     worse_than: float = LIMIT
@@ -45,7 +105,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LimitVerdict:
     """One number of one job, held against its limit."""
 
     name: str
@@ -70,14 +130,14 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class LimitDraft:
     """A number while the others are not yet known: a line without an answer, and the change it rests on."""
 
-    line: Line
-    change: Change | None = None
+    line: LimitVerdict
+    change: RelativeChange | None = None
     runs: int = 0
     """Runs of the smaller side, where one result stands against one."""
-    moved: Moved | None = None
+    moved: MachineShift | None = None
     """How far the machine itself moved between the two."""
 
     @property
@@ -86,7 +146,7 @@ class Draft:
         return 1.0 if self.change is None else self.change.chance(_worse(self.line))
 
 
-def draft_line(found: Pool, name: str, limits: Limits, by_run: ByRun) -> Draft:
+def draft_line(found: ResultPool, name: str, limits: RegressionLimits, by_run: ByRun) -> LimitDraft:
     """One number on both sides with its change, or why there is none.
 
     Args:
@@ -97,13 +157,13 @@ def draft_line(found: Pool, name: str, limits: Limits, by_run: ByRun) -> Draft:
     known = [stats for _, stats in (*old, *new)]
     # A spread is better small, whatever it is the spread of.
     better = "lower" if statistic == "std" else next((one.better for one in known if one.better), None)
-    line = Line(name, known[-1].unit if known else "", better, limits.limit_of(name))
+    line = LimitVerdict(name, known[-1].unit if known else "", better, limits.limit_of(name))
     if not old or not new:
-        return Draft(replace(line, because=f"{metric} was not measured{' in the baseline' if new else ''}"))
+        return LimitDraft(replace(line, because=f"{metric} was not measured{' in the baseline' if new else ''}"))
     sides = [[reading_of(job, stats, metric, statistic, by_run) for job, stats in side] for side in (old, new)]
     a, b = ([one for one in side if one is not None] for side in sides)
     if not a or not b:
-        return Draft(replace(line, because=not_backed(name, [stats.count for _, stats in (new if a else old)])))
+        return LimitDraft(replace(line, because=not_backed(name, [stats.count for _, stats in (new if a else old)])))
     line = replace(
         line,
         results=len(a),
@@ -115,22 +175,22 @@ def draft_line(found: Pool, name: str, limits: Limits, by_run: ByRun) -> Draft:
     reason = different_meaning(known) or ("" if better else "which direction is better was not declared")
     change = None if reason else change_between_results(a, b)
     if change is None:
-        return Draft(replace(line, because=reason or _no_spread(a[0], b[0], statistic)))
-    return Draft(line, change, min(len(one.runs) for one in (*a, *b)) if len(a) == 1 else 0, found.moved)
+        return LimitDraft(replace(line, because=reason or _no_spread(a[0], b[0], statistic)))
+    return LimitDraft(line, change, min(len(one.runs) for one in (*a, *b)) if len(a) == 1 else 0, found.moved)
 
 
 def _having(jobs: Sequence[MultiRunJobResult], metric: str) -> list[tuple[MultiRunJobResult, MetricStatistics]]:
     return [(job, job.metrics[metric]) for job in jobs if metric in job.metrics and job.metrics[metric].run_values]
 
 
-def _interval(readings: Sequence[Reading], level: float) -> Interval | None:
+def _interval(readings: Sequence[ResultReading], level: float) -> Interval | None:
     if len(readings) == 1:
         return between_runs(readings[0].runs, level)
     found = between_runs([one.value for one in readings], level)
     return found and replace(found, method=found.method.replace("runs", "results"))
 
 
-def _no_spread(a: Reading, b: Reading, statistic: str) -> str:
+def _no_spread(a: ResultReading, b: ResultReading, statistic: str) -> str:
     if not a.runs or not b.runs:
         return unknown_spread(statistic)
     have = f"{count(len(a.runs), 'run')} against {count(len(b.runs), 'run')}"
@@ -147,7 +207,7 @@ def believable(chances: Sequence[float], rate: float) -> list[bool]:
     return [chance <= limit for chance in chances]
 
 
-def judged_line(draft: Draft, limits: Limits, *, believed: bool, looked_at: int) -> Line:
+def judged_line(draft: LimitDraft, limits: RegressionLimits, *, believed: bool, looked_at: int) -> LimitVerdict:
     """A number with its answer.
 
     Args:
@@ -178,7 +238,7 @@ def judged_line(draft: Draft, limits: Limits, *, believed: bool, looked_at: int)
     return replace(line, because=f"{why}; {_remedy(draft, limits)}")
 
 
-def _hidden(draft: Draft, line: Line, *, believed: bool) -> str:
+def _hidden(draft: LimitDraft, line: LimitVerdict, *, believed: bool) -> str:
     """Why an answer cannot be told from what the machine itself did; empty where it can.
 
     A machine that moved as much may be all that a red number shows. One that became faster by more than the limit may
@@ -193,12 +253,12 @@ def _hidden(draft: Draft, line: Line, *, believed: bool) -> str:
     return moved.explains(change, line.unit) if red or faster else ""
 
 
-def _worse(line: Line) -> int:
+def _worse(line: LimitVerdict) -> int:
     """The direction in which a number gets worse: 1 up, -1 down."""
     return 1 if line.better == "lower" else -1
 
 
-def _worse_by(line: Line) -> tuple[float, float, float]:
+def _worse_by(line: LimitVerdict) -> tuple[float, float, float]:
     """By how much a number is worse: at least, as it looks, at most."""
     sign, interval, change = _worse(line), line.interval, line.change
     if interval is None or change is None:
@@ -207,7 +267,7 @@ def _worse_by(line: Line) -> tuple[float, float, float]:
     return ends[0], sign * change, ends[1]
 
 
-def _from_zero(line: Line, change: Change, *, believed: bool) -> Line:
+def _from_zero(line: LimitVerdict, change: RelativeChange, *, believed: bool) -> LimitVerdict:
     """A number whose baseline is zero: any change for the worse is beyond any share of nothing."""
     now = quantity(line.value or 0.0, line.unit)
     if believed:
@@ -217,7 +277,7 @@ def _from_zero(line: Line, change: Change, *, believed: bool) -> Line:
     return replace(line, because=f"it was 0 in the baseline and is {now}, which its runs do not show to be more")
 
 
-def _remedy(draft: Draft, limits: Limits) -> str:
+def _remedy(draft: LimitDraft, limits: RegressionLimits) -> str:
     if draft.runs and draft.change is not None and draft.change.error:
         return more_runs(draft.change, draft.runs, limits.level)
     if 1 < draft.line.results < RECOMMENDED_RESULTS:

@@ -8,11 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.compare.results import MIN_RUNS, Reading, change_between_results
-from assay.analyse.compare.welch import MOST_RUNS, Change, change_between, runs_to_tell
+from assay.analyse.compare.change import (
+    MIN_RUNS,
+    MOST_RUNS,
+    RelativeChange,
+    ResultReading,
+    change_between,
+    change_between_results,
+    runs_to_tell,
+)
 from assay.analyse.intervals import LEVEL, between_runs
 from assay.analyse.records import Answer, Comparison, Interval, MetricStatistics
-from assay.analyse.words import count, percent
+from assay.analyse.text import count, percent
 from assay.metrics import Better
 
 RECOMMENDED_RUNS = 3
@@ -135,7 +142,7 @@ def _decide_results(
     if different := different_meaning((*a, *b)):
         return _cannot_tell(different)
     sides = [
-        [Reading(float(np.median(runs)), tuple(runs)) for one in side if (runs := _run_values(one)).size]
+        [ResultReading(float(np.median(runs)), tuple(runs)) for one in side if (runs := _run_values(one)).size]
         for side in (a, b)
     ]
     change = change_between_results(*sides)
@@ -154,7 +161,12 @@ def _decide_results(
 
 
 def _answer(
-    change: Change, interval: Interval, better: Better | None, smallest: float, few: str, more: Callable[[], str]
+    change: RelativeChange,
+    interval: Interval,
+    better: Better | None,
+    smallest: float,
+    few: str,
+    more: Callable[[], str],
 ) -> _Decision:
     """The answer of an interval.
 
@@ -177,7 +189,7 @@ def _cannot_tell(reason: str, change: Interval | None = None) -> _Decision:
     return _Decision("cannot tell", (reason,), change)
 
 
-def _inconclusive(change: Change, interval: Interval, smallest: float, more: Callable[[], str]) -> str:
+def _inconclusive(change: RelativeChange, interval: Interval, smallest: float, more: Callable[[], str]) -> str:
     """Why an interval that holds zero gives no answer, and what would."""
     if change.error == 0:
         return "both sides gave the same value in every run"
@@ -187,7 +199,7 @@ def _inconclusive(change: Change, interval: Interval, smallest: float, more: Cal
     return f"the change may be {ends}, which includes none; {more()}"
 
 
-def more_runs(change: Change, runs: int, level: float) -> str:
+def more_runs(change: RelativeChange, runs: int, level: float) -> str:
     """How many runs of a new comparison would tell a change of the size seen, in words.
 
     Runs that are added to these until they tell would break the promise: equal things are then called different more

@@ -1,4 +1,4 @@
-"""When all machines were loading at once: the only time that says something about their load together."""
+"""When all machines of a shared load were loading at once, and how far apart they began."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from assay.analyse.words import number
+from assay.analyse.text import number
 from assay.run.load.requests import Requests
 from assay.run.records import Failure, SampleSet, SingleRunResult
 
@@ -107,3 +107,33 @@ def _apart(windows: dict[int, tuple[int, int] | None], found: Overlap, duration_
     begins = [f"host {host} after {number((window[0] - first) / 1e9)} s" for host, window in windows.items() if window]
     together = f"all were loading together for {number(max(found.length_s, 0.0))} s of {number(duration_s)} s"
     return f"{together}, less than half: they began to measure one after another ({', '.join(begins)})"
+
+
+def starts_of(parts: Sequence[PartRun]) -> dict[str, JsonValue] | None:
+    """How far the starts were apart; None where a part does not tell when it began."""
+    begins = {part.host: begin for part in parts if (begin := _number(part, "clock", "load_begin_epoch_ns"))}
+    if len(begins) < len(parts) or not begins:
+        return None
+    first = min(begins.values())
+    bounds = {part.host: found for part in parts if (found := _bounds(part)) is not None}
+    return {
+        "skew_s": (max(begins.values()) - first) / 1e9,
+        "after_first_s": {str(host): (begin - first) / 1e9 for host, begin in begins.items()},
+        "met": all(isinstance(part.result.facts.get("barrier"), dict) for part in parts),
+        "waited_s": max((_number(part, "barrier", "waited_s") or 0.0 for part in parts), default=0.0),
+        "clock_offset_from_host_0_s": {str(host): [low, high] for host, (low, high) in bounds.items()},
+        "clocks_apart_s_at_least": max((max(low, -high, 0.0) for low, high in bounds.values()), default=None),
+    }
+
+
+def _number(part: PartRun, section: str, name: str) -> float | None:
+    found = part.result.facts.get(section)
+    value = found.get(name) if isinstance(found, dict) else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _bounds(part: PartRun) -> tuple[float, float] | None:
+    found = part.result.facts.get("barrier")
+    told = found.get("clock_offset_from_host_0_s") if isinstance(found, dict) else None
+    ends = [one for one in told if isinstance(one, int | float)] if isinstance(told, list) else []
+    return (float(ends[0]), float(ends[1])) if len(ends) == 2 else None

@@ -1,17 +1,18 @@
-"""The same run of every part becomes one run: samples joined, the window counted again, the worst client told."""
+"""The parts of one point become one result: the same run of every part joined, its window counted again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from pydantic import JsonValue
 
-from assay.analyse.merge.overlap import Overlap, PartRun, overlap_of
-from assay.analyse.merge.starts import starts_of
-from assay.analyse.merge.totals import COUNTED, Joined, error_facts, join, request_facts, totals
-from assay.analyse.monitored import together
+from assay.analyse.judge import judge
+from assay.analyse.merge.overlap import Overlap, PartRun, overlap_of, starts_of
+from assay.analyse.merge.totals import COUNTED, JoinedRequests, error_facts, join, request_facts, totals
+from assay.analyse.records import MultiRunJobResult
+from assay.analyse.telemetry import together
 from assay.plan.job import Job
 from assay.run.records import Failure, RunOutcome, SampleSet, SingleRunResult, Window
 
@@ -75,7 +76,7 @@ def _together(metric: str, sets: Sequence[SampleSet]) -> SampleSet:
     return SampleSet(metric, "measure", at[order], np.concatenate([one.value for one in sets])[order])
 
 
-def _numbers(job: Job, joined: Joined, parts: Sequence[PartRun]) -> tuple[dict[str, float], dict[str, str]]:
+def _numbers(job: Job, joined: JoinedRequests, parts: Sequence[PartRun]) -> tuple[dict[str, float], dict[str, str]]:
     """The numbers of the whole run, and why others are absent."""
     told = dict.fromkeys(name for part in parts for name in part.result.metrics)
     lacking = {name: why for part in parts for name, why in part.result.absent.items()}
@@ -94,7 +95,7 @@ def _sampled(parts: Sequence[PartRun]) -> set[str]:
 
 
 def _facts(
-    job: Job, joined: Joined, parts: Sequence[PartRun], overlap: Overlap, metrics: Mapping[str, float]
+    job: Job, joined: JoinedRequests, parts: Sequence[PartRun], overlap: Overlap, metrics: Mapping[str, float]
 ) -> dict[str, JsonValue]:
     first = parts[0].result.facts
     facts: dict[str, JsonValue] = {name: first[name] for name in _SAME if name in first}
@@ -200,3 +201,54 @@ def _window(parts: Sequence[PartRun], overlap: Overlap) -> Window | None:
         cores=1,
         throttle_events=sum(throttled) if len(throttled) == len(windows) else None,
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartResult:
+    """One machine's part of a load: its own result, and what its runs left."""
+
+    host: int
+    result: MultiRunJobResult
+    runs: tuple[PartRun, ...]
+
+
+def merge_point(job: Job, parts: Sequence[PartResult]) -> tuple[MultiRunJobResult, tuple[RunOutcome, ...]]:
+    """Put the parts of a load together and judge them as one job.
+
+    Returns:
+        The result, and the joined runs with their samples.
+    """
+    planned = job.definition.measure.runs
+    numbers = sorted({run.result.run_id for part in parts for run in part.runs}) or range(planned)
+    runs = [run for part in parts for run in part.runs]
+    same = {number: [run for run in runs if run.result.run_id == number] for number in numbers}
+    outcomes = tuple(_why_missing(merge_run(job, number, found), parts) for number, found in same.items())
+    judged = judge(job, outcomes, _environment(parts), planned_runs=planned)
+    return replace(judged, job=f"{job.campaign or 'adhoc'}-merged-{job.index}"), outcomes
+
+
+def _why_missing(outcome: RunOutcome, parts: Sequence[PartResult]) -> RunOutcome:
+    error = outcome.result.error
+    if error is None or error.code != "missing-part":
+        return outcome
+    told = [(part.host, _failure(part.result)) for part in parts if part.result.state != "done"]
+    reasons = "; ".join(f"host {host}: {why}" for host, why in told)
+    message = f"{error.message} ({reasons})" if reasons else error.message
+    return replace(outcome, result=replace(outcome.result, error=replace(error, message=message)))
+
+
+def _failure(result: MultiRunJobResult) -> str:
+    error: Failure | None = result.error
+    return error.message if error is not None else f"its job is {result.state}"
+
+
+def _environment(parts: Sequence[PartResult]) -> dict[str, JsonValue]:
+    machines: list[Mapping[str, JsonValue]] = []
+    for part in parts:
+        known = part.result.environment.get("machine")
+        machines.append(known if isinstance(known, dict) else {})
+    names = [str(one.get("name") or "unknown machine") for one in machines]
+    return {
+        "machine": {"name": f"{len(names)} machines: {', '.join(names)}"},
+        "machines": [dict(one) for one in machines],
+    }

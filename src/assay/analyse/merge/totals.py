@@ -23,7 +23,7 @@ COUNTED = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Joined:
+class JoinedRequests:
     """The requests of all parts on one clock, which begins with the time that they share."""
 
     due_ns: NDArray[np.int64]
@@ -51,7 +51,7 @@ class Joined:
         return found
 
 
-def join(parts: Sequence[PartRun], overlap: Overlap) -> Joined:
+def join(parts: Sequence[PartRun], overlap: Overlap) -> JoinedRequests:
     """Put the requests of all parts on one clock."""
     known = [(part.requests, overlap.inside(part)) for part in parts if part.requests is not None]
     columns = {
@@ -64,7 +64,7 @@ def join(parts: Sequence[PartRun], overlap: Overlap) -> Joined:
     }
     told = all(one.good.size or not len(one) for one, _ in known)
     counts = [_arrived(one, begin, end) for one, (begin, end) in known]
-    return Joined(
+    return JoinedRequests(
         **columns,
         **others,
         good=np.concatenate([one.good for one, _ in known]) if told else None,
@@ -87,7 +87,7 @@ def _arrived(requests: Requests, begin: int, end: int) -> float | None:
     return float(high - low)
 
 
-def totals(joined: Joined, definition: Definition) -> tuple[dict[str, float], dict[str, str]]:
+def totals(joined: JoinedRequests, definition: Definition) -> tuple[dict[str, float], dict[str, str]]:
     """Metric → value, and metric → why it is absent."""
     length_s = joined.length_ns / 1e9
     due, finished = joined.due, joined.finished
@@ -120,14 +120,14 @@ def totals(joined: Joined, definition: Definition) -> tuple[dict[str, float], di
     return metrics | cost, absent | no_cost
 
 
-def _in_flight(joined: Joined) -> float:
+def _in_flight(joined: JoinedRequests) -> float:
     sent = joined.sent_ns != NEVER
     stop = np.where(joined.end_ns[sent] == NEVER, joined.length_ns, joined.end_ns[sent])
     open_ns = np.minimum(stop, joined.length_ns) - np.maximum(joined.sent_ns[sent], 0)
     return float(np.maximum(open_ns, 0).sum()) / joined.length_ns
 
 
-def _costs(joined: Joined, definition: Definition) -> tuple[dict[str, float], dict[str, str]]:
+def _costs(joined: JoinedRequests, definition: Definition) -> tuple[dict[str, float], dict[str, str]]:
     """What the requests cost that were due in that time and ended well."""
     price = definition.target.price if isinstance(definition.target, Served) else None
     if price is None:
@@ -150,7 +150,7 @@ def _paid(price: Price, into: NDArray[np.int64], out: NDArray[np.int64]) -> list
     return [tokens for rate, tokens in ((price.input, into), (price.output, out)) if rate]
 
 
-def request_facts(joined: Joined) -> dict[str, JsonValue]:
+def request_facts(joined: JoinedRequests) -> dict[str, JsonValue]:
     """How the requests that were due in that time ended."""
     codes = joined.outcome[joined.due]
     counts: dict[str, JsonValue] = {
@@ -160,7 +160,7 @@ def request_facts(joined: Joined) -> dict[str, JsonValue]:
     return {"due": len(codes), **counts, "failed": bad}
 
 
-def error_facts(joined: Joined, parts: Sequence[PartRun]) -> dict[str, JsonValue]:
+def error_facts(joined: JoinedRequests, parts: Sequence[PartRun]) -> dict[str, JsonValue]:
     """Failures of that time by kind, with the first words that a part kept about such a one."""
     bad = joined.due & ~np.isin(joined.outcome, (OK, UNFINISHED, SKIPPED))
     status = np.where(joined.outcome[bad] == STATUS, joined.status[bad], 0).astype(np.int64)

@@ -1,8 +1,8 @@
 """Changes in a series of results: where, how large, how sure, and whether for the better."""
 
-from assay.analyse.series.detect import LEVEL, detect
-from assay.analyse.series.many import Discoveries, discoveries
-from assay.analyse.series.records import Finding, Report, Series, series_of
+from assay.analyse.series.detection import LEVEL, detect
+from assay.analyse.series.discoveries import Discoveries, discoveries
+from assay.analyse.series.records import Finding, Series, SeriesReport, series_of
 from assay.analyse.series.spread import Burst
 from assay.analyse.series.state import State
 
@@ -11,8 +11,8 @@ __all__ = [
     "Burst",
     "Discoveries",
     "Finding",
-    "Report",
     "Series",
+    "SeriesReport",
     "State",
     "detect",
     "discoveries",

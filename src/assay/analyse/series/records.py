@@ -145,7 +145,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SeriesReport:
     """What one series shows."""
 
     findings: tuple[Finding, ...]

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from assay.analyse.series.doubts import counted, mostly_equal
+from assay.analyse.series.significance import RAMPS, SPANS, SPLITS, ChanceTable, counted, mostly_equal
 from assay.analyse.series.spread import standardised
-from assay.analyse.series.thresholds import RAMPS, SPANS, SPLITS, Limits
 from assay.analyse.series.whitening import (
     Growing,
     Places,
@@ -54,7 +53,7 @@ _OLD = 6.5
 _FADE = 10
 
 
-class Candidate(NamedTuple):
+class ChangeCandidate(NamedTuple):
     """The clearest change of a piece."""
 
     places: tuple[int, ...]
@@ -66,18 +65,18 @@ class Candidate(NamedTuple):
 class Scan(NamedTuple):
     """What a piece shows."""
 
-    step: Candidate
-    span: Candidate
+    step: ChangeCandidate
+    span: ChangeCandidate
     memory: float
     """The memory that a series without change would have."""
 
     @property
-    def clearest(self) -> Candidate:
+    def clearest(self) -> ChangeCandidate:
         """The change that chance shows less often."""
         return min(self.step, self.span, key=lambda one: one.chance)
 
 
-NOTHING = Scan(Candidate((), 1.0), Candidate((), 1.0), 0.0)
+NOTHING = Scan(ChangeCandidate((), 1.0), ChangeCandidate((), 1.0), 0.0)
 
 
 class StepScore(NamedTuple):
@@ -125,18 +124,18 @@ def scan(values: Values, weights: Values, *, newest: bool = True, elsewhere: Val
     clear = _CLEAR_IN_SHORT if piece.count <= _SHORT else _CLEAR
     spans = NO_SPAN if step.chance <= clear else span_score(piece, elsewhere)
     if not spans.end:
-        return Scan(step, Candidate((), 1.0), steps.memory)
+        return Scan(step, ChangeCandidate((), 1.0), steps.memory)
     ends = (spans.first, spans.end)
     score = min(spans.score, counted(values, ends)) if mostly_equal(values) else spans.score
-    span = Candidate(ends, _chance(SPANS, score, piece.count, steps.memory, _SHARE_OF_SPANS))
+    span = ChangeCandidate(ends, _chance(SPANS, score, piece.count, steps.memory, _SHARE_OF_SPANS))
     return Scan(step, span, steps.memory)
 
 
-def clearest_step(values: Values, weights: Values, *, newest: bool) -> Candidate:
+def clearest_step(values: Values, weights: Values, *, newest: bool) -> ChangeCandidate:
     """The clearest single step of a piece: the cheap half of a scan."""
     piece = _piece(values, weights)
     if piece is None:
-        return Candidate((), 1.0)
+        return ChangeCandidate((), 1.0)
     return _step_candidate(values, step_score(piece, newest=newest), newest=newest)
 
 
@@ -174,16 +173,16 @@ def span_score(piece: Whitened, elsewhere: Values | None = None) -> SpanScore:
     return SpanScore(float(scored[best]), int(first[best]), int(end[best]))
 
 
-def clearest_ramp(values: Values, weights: Values) -> Candidate:
+def clearest_ramp(values: Values, weights: Values) -> ChangeCandidate:
     """The clearest slow change of a piece; none where the piece wanders without it too."""
     piece = _piece(values, weights)
     if piece is None:
-        return Candidate((), 1.0)
+        return ChangeCandidate((), 1.0)
     memory = evidence_memory(piece)
     seen = ramp_score(piece)
     if not seen.last or seen.memory > _WANDERS:
-        return Candidate((), 1.0)  # what wanders this way will wander that way
-    return Candidate((seen.first, seen.last), _chance(RAMPS, seen.score, piece.count, memory, _SHARE_OF_RAMPS))
+        return ChangeCandidate((), 1.0)  # what wanders this way will wander that way
+    return ChangeCandidate((seen.first, seen.last), _chance(RAMPS, seen.score, piece.count, memory, _SHARE_OF_RAMPS))
 
 
 def ramp_score(piece: Whitened) -> RampScore:
@@ -205,11 +204,11 @@ def _ramps(count: int) -> tuple[Places, Values]:
     return pairs, ramps(pairs, count)
 
 
-def _step_candidate(values: Values, seen: StepScore, *, newest: bool) -> Candidate:
+def _step_candidate(values: Values, seen: StepScore, *, newest: bool) -> ChangeCandidate:
     score = seen.score
     if mostly_equal(values):
         score = min(score, counted(values, (seen.place,)) - penalty(values.size, newest=newest)[seen.place - 1])
-    return Candidate((seen.place,), _chance(SPLITS, score, values.size, seen.memory, _SHARE_OF_STEPS))
+    return ChangeCandidate((seen.place,), _chance(SPLITS, score, values.size, seen.memory, _SHARE_OF_STEPS))
 
 
 def _piece(values: Values, weights: Values) -> Whitened | None:
@@ -237,5 +236,5 @@ def _short(length: Places) -> Values:
     return 1.5 * np.clip(5 - length, 0, None).astype(np.float64)
 
 
-def _chance(limits: Limits, score: float, count: int, memory: float, share: float) -> float:
+def _chance(limits: ChanceTable, score: float, count: int, memory: float, share: float) -> float:
     return min(1.0, limits.chance(score, count, memory) / share)

@@ -9,19 +9,19 @@ from itertools import pairwise
 import numpy as np
 
 from assay.analyse.intervals import LEVEL as CONFIDENCE
-from assay.analyse.series.doubts import levels_apart, louder_side, place_of_levels
-from assay.analyse.series.drift import Drift, drift_of
 from assay.analyse.series.scan import (
     FEWEST,
     HIDES_A_RAMP,
     SIDE,
-    Candidate,
+    ChangeCandidate,
     Scan,
     clearest_ramp,
     clearest_step,
     memory_costs,
     scan,
 )
+from assay.analyse.series.significance import levels_apart, louder_side, place_of_levels
+from assay.analyse.series.size import SeriesDrift, drift_of
 from assay.analyse.series.spread import median, without_wild
 from assay.analyse.series.whitening import MEMORIES, Values, ramps
 
@@ -43,11 +43,11 @@ _MOST_LOUDER = 20.0
 _MORE_MEMORY = 0.15
 _TELL_MEMORY = 40
 # Pieces that were scanned, with their clearest step.
-_Known = dict[tuple[int, int], Candidate]
+_Known = dict[tuple[int, int], ChangeCandidate]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LocatedChange:
     """A place in the points that have a value."""
 
     place: int
@@ -61,7 +61,7 @@ class Change:
     """Whether its two sides differ in level and in noise: each side then has a spread of its own."""
 
     @classmethod
-    def all_of(cls, seen: Scan, low: int, *, apart: bool = False) -> list[Change]:
+    def all_of(cls, seen: Scan, low: int, *, apart: bool = False) -> list[LocatedChange]:
         """The clearest change of a piece that begins at `low`: one place, or both ends of a span."""
         places, chance = seen.clearest
         needed = chance < _BY_FAR * seen.step.chance
@@ -69,21 +69,21 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Slow:
+class SlowDrift:
     """A drift that hid behind the memory of a series."""
 
-    drift: Drift
+    drift: SeriesDrift
     before: float
     """Level before it."""
     chance: float
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class ChangeSearch:
     """The changes of a series in order, and the chance of its clearest one."""
 
-    changes: tuple[Change, ...]
-    drifts: tuple[Slow, ...]
+    changes: tuple[LocatedChange, ...]
+    drifts: tuple[SlowDrift, ...]
     chance: float
     flat: Values
     """The values without the drifts."""
@@ -91,12 +91,12 @@ class Search:
     """How much each point counts, once louder parts were seen."""
 
 
-def search(values: Values, weights: Values, level: float) -> Search:
+def search(values: Values, weights: Values, level: float) -> ChangeSearch:
     """Find every change that chance shows in less than `level` of series without one."""
     count = values.size
     flat, weights = values.copy(), weights.copy()
-    found: dict[int, Change] = {}
-    drifts: list[Slow] = []
+    found: dict[int, LocatedChange] = {}
+    drifts: list[SlowDrift] = []
     known: _Known = {}
     top = 1.0
     waiting = [(0, count)]
@@ -115,17 +115,17 @@ def search(values: Values, weights: Values, level: float) -> Search:
                 known.clear()
                 waiting.append((low, high))  # there may be steps in what is left
             continue
-        new = {change.place: change for change in Change.all_of(seen, low, apart=apart)}
+        new = {change.place: change for change in LocatedChange.all_of(seen, low, apart=apart)}
         found |= new
         edges = [low, *new, high]
         waiting += [(a, b) for a, b in pairwise(edges) if b - a >= FEWEST]
     changes = _with_hidden(flat, weights, [found[place] for place in sorted(found)], level)
     in_time = sorted(drifts, key=lambda one: one.drift.first)
     chance = min([top, *(one.chance for one in drifts)])
-    return Search(tuple(_settled(flat, weights, changes, level, known)), tuple(in_time), chance, flat, weights)
+    return ChangeSearch(tuple(_settled(flat, weights, changes, level, known)), tuple(in_time), chance, flat, weights)
 
 
-def _slow(values: Values, flat: Values, weights: Values, bounds: tuple[int, int], level: float) -> Slow | None:
+def _slow(values: Values, flat: Values, weights: Values, bounds: tuple[int, int], level: float) -> SlowDrift | None:
     """A drift of a piece without steps; it is taken out of `flat`, there and in all that follows."""
     low, high = bounds
     chance = clearest_ramp(flat[low:high], weights[low:high]).chance
@@ -134,10 +134,10 @@ def _slow(values: Values, flat: Values, weights: Values, bounds: tuple[int, int]
     found = drift_of(flat, weights, bounds, CONFIDENCE)
     lifted = float(values[low] - flat[low])
     flat[low:] -= found.difference * ramps(np.array([[found.first - low, found.last - low]]), flat.size - low)[0]
-    return Slow(found, median(flat[low:high]) + lifted, chance)
+    return SlowDrift(found, median(flat[low:high]) + lifted, chance)
 
 
-def _with_hidden(values: Values, weights: Values, changes: list[Change], level: float) -> list[Change]:
+def _with_hidden(values: Values, weights: Values, changes: list[LocatedChange], level: float) -> list[LocatedChange]:
     """Look again at pieces that have more memory than the others: several changes look like memory.
 
     The noise is taken for the same on all levels. Where no change was found there are no other pieces, so that a series
@@ -148,7 +148,7 @@ def _with_hidden(values: Values, weights: Values, changes: list[Change], level: 
         costs = {
             (a, b): cost for a, b in pairwise(edges) if (cost := memory_costs(values[a:b], weights[a:b])) is not None
         }
-        hidden: list[Change] = []
+        hidden: list[LocatedChange] = []
         for low, high in costs:
             others = {piece: cost for piece, cost in costs.items() if piece != (low, high)}
             if sum(b - a for a, b in others) < _TELL_MEMORY:
@@ -159,7 +159,7 @@ def _with_hidden(values: Values, weights: Values, changes: list[Change], level: 
             newest = high == values.size
             seen = scan(values[low:high], weights[low:high], newest=newest, elsewhere=elsewhere)
             if seen.clearest.chance <= level:
-                hidden += Change.all_of(seen, low)
+                hidden += LocatedChange.all_of(seen, low)
         if not hidden:
             break
         changes = sorted([*changes, *hidden], key=lambda one: one.place)
@@ -210,7 +210,9 @@ def _place(values: Values, about: int) -> int:
     return SIDE + int(likely.argmax())
 
 
-def _settled(values: Values, weights: Values, changes: list[Change], level: float, known: _Known) -> list[Change]:
+def _settled(
+    values: Values, weights: Values, changes: list[LocatedChange], level: float, known: _Known
+) -> list[LocatedChange]:
     """Place each change anew between its neighbours, and drop what they explain."""
     if len(changes) <= 1:
         return changes  # it is what the scan of the whole found
@@ -228,11 +230,11 @@ def _settled(values: Values, weights: Values, changes: list[Change], level: floa
 def _once_more(
     values: Values,
     weights: Values,
-    changes: Sequence[Change],
+    changes: Sequence[LocatedChange],
     level: float,
     known: _Known,
-) -> list[Change]:
-    kept: list[Change] = []
+) -> list[LocatedChange]:
+    kept: list[LocatedChange] = []
     for number, change in enumerate(changes):
         low = kept[-1].place if kept else 0
         high = changes[number + 1].place if number + 1 < len(changes) else values.size

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from assay.analyse.series.detect import LEVEL, detect, points_of
-from assay.analyse.series.records import Report, Series
+from assay.analyse.series.detection import LEVEL, detect, points_of
+from assay.analyse.series.records import Series, SeriesReport
 from assay.analyse.series.scan import FEWEST, step_chance_of_last
 from assay.analyse.series.spread import CLIP, median, standardised
 from assay.analyse.series.whitening import Growing, Places, Values
@@ -43,7 +43,7 @@ class State:
         self._get_ready(series)
 
     @property
-    def report(self) -> Report:
+    def report(self) -> SeriesReport:
         """What is known now."""
         return self._report
 
@@ -52,7 +52,7 @@ class State:
         errors = None if self._errors is None else np.array(self._errors)
         return Series(np.array(self._values), self._better, errors, tuple(self._labels), self._name)
 
-    def append(self, value: float, standard_error: float = math.nan, label: str = "") -> Report:
+    def append(self, value: float, standard_error: float = math.nan, label: str = "") -> SeriesReport:
         """Add the newest point and say what the series shows now.
 
         Args:

@@ -189,7 +189,7 @@ class Growing:
         return piece, piece.splits(max(1, n - places))
 
 
-class Evidence(NamedTuple):
+class ChangeEvidence(NamedTuple):
     """How clearly a change is seen at each place, with what is known of the memory."""
 
     score: Values
@@ -198,7 +198,7 @@ class Evidence(NamedTuple):
     """The memory that a series without change would have."""
 
 
-def evidence(piece: Whitened, gain: Gain, elsewhere: Values | None = None) -> Evidence:
+def evidence(piece: Whitened, gain: Gain, elsewhere: Values | None = None) -> ChangeEvidence:
     """Weigh each change against none.
 
     Args:
@@ -213,7 +213,7 @@ def evidence(piece: Whitened, gain: Gain, elsewhere: Values | None = None) -> Ev
     most = cost.max(axis=0)
     with_change = np.exp((cost - most) / 2).sum(axis=0)
     total = float(share.sum())
-    return Evidence(most + 2 * np.log(with_change / total), float(share @ MEMORIES) / total)
+    return ChangeEvidence(most + 2 * np.log(with_change / total), float(share @ MEMORIES) / total)
 
 
 def evidence_memory(piece: Whitened) -> float:

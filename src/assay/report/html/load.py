@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 from pydantic import JsonValue
 
-from assay.analyse.capacity.knee import Knee, knee
-from assay.analyse.percentiles import TAILS, samples_needed
+from assay.analyse.capacity.saturation import Knee, knee
+from assay.analyse.intervals import TAILS, samples_needed
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.report.html.axis import Axis, axis_for
 from assay.report.html.chart import Numbers, Picture

@@ -9,9 +9,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.counters import Course
-from assay.analyse.monitored import Quantity, watched
 from assay.analyse.records import MultiRunJobResult
+from assay.analyse.telemetry import CounterCourse, Quantity, watched
 from assay.errors import AssayError
 from assay.report.html.axis import Axis, axis_for, close_axis
 from assay.report.html.chart import Chart, Numbers, Picture, bar, curve, label, line
@@ -42,7 +41,7 @@ class ScrapePanel:
 
     title: str
     unit: str
-    lines: tuple[tuple[str, Course], ...]
+    lines: tuple[tuple[str, CounterCourse], ...]
     left_out: int = 0
 
 
@@ -112,14 +111,14 @@ def read_metrics(job: MultiRunJobResult, files: Files) -> dict[int, Metrics]:
 
 def panels_of(runs: Sequence[Metrics], origin_s: float) -> list[ScrapePanel]:
     """The panels of a job, from what was scraped of its runs; times count from a moment."""
-    found: dict[Quantity, dict[str, list[Course]]] = {}
+    found: dict[Quantity, dict[str, list[CounterCourse]]] = {}
     for metrics in runs:
         for one in watched(metrics):
             found.setdefault(one.quantity, {}).setdefault(one.of, []).append(one.course)
     return [_made(quantity, lines, origin_s) for quantity, lines in found.items()]
 
 
-def _made(quantity: Quantity, lines: dict[str, list[Course]], origin_s: float) -> ScrapePanel:
+def _made(quantity: Quantity, lines: dict[str, list[CounterCourse]], origin_s: float) -> ScrapePanel:
     scale, unit = _UNITS.get(quantity.unit, (1.0, quantity.unit))
     whole = {of: _after_another(courses, origin_s, scale) for of, courses in lines.items()}
     # Of many nodes, those that did most are worth their ink.
@@ -127,7 +126,7 @@ def _made(quantity: Quantity, lines: dict[str, list[Course]], origin_s: float) -
     return ScrapePanel(quantity.title, unit, tuple((of, whole[of]) for of in sorted(most)), len(whole) - len(most))
 
 
-def _after_another(courses: Sequence[Course], origin_s: float, scale: float) -> Course:
+def _after_another(courses: Sequence[CounterCourse], origin_s: float, scale: float) -> CounterCourse:
     """The same quantity in several runs; nothing is drawn between one and the next."""
     at: list[NDArray[np.float64]] = []
     value: list[NDArray[np.float64]] = []
@@ -135,7 +134,7 @@ def _after_another(courses: Sequence[Course], origin_s: float, scale: float) -> 
         if one.at_s.size:
             at += [one.at_s - origin_s, one.at_s[-1:] - origin_s]
             value += [one.value * scale, np.array([np.nan])]
-    return Course(
+    return CounterCourse(
         np.concatenate(at), np.concatenate(value), sum(one.resets for one in courses), sum(one.gaps for one in courses)
     )
 
@@ -210,7 +209,7 @@ def _panel(panel: ScrapePanel, across: Axis, top: float, most: int) -> Markup:
     return el("g", *parts, name, legend)
 
 
-def pieces(course: Course) -> Iterable[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+def pieces(course: CounterCourse) -> Iterable[tuple[NDArray[np.float64], NDArray[np.float64]]]:
     """The stretches of a course between its gaps; a reading that stands alone is drawn as a short line."""
     whole = np.isfinite(course.value)
     cuts = np.flatnonzero(np.diff(whole.astype(np.int8))) + 1

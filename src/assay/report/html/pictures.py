@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from assay.analyse.quality import is_quality
+from assay.analyse.headline import is_quality
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.errors import AssayError
 from assay.metrics import METRICS, base_name

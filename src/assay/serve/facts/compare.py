@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from assay.analyse.compare import JobComparison, Matched, compare_pool, match_jobs, pool
+from assay.analyse.compare import JobComparison, JobMatch, compare_pool, match_jobs, pool
 from assay.analyse.records import Comparison as Line
 from assay.analyse.records import MultiRunJobResult
 from assay.report.comparison import asked_of, sentences
@@ -88,12 +88,12 @@ def _gathered(
     return [*rows.values(), *lone.values()]
 
 
-def _judged(pair: Matched, metrics: Sequence[str], *, anyway: bool) -> JobComparison | None:
+def _judged(pair: JobMatch, metrics: Sequence[str], *, anyway: bool) -> JobComparison | None:
     """What two results say about the metrics that are asked for; None for a result against itself."""
     if pair.a[0].job == pair.b[0].job:
         return None
     wanted = metrics or dict.fromkeys((*asked_of(pair.a[0]), *asked_of(pair.b[0])))
-    return compare_pool(pool(Matched(_only(pair.a, wanted), _only(pair.b, wanted)), anyway=anyway))
+    return compare_pool(pool(JobMatch(_only(pair.a, wanted), _only(pair.b, wanted)), anyway=anyway))
 
 
 def _only(results: Iterable[MultiRunJobResult], metrics: Iterable[str]) -> tuple[MultiRunJobResult, ...]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
-from assay.analyse.compare.likeness import unusable_word
-from assay.analyse.frontier import Spot, frontier
+from assay.analyse.compare.comparability import unusable_word
+from assay.analyse.frontier import FrontierCandidate, frontier
 from assay.analyse.intervals import between_runs
 from assay.analyse.records import Interval, MetricStatistics
 from assay.clock import SYSTEM_CLOCK
@@ -193,8 +193,8 @@ def _alike(found: Sequence[_Candidate], absent: dict[str, str]) -> list[_Candida
     return kept
 
 
-def _spot(one: _Candidate) -> Spot:
-    return Spot(one.x.value, one.y.value, _ends(one.x.interval), _ends(one.y.interval))
+def _spot(one: _Candidate) -> FrontierCandidate:
+    return FrontierCandidate(one.x.value, one.y.value, _ends(one.x.interval), _ends(one.y.interval))
 
 
 def _ends(interval: Interval | None) -> tuple[float, float] | None:

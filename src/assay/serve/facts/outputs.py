@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import JsonValue
 
-from assay.analyse.quality import is_quality
+from assay.analyse.headline import is_quality
 from assay.errors import AssayError, StoreError
 from assay.report.wording import section
 from assay.run.records import SampleSet, SingleRunResult

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from sqlalchemy import select
 
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
-from assay.analyse.words import count
+from assay.analyse.text import count
 from assay.documents import from_json
 from assay.errors import UsageError
 from assay.serve.facts.records import ComparedSide

@@ -10,8 +10,7 @@ from pydantic import JsonValue
 from sqlalchemy import func, select
 
 from assay.analyse.compare import compare_metric
-from assay.analyse.compare.likeness import unusable
-from assay.analyse.compare.moved import doubted, machine_moved
+from assay.analyse.compare.comparability import doubted, machine_moved, unusable
 from assay.analyse.records import Answer, Interval, MetricStatistics, MultiRunJobResult
 from assay.documents import from_json
 from assay.errors import UsageError

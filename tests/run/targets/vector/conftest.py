@@ -18,7 +18,7 @@ from tests.vector_servers import (  # noqa: F401
     qdrant_contract,
 )
 
-from assay.analyse.stopping import enough, steady
+from assay.analyse.steady_state import enough, steady
 from assay.plan.job import Job
 from assay.run.contract import Measured, Order, Rules
 from assay.run.targets.vector import measure

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.run.targets.vector.conftest import Stage
 
-from assay.analyse.stopping import enough, steady
+from assay.analyse.steady_state import enough, steady
 from assay.errors import MeasureError
 from assay.plan.job import Job
 from assay.run.contract import Order, Rules

@@ -12,14 +12,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from assay.analyse.compare.likeness import Sides, unusable_word
-from assay.analyse.compare.limits import Draft, Limits, Line, believable, draft_line, judged_line
+from assay.analyse.compare.comparability import Sides, unusable_word
+from assay.analyse.compare.jobs import JobMatch, match_jobs, pool
+from assay.analyse.compare.limits import (
+    ByRun,
+    LimitDraft,
+    LimitVerdict,
+    RegressionLimits,
+    believable,
+    draft_line,
+    judged_line,
+    names_in,
+    no_samples,
+)
 from assay.analyse.compare.metric import RECOMMENDED_RESULTS
-from assay.analyse.compare.numbers import ByRun, names_in, no_samples
-from assay.analyse.compare.pools import Matched, match_jobs, pool
-from assay.analyse.readings import split_statistic
+from assay.analyse.headline import split_statistic
 from assay.analyse.records import CampaignRecord, Check, MultiRunJobResult
-from assay.analyse.words import count
+from assay.analyse.text import count
 
 SIDES: Sides = ("the baseline", "the new")
 # The part of a time that names the day: 2026-11-16.
@@ -38,7 +47,7 @@ class JobGate:
     kind: JobKind
     because: tuple[str, ...] = ()
     """Why it is not judged; empty where it is."""
-    lines: tuple[Line, ...] = ()
+    lines: tuple[LimitVerdict, ...] = ()
     baseline: tuple[str, ...] = ()
     """The jobs it was held against."""
     left_out: tuple[str, ...] = ()
@@ -66,7 +75,7 @@ class JobGate:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class GateResult:
     """What the gate says about a result."""
 
     answer: GateAnswer
@@ -92,13 +101,13 @@ class Gate:
 def gate(
     result: CampaignRecord,
     baseline: Sequence[CampaignRecord] | None,
-    limits: Limits,
+    limits: RegressionLimits,
     chosen: Chosen,
     *,
     anyway: bool = False,
     part: bool = False,
     by_run: ByRun = no_samples,
-) -> Gate:
+) -> GateResult:
     """Hold a result against a baseline and against its own objectives.
 
     Args:
@@ -107,7 +116,7 @@ def gate(
     """
     matching = match_jobs(baseline or (), (result,))
     matched = {id(pair.b[0]): pair for pair in matching.pairs}
-    drafts: list[tuple[JobGate, tuple[Draft, ...]]] = []
+    drafts: list[tuple[JobGate, tuple[LimitDraft, ...]]] = []
     for job in result.jobs:
         alone = _alone(job)
         if alone.kind == "judged" and baseline is not None:
@@ -119,10 +128,10 @@ def gate(
     newest = () if part or not baseline else baseline[0].jobs
     missing = tuple(job for job in matching.only_a if any(job is one for one in newest))
     answer = _answer_of(jobs, missing, compared=baseline is not None)
-    return Gate(answer, _reasons(jobs, missing), jobs, missing)
+    return GateResult(answer, _reasons(jobs, missing), jobs, missing)
 
 
-def unknown_numbers(limits: Limits, jobs: Sequence[MultiRunJobResult]) -> tuple[str, ...]:
+def unknown_numbers(limits: RegressionLimits, jobs: Sequence[MultiRunJobResult]) -> tuple[str, ...]:
     """The numbers that limits name and no measured job has: most likely misspelt."""
     measured = [job for job in jobs if job.metrics]
     named = dict.fromkeys((*limits.numbers, *limits.of))
@@ -142,8 +151,8 @@ def _alone(job: MultiRunJobResult) -> JobGate:
 
 
 def _against(
-    alone: JobGate, pair: Matched | None, limits: Limits, chosen: Chosen, by_run: ByRun, *, anyway: bool
-) -> tuple[JobGate, tuple[Draft, ...]]:
+    alone: JobGate, pair: JobMatch | None, limits: RegressionLimits, chosen: Chosen, by_run: ByRun, *, anyway: bool
+) -> tuple[JobGate, tuple[LimitDraft, ...]]:
     """Choose what a job is held against, and find how far each of its numbers is from it."""
     if pair is None:
         return replace(alone, kind="no baseline", because=("no earlier result has this job",)), ()
@@ -171,14 +180,16 @@ def _unpromised(baseline: Sequence[MultiRunJobResult], new: MultiRunJobResult) -
     return f"the baseline is one result {when}: days differ, so luck turns more than one of forty gates red; {need}"
 
 
-def _numbers(jobs: Sequence[MultiRunJobResult], limits: Limits, chosen: Chosen) -> tuple[str, ...]:
+def _numbers(jobs: Sequence[MultiRunJobResult], limits: RegressionLimits, chosen: Chosen) -> tuple[str, ...]:
     """The numbers that count for a job, each once, by the names that its results have for them."""
     wanted = dict.fromkeys((*(limits.numbers or (name for job in jobs for name in chosen(job))), *limits.of))
     named = {name: dict.fromkeys(full for job in jobs for full in names_in(name, job)) for name in wanted}
     return tuple(dict.fromkeys(full for name, found in named.items() for full in found or (name,)))
 
 
-def _concluded(drafts: Sequence[tuple[JobGate, tuple[Draft, ...]]], limits: Limits) -> tuple[JobGate, ...]:
+def _concluded(
+    drafts: Sequence[tuple[JobGate, tuple[LimitDraft, ...]]], limits: RegressionLimits
+) -> tuple[JobGate, ...]:
     """Give every number its answer, now that all are known."""
     known = [draft for _, lines in drafts for draft in lines if draft.change is not None]
     believed = believable([draft.chance for draft in known], (1 - limits.level) / 2)

@@ -1,18 +1,4 @@
-"""The change between sets of results: where a side has several, the spread between them is the error term.
-
-Each result is one number on the compared scale, the mean of its runs. Results differ more than their runs let expect
-(another day, another placement in memory, another neighbour), so that with several results on a side
-
-    s²     = max( variance between its results, variance between runs / runs ), with k - 1 degrees of freedom
-    error² = s² + s²/k                    one new result against k earlier ones
-    error² = s²(a)/k(a) + s²(b)/k(b)      several on each side
-
-A new result whose own runs tell of a larger error keeps that. Two or three results hardly tell how much results differ:
-of them s² is taken to be at least three times what the runs let expect, with four degrees of freedom. This finds most
-of what is plain to see, and still calls equal things worse in less than one of twenty cases, whatever the true spread
-between results. With one result on each side nothing is known about that spread, and Welch's interval between runs is
-all that can be said.
-"""
+"""The relative change between two sets of runs or results, with Welch's interval, and how many runs would settle it."""
 
 from __future__ import annotations
 
@@ -23,7 +9,88 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.compare.welch import Change, change_between, matters
+from assay.analyse.distributions import t_quantile, t_tail
+from assay.analyse.records import Interval
+
+# More runs than this are not worth naming.
+MOST_RUNS = 1000
+# The runs named must show a change of the observed size four times in five, not only if luck holds.
+_POWER = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class RelativeChange:
+    """The change from a to b with its error, on the scale on which it was compared."""
+
+    estimate: float
+    error: float
+    df: float
+    logarithmic: bool
+    base: float  # what a plain difference is relative to
+    method: str = "Welch's t"
+
+    def interval(self, level: float) -> Interval:
+        """The relative change, as far as the spread tells it."""
+        half = t_quantile(level, self.df) * self.error if self.error else 0.0
+        ends = (self.estimate - half, self.estimate + half)
+        return Interval(
+            self.relative(ends[0]), self.relative(ends[1]), level, f"{self.method}, {self.df:.1f} degrees of freedom"
+        )
+
+    def relative(self, value: float) -> float:
+        """A change on the compared scale as a share of a."""
+        return math.expm1(min(value, 700.0)) if self.logarithmic else value / self.base
+
+    def chance(self, sign: int) -> float:
+        """How often luck alone shows as clear a change in this direction (1 up, -1 down) where there is none."""
+        ahead = sign * self.estimate
+        if not self.error:
+            return 0.0 if ahead > 0 else 1.0
+        tail = t_tail(abs(ahead) / self.error, self.df) / 2
+        return tail if ahead > 0 else 1 - tail
+
+
+def change_between(a: NDArray[np.float64], b: NDArray[np.float64]) -> RelativeChange:
+    """Compare two sets of two or more run values, on a log scale where all are positive.
+
+    On a log scale the change is a ratio, which is what is asked for, and run effects that multiply add up.
+    """
+    logarithmic = bool((a > 0).all() and (b > 0).all())
+    base = abs(float(a.mean()))
+    if logarithmic:
+        a, b = np.log(a), np.log(b)
+    parts = (float(a.var(ddof=1)) / a.size, float(b.var(ddof=1)) / b.size)
+    total = sum(parts)
+    df = total**2 / (parts[0] ** 2 / (a.size - 1) + parts[1] ** 2 / (b.size - 1)) if matters(total, a, b) else 1.0
+    error = math.sqrt(total) if matters(total, a, b) else 0.0
+    return RelativeChange(float(b.mean() - a.mean()), error, max(df, 1.0), logarithmic, base)
+
+
+def matters(variance: float, a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
+    """Whether a variance is more than the rounding of equal values."""
+    size = max(float(np.abs(a).max()), float(np.abs(b).max()))
+    return variance > (4e-16 * size) ** 2
+
+
+def runs_to_tell(change: RelativeChange, runs: int, level: float) -> int | None:
+    """Runs on each side that would show a change of the observed size; None for more than a thousand."""
+    spread = change.error * math.sqrt(runs)  # error of a set of one run on each side
+    if not _told_by(MOST_RUNS, change, spread, level):
+        return None
+    # More runs always tell more, so halving finds the first number that is enough.
+    low, high = runs, MOST_RUNS
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _told_by(middle, change, spread, level) else (middle, high)
+    return high
+
+
+def _told_by(runs: int, change: RelativeChange, spread: float, level: float) -> bool:
+    """Whether that many runs on each side would show a change of the observed size."""
+    df = 2 * runs - 2
+    need = t_quantile(level, df) + t_quantile(2 * _POWER - 1, df)
+    return need * spread / math.sqrt(runs) <= abs(change.estimate)
+
 
 Values = NDArray[np.float64]
 MIN_RUNS = 2
@@ -35,7 +102,7 @@ _FREEDOM = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ResultReading:
     """One number of one result."""
 
     value: float
@@ -43,7 +110,7 @@ class Reading:
     """What each run gave; empty where only the number over all runs is known, as of a percentile."""
 
 
-def change_between_results(a: Sequence[Reading], b: Sequence[Reading]) -> Change | None:
+def change_between_results(a: Sequence[ResultReading], b: Sequence[ResultReading]) -> RelativeChange | None:
     """The change from some results to others; None where a single result on each side lacks two runs."""
     if any(not one.runs for one in (*a, *b)):  # a percentile over all runs is not the mean of those of the runs
         a, b = ([replace(one, runs=()) for one in side] for side in (a, b))
@@ -54,7 +121,7 @@ def change_between_results(a: Sequence[Reading], b: Sequence[Reading]) -> Change
     first, second = (_Side.of(side, logarithmic=logarithmic) for side in (a, b))
     variance, df, method = _error(first, second)
     known = matters(variance, first.means, second.means)
-    return Change(
+    return RelativeChange(
         estimate=float(second.means.mean() - first.means.mean()),
         error=math.sqrt(variance) if known else 0.0,
         df=max(df, 1.0) if known else 1.0,
@@ -64,7 +131,7 @@ def change_between_results(a: Sequence[Reading], b: Sequence[Reading]) -> Change
     )
 
 
-def _values(one: Reading) -> tuple[float, ...]:
+def _values(one: ResultReading) -> tuple[float, ...]:
     return one.runs or (one.value,)
 
 
@@ -81,7 +148,7 @@ class _Side:
     """Degrees of freedom of `within`."""
 
     @classmethod
-    def of(cls, readings: Sequence[Reading], *, logarithmic: bool) -> _Side:
+    def of(cls, readings: Sequence[ResultReading], *, logarithmic: bool) -> _Side:
         values = [np.array(_values(one), dtype=np.float64) for one in readings]
         taken = [np.log(one) for one in values] if logarithmic else values
         freedom = sum(one.size - 1 for one in taken)

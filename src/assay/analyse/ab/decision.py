@@ -1,4 +1,4 @@
-"""What the pairs of an experiment say about one metric: better, worse, or cannot tell."""
+"""What the pairs of an experiment say about one metric: better, worse or cannot tell; and whether run order matters."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assay.analyse.ab.betting import MOST_BLOCKS, blocks_needed, fewest_blocks, interval, threshold, won
-from assay.analyse.ab.pairs import RUNS, Pair, Scale, Values, differences, scale_of
+from assay.analyse.ab.pairs import RUNS, Pair, Scale, Values, differences, scale_of, second_against_first
+from assay.analyse.ab.sequential_test import MOST_BLOCKS, blocks_needed, fewest_blocks, interval, threshold, won
+from assay.analyse.distributions import t_quantile
 from assay.analyse.intervals import LEVEL
 from assay.analyse.records import Answer, Interval
-from assay.analyse.words import count, percent
+from assay.analyse.text import count, percent
 from assay.metrics import Better
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ABDecision:
     """What is told about one metric, of b against a."""
 
     metric: str
@@ -66,7 +67,7 @@ def decide(
     *,
     smallest: float = 0.0,
     level: float = LEVEL,
-) -> Told:
+) -> ABDecision:
     """Say what the pairs tell so far; may be asked after every block, and keeps its promise all the same.
 
     Args:
@@ -76,10 +77,10 @@ def decide(
     good = [pair for pair in pairs if pair.complete]
     scale = scale_of(good)
     values = differences(good, scale)
-    told = _Told(scale, values, better, smallest, level)
+    told = _Evidence(scale, values, better, smallest, level)
     answer, because = told.answer()
     ends = told.ends
-    return Told(
+    return ABDecision(
         metric=metric,
         unit=unit,
         better=better,
@@ -116,7 +117,7 @@ def centre_of(values: Values) -> float:
     return float(np.median((values[first] + values[second]) / 2))
 
 
-class _Told:
+class _Evidence:
     """The differences of an experiment, and what follows from them."""
 
     def __init__(self, scale: Scale, values: Values, better: Better | None, smallest: float, level: float) -> None:
@@ -199,3 +200,32 @@ class _Told:
 
     def _percent(self, difference: float) -> str:
         return percent(self.scale.relative(difference), signed=True)
+
+
+# Asked once, at the end, of every experiment: one in a hundred may be luck.
+_LEVEL = 0.99
+
+
+def order_note(pairs: Sequence[Pair]) -> str:
+    """The sentence that says that order matters, and by how much; empty where the pairs do not show it."""
+    scale = scale_of(pairs)
+    if not scale.logarithmic and scale.base == 0:
+        return ""
+    found = second_against_first(pairs, scale)
+    if found.size < fewest_blocks():
+        return ""
+    ends = _mean_interval(found)
+    if ends[0] <= 0 <= ends[1]:
+        return ""
+    low, high = (percent(scale.relative(end), signed=True) for end in ends)
+    shown = percent(scale.relative(float(found.mean())), signed=True)
+    return (
+        f"run order matters: the second run of a pair gives {shown} [{low}, {high}] against the first; the order is "
+        "balanced and drawn by lot, so the comparison stands"
+    )
+
+
+def _mean_interval(values: Values) -> tuple[float, float]:
+    half = t_quantile(_LEVEL, values.size - 1) * float(values.std(ddof=1)) / math.sqrt(values.size)
+    mean = float(values.mean())
+    return mean - half, mean + half

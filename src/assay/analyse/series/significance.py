@@ -1,18 +1,92 @@
-"""Two ways in which a piece can look changed without being so: one side is louder, or most values are equal.
+"""How often chance shows as clear a change, and two ways in which a piece looks changed without being so.
 
-A louder side may also be at another level. Ranks and the spread of each side on its own tell the two apart.
+The tables are simulated by `benches/series_thresholds.py`: the score that the clearest change of a series without any
+exceeds in one of a hundred, per length and memory, for normal and heavy-tailed noise and noise with memory alike.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from assay.analyse.distributions import incomplete_beta, t_tail
 from assay.analyse.series.spread import CLIP, OUTLIER, Burst, median, middle_and_spread
 from assay.analyse.series.whitening import Values
+
+# The chance that the tables are made for.
+AT = 0.01
+# A row is the score at each of these memories, and then the growth of the score that makes it e times rarer.
+MEMORY_STEPS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+@dataclass(frozen=True, slots=True)
+class ChanceTable:
+    """Limits of one kind of change."""
+
+    rows: Mapping[int, tuple[float, ...]]
+    """Length of the series → its row."""
+
+    def chance(self, score: float, count: int, memory: float) -> float:
+        """How often the clearest change of a series without any has at least this score.
+
+        Args:
+            count: Points of the series; between lengths of the table the logarithm of the length counts.
+        """
+        if not math.isfinite(score):
+            return 1.0 if score < 0 else 0.0
+        lengths = sorted(self.rows)
+        upper = next((number for number, length in enumerate(lengths) if length >= count), len(lengths) - 1)
+        low, high = lengths[max(upper, 1) - 1], lengths[max(upper, 1)]
+        share = math.log(count / low) / math.log(high / low)
+        inside = min(1.0, max(0.0, share))
+        first, second = self.rows[low], self.rows[high]
+        row = [a + inside * (b - a) for a, b in zip(first, second, strict=True)]
+        # Beyond the last length the limit grows on as it did on average.
+        beyond = max(0.0, share - 1) * (sum(second[:-1]) - sum(first[:-1])) / len(MEMORY_STEPS)
+        edge = float(np.interp(memory, MEMORY_STEPS, row[:-1])) + beyond
+        return AT * math.exp(min((edge - score) / row[-1], -math.log(AT)))
+
+
+SPLITS = ChanceTable(
+    {
+        10: (3.59, 3.59, 3.59, 4.83, 7.50, 10.70, 13.92, 17.15, 20.62, 23.97, 1.77),
+        15: (2.42, 2.87, 5.24, 7.57, 9.56, 11.19, 12.98, 14.96, 17.43, 19.67, 1.72),
+        20: (5.10, 5.38, 6.84, 8.67, 10.35, 12.06, 13.85, 15.54, 16.79, 18.26, 1.89),
+        30: (6.31, 6.69, 8.07, 9.87, 11.56, 13.16, 14.32, 15.53, 16.79, 18.04, 2.46),
+        60: (7.48, 9.11, 10.72, 11.61, 12.17, 12.73, 13.54, 14.63, 15.79, 16.93, 2.35),
+        120: (9.22, 10.34, 11.10, 11.58, 12.05, 12.54, 13.16, 14.04, 15.13, 16.13, 2.25),
+        250: (9.95, 11.15, 11.64, 11.95, 12.15, 12.45, 12.87, 13.22, 13.57, 13.92, 2.59),
+        500: (10.66, 10.83, 11.01, 11.13, 11.45, 11.96, 12.57, 13.06, 13.41, 13.83, 2.35),
+        1000: (11.00, 11.00, 11.00, 11.26, 11.73, 12.30, 12.80, 13.40, 14.30, 15.06, 2.11),
+    }
+)
+SPANS = ChanceTable(
+    {
+        10: (3.02, 3.02, 5.92, 9.24, 12.30, 14.66, 15.73, 15.73, 15.73, 15.73, 2.37),
+        15: (5.34, 5.99, 9.74, 13.00, 15.58, 17.63, 18.80, 19.48, 19.68, 20.10, 2.05),
+        20: (7.29, 8.23, 11.16, 14.09, 16.88, 18.79, 20.17, 20.17, 20.17, 20.17, 2.19),
+        30: (10.34, 11.29, 13.74, 15.58, 17.36, 18.68, 19.98, 21.02, 21.02, 21.51, 1.96),
+        60: (13.74, 14.80, 16.64, 18.48, 19.66, 20.83, 22.53, 23.80, 25.05, 26.30, 2.48),
+        120: (14.88, 17.08, 18.82, 19.68, 20.09, 20.79, 21.86, 23.35, 25.05, 26.66, 2.70),
+        250: (18.55, 19.40, 19.71, 20.15, 21.05, 21.14, 22.11, 23.44, 25.27, 26.86, 2.82),
+        500: (20.20, 20.20, 20.20, 20.23, 20.26, 20.86, 21.81, 23.58, 25.02, 26.63, 2.52),
+        1000: (22.35, 22.35, 22.35, 22.35, 22.35, 22.35, 22.81, 23.36, 25.16, 26.36, 2.31),
+    }
+)
+RAMPS = ChanceTable(
+    {
+        30: (6.44, 6.97, 8.51, 10.39, 12.20, 13.88, 15.72, 17.66, 19.76, 21.79, 2.44),
+        60: (7.15, 8.59, 10.11, 11.23, 12.10, 12.74, 13.54, 14.77, 16.47, 17.95, 2.71),
+        120: (8.30, 9.37, 10.21, 10.51, 10.68, 10.96, 11.41, 12.36, 13.57, 14.67, 2.47),
+        250: (8.94, 9.62, 9.91, 9.95, 10.11, 10.25, 10.50, 10.76, 11.01, 11.27, 2.17),
+        500: (9.61, 10.16, 10.35, 10.53, 10.71, 10.82, 10.85, 10.90, 11.28, 11.50, 2.41),
+        1000: (10.14, 10.15, 10.16, 10.17, 10.19, 10.20, 10.21, 10.21, 10.21, 10.21, 2.05),
+    }
+)
+
 
 # A side is louder if equal noise looks so different in one of a hundred cases, and it is by this much.
 _CLEARLY_LOUDER = 0.01

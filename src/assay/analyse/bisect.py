@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.ab.decide import centre_of
+from assay.analyse.ab.decision import centre_of
 from assay.analyse.distributions import t_quantile
 from assay.analyse.intervals import LEVEL
 
@@ -62,7 +62,7 @@ class Levels:
 
 
 @dataclass(frozen=True, slots=True)
-class Guess:
+class BisectGuess:
     """Where the first bad item is, as far as is known."""
 
     first: int
@@ -135,16 +135,16 @@ def places(weights: Mapping[int, float], items: int) -> Values:
     return found
 
 
-def guess_of(chances: Values, unmeasurable: Collection[int]) -> Guess:
+def guess_of(chances: Values, unmeasurable: Collection[int]) -> BisectGuess:
     """The most likely place; items that cannot be measured are not told from the next one that can."""
-    best = Guess(1, 1, -1.0)
+    best = BisectGuess(1, 1, -1.0)
     first = 1
     for item in range(1, chances.size):
         if item in unmeasurable and item < chances.size - 1:
             continue
         mass = min(float(chances[first : item + 1].sum()), 1.0)
         if mass > best.confidence:
-            best = Guess(first, item, mass)
+            best = BisectGuess(first, item, mass)
         first = item + 1
     return best
 
@@ -161,7 +161,7 @@ def is_between(blocks: Values, levels: Levels) -> bool:
     return _lies_in(blocks, _APART * levels.step, (1 - _APART) * levels.step)
 
 
-def _neighbours(guess: Guess, measured: Collection[int]) -> tuple[int, int]:
+def _neighbours(guess: BisectGuess, measured: Collection[int]) -> tuple[int, int]:
     """The nearest measured items on both sides of a place."""
     return max(item for item in measured if item < guess.first), min(item for item in measured if item >= guess.last)
 
@@ -176,13 +176,13 @@ def _is_a_step(before: Values, after: Values, levels: Levels) -> bool:
     return apart > NormalDist().inv_cdf(_CLEAR_STEP) * levels.spread * math.sqrt(parts)
 
 
-def _widened(sides: tuple[int, int], chances: Values, measured: Mapping[int, Values], levels: Levels) -> Guess:
+def _widened(sides: tuple[int, int], chances: Values, measured: Mapping[int, Values], levels: Levels) -> BisectGuess:
     """The range between the nearest items that are clearly better and clearly worse than two that are not apart."""
     both = np.concatenate([measured[side] for side in sides])
     first = max((item for item in measured if item < sides[0] and _is_a_step(measured[item], both, levels)), default=0)
     after = (item for item in measured if item > sides[1] and _is_a_step(both, measured[item], levels))
     last = min(after, default=chances.size - 1)
-    return Guess(first + 1, last, min(float(chances[first + 1 : last + 1].sum()), 1.0))
+    return BisectGuess(first + 1, last, min(float(chances[first + 1 : last + 1].sum()), 1.0))
 
 
 def _is_half_way(blocks: Values, levels: Levels) -> bool:
@@ -200,12 +200,12 @@ def _lies_in(blocks: Values, low: float, high: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BisectState:
     """How far a search is."""
 
     chances: Values
     """Of each item to be the first bad one."""
-    guess: Guess
+    guess: BisectGuess
     next: int | None
     """The item to measure; None where the guess is good enough, or no item is left to measure."""
     is_clear: bool = False
@@ -221,7 +221,7 @@ def standing(
     closed: Collection[int] = (),
     stay: int | None = None,
     level: float = LEVEL,
-) -> Standing:
+) -> BisectState:
     """What all blocks together say, and which item should be measured next.
 
     Args:
@@ -243,10 +243,10 @@ def standing(
         sides = _neighbours(guess, measured)
         # That the ends differ is known before any search.
         if sides == (0, last) or _is_a_step(measured[sides[0]], measured[sides[1]], levels):
-            return Standing(chances, guess, None, is_clear=True)
+            return BisectState(chances, guess, None, is_clear=True)
         open_ = [item for item in sides if 0 < item < last and item not in done]
         more = min(open_, key=lambda item: (blocks[item].size, item), default=None)
-        return Standing(chances, _widened(sides, chances, measured, levels), more)
+        return BisectState(chances, _widened(sides, chances, measured, levels), more)
     if stay is not None and stay not in done and answer_of(weights.get(stay, 0.0)) == "cannot tell":
-        return Standing(chances, guess, stay)
-    return Standing(chances, guess, next_item(chances, done))
+        return BisectState(chances, guess, stay)
+    return BisectState(chances, guess, next_item(chances, done))

@@ -9,20 +9,19 @@ import numpy as np
 
 from assay.analyse.intervals import LEVEL as CONFIDENCE
 from assay.analyse.records import Answer, Interval
-from assay.analyse.series.doubts import another_level
-from assay.analyse.series.drift import SHORTEST, Drift, drift_instead
 from assay.analyse.series.records import (
     Finding,
     FindingKind,
-    Report,
     Series,
     SeriesKind,
+    SeriesReport,
     direction_of,
     probability_of,
 )
 from assay.analyse.series.scan import FEWEST
-from assay.analyse.series.search import Change, Search, search
-from assay.analyse.series.sizes import Size, step_size
+from assay.analyse.series.search import ChangeSearch, LocatedChange, search
+from assay.analyse.series.significance import another_level
+from assay.analyse.series.size import SHORTEST, ChangeSize, SeriesDrift, drift_instead, step_size
 from assay.analyse.series.spread import (
     CLIP,
     Burst,
@@ -47,7 +46,7 @@ _ASIDE = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Points:
+class SeriesPoints:
     """The points of a series that have a value, and how much each counts."""
 
     index: Places
@@ -57,15 +56,15 @@ class Points:
     bursts: tuple[Burst, ...]
 
 
-def detect(series: Series, level: float = LEVEL) -> Report:
+def detect(series: Series, level: float = LEVEL) -> SeriesReport:
     """Find the changes of a series."""
     points = points_of(series)
     count = points.values.size
     missing = series.values.size - count
     if count < FEWEST:
-        return Report((), "too short", None, None, None, 1.0, level, count, missing, name=series.name)
+        return SeriesReport((), "too short", None, None, None, 1.0, level, count, missing, name=series.name)
     if not middle_and_spread(points.values)[1]:
-        return Report((), "constant", 0.0, 0.0, None, 1.0, level, count, missing, name=series.name)
+        return SeriesReport((), "constant", 0.0, 0.0, None, 1.0, level, count, missing, name=series.name)
     given = points.values
     seen = search(given, points.weights, level)
     points = replace(points, values=seen.flat, weights=seen.weights)
@@ -75,7 +74,7 @@ def detect(series: Series, level: float = LEVEL) -> Report:
     drifts = (_drift(series, points, one.drift, one.chance, one.before) for one in seen.drifts)
     findings = tuple(sorted([*changes, *drifts], key=lambda one: one.index))
     newest = abs(findings[-1].after if findings else median(points.values))
-    return Report(
+    return SeriesReport(
         findings=findings,
         kind=_kind(findings, points.bursts),
         spread=spread,
@@ -93,7 +92,7 @@ def detect(series: Series, level: float = LEVEL) -> Report:
     )
 
 
-def points_of(series: Series) -> Points:
+def points_of(series: Series) -> SeriesPoints:
     """Leave out what is missing, and weigh the rest by its own error and by the noise of its time."""
     index = np.flatnonzero(np.abs(series.values) <= _LARGEST)
     values = np.where(np.abs(series.values[index]) < _SMALLEST, 0.0, series.values[index])
@@ -101,10 +100,12 @@ def points_of(series: Series) -> Points:
     weights = 1 / relative_spreads(values, errors)
     # A level that is louder is no time of noise: it must not count less before it was looked at.
     loud = tuple(one for one in bursts(values, weights) if not another_level(values, one))
-    return Points(index, values, weights * noise_weights(values.size, loud), loud)
+    return SeriesPoints(index, values, weights * noise_weights(values.size, loud), loud)
 
 
-def _findings(series: Series, points: Points, seen: Search, lifted: Values, memory: float) -> Iterator[Finding]:
+def _findings(
+    series: Series, points: SeriesPoints, seen: ChangeSearch, lifted: Values, memory: float
+) -> Iterator[Finding]:
     """Each change as a step, or those of one direction in a row as a drift."""
     edges = [0, *(change.place for change in seen.changes), points.values.size]
     sizes = [
@@ -132,7 +133,9 @@ def _findings(series: Series, points: Points, seen: Search, lifted: Values, memo
         number = end
 
 
-def _drift_from(points: Points, edges: Sequence[int], sizes: Sequence[Size], begin: int) -> tuple[int, Drift | None]:
+def _drift_from(
+    points: SeriesPoints, edges: Sequence[int], sizes: Sequence[ChangeSize], begin: int
+) -> tuple[int, SeriesDrift | None]:
     """The longest row of changes from `begin` on that is one drift, and where it ends; else the next change."""
     up = sizes[begin].difference > 0
     end = begin + 1
@@ -150,7 +153,7 @@ def _drift_from(points: Points, edges: Sequence[int], sizes: Sequence[Size], beg
     return begin + 1, None
 
 
-def _step(series: Series, points: Points, change: Change, size: Size) -> Finding:
+def _step(series: Series, points: SeriesPoints, change: LocatedChange, size: ChangeSize) -> Finding:
     at = (int(points.index[size.place - 1]), int(points.index[size.place]))
     # After an outage the change may have come at any time of it.
     within = (int(points.index[size.first - 1]) + 1, int(points.index[size.last]))
@@ -158,7 +161,7 @@ def _step(series: Series, points: Points, change: Change, size: Size) -> Finding
     return _finding(series, "step", at, within, moved, change.chance)
 
 
-def _drift(series: Series, points: Points, slow: Drift, chance: float, before: float) -> Finding:
+def _drift(series: Series, points: SeriesPoints, slow: SeriesDrift, chance: float, before: float) -> Finding:
     begin = min(slow.first, points.values.size - 2)
     at = (int(points.index[begin]), int(points.index[begin + 1]))
     within = (at[1], int(points.index[slow.last]))
@@ -208,7 +211,7 @@ def _answer(series: Series, difference: float, low: float, high: float) -> tuple
     return direction, ()
 
 
-def _noise(points: Points, changes: Sequence[Change]) -> tuple[float, float]:
+def _noise(points: SeriesPoints, changes: Sequence[LocatedChange]) -> tuple[float, float]:
     """The spread around the levels, and its memory."""
     parts = np.split(points.values, [change.place for change in changes])
     away = np.concatenate([part - median(part) for part in parts]) * points.weights
@@ -218,7 +221,7 @@ def _noise(points: Points, changes: Sequence[Change]) -> tuple[float, float]:
     return spread, evidence_memory(Whitened.of(np.clip(away / spread, -CLIP, CLIP), np.ones(away.size)))
 
 
-def _alone(points: Points, changes: Sequence[Change]) -> tuple[int, ...]:
+def _alone(points: SeriesPoints, changes: Sequence[LocatedChange]) -> tuple[int, ...]:
     """Outliers, but for the points beside a change, which are far from what was usual for another reason."""
     near = {change.place + aside for change in changes for aside in range(-_ASIDE, _ASIDE + 1)}
     return tuple(int(points.index[one]) for one in outliers(points.values, points.weights) if one not in near)

@@ -1,7 +1,7 @@
-"""Why two results must not be compared, and what else differs between them besides their numbers.
+"""Whether two results may be compared: definition, machine, method; and a machine that itself changed in between.
 
 What decides which question the numbers answer makes results incomparable: model, data, target, workload, load, device,
-kind of machine, and the way assay measures. What may explain a change of the answer is told as a warning: another
+kind of machine, and the way assay measures. What may explain a change of the answer is a warning: another
 machine of the same kind, driver, kernel, packages, image, doubts about a result, a machine that itself became slower.
 """
 
@@ -9,15 +9,53 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 from pydantic import JsonValue, ValidationError
 
-from assay.analyse.compare.method import changed_between
-from assay.analyse.records import MultiRunJobResult
-from assay.analyse.series.identity import context, machine_kind
-from assay.analyse.words import count, listed, percent
+from assay.analyse.records import Comparison, MultiRunJobResult
+from assay.analyse.series.identity import context, machine_kind, section
+from assay.analyse.text import count, listed, percent
 from assay.spec.benchmark import Definition
+
+_VERSION = re.compile(r"^(\d+)\.(\d+)(?:\.(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class MethodChange:
+    """What a release measures in another way."""
+
+    since: str
+    """The first version that measures the new way."""
+    what: str
+    """One plain sentence without a stop."""
+
+
+# Oldest first; nothing has changed since the first release.
+CHANGES: tuple[MethodChange, ...] = ()
+
+
+def changed_between(a: str, b: str, changes: Iterable[MethodChange] = CHANGES) -> tuple[str, ...]:
+    """What the newer of two versions measures in another way than the older; empty where a version is not known."""
+    first, second = _parts(a), _parts(b)
+    if first is None or second is None:
+        return ()
+    older, newer = min(first, second), max(first, second)
+    return tuple(
+        f"assay {one.since} measures in another way: {one.what}"
+        for one in changes
+        if (since := _parts(one.since)) is not None and older < since <= newer
+    )
+
+
+def _parts(version: str) -> tuple[int, int, int] | None:
+    """The numbers of a version; what follows them (`.dev1`, `rc2`, `+local`) measures as the release does."""
+    found = _VERSION.match(version)
+    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else None
+
 
 # How long and how often was measured does not change what is measured; nor do limits, needs and prices.
 _IGNORED = ("measure", "objective", "needs", "prices")
@@ -212,3 +250,62 @@ def _different_machine(a: MultiRunJobResult, b: MultiRunJobResult) -> tuple[str,
 def _section(facts: Mapping[str, JsonValue], name: str) -> Mapping[str, JsonValue]:
     found = facts.get(name)
     return found if isinstance(found, Mapping) else {}
+
+
+# A control workload tells how fast a machine is. Scores, sizes and counts do not depend on that.
+_TIMES = frozenset({"ns", "us", "µs", "ms", "s", "min", "h", "TFLOPS", "TOPS"})
+
+
+@dataclass(frozen=True, slots=True)
+class MachineShift:
+    """How far the control workload moved between two sides."""
+
+    took: float
+    """Change of its time, as a share: 0.1 is a machine that became slower by that much."""
+    sentence: str
+
+    def explains(self, change: float, unit: str) -> str:
+        """Why a relative change of a metric cannot be told from the machine's own; empty where it can."""
+        if unit not in _TIMES and not unit.endswith("/s"):
+            return ""
+        if change > -1 and abs(math.log1p(change)) > abs(math.log1p(self.took)):
+            return ""
+        return f"the machine itself moved by as much as the change or more: {self.sentence}"
+
+
+def machine_moved(
+    a: Sequence[MultiRunJobResult], b: Sequence[MultiRunJobResult], sides: Sides = SIDES, *, anyway: bool = False
+) -> MachineShift | None:
+    """How far the machine moved from some results to others; None where it did not, or where that is not known.
+
+    Args:
+        anyway: Whether the difference between the sides is asked about: two machines then differ on purpose.
+    """
+    first, second = ([context(job) for job in side] for side in (a, b))
+    if anyway and {facts.get("machine") for facts in first} != {facts.get("machine") for facts in second}:
+        return None
+    controls = [[section(facts, "control") for facts in side] for side in (first, second)]
+    if len({control.get("version") for side in controls for control in side}) != 1:
+        return None
+    found = {
+        name: float(np.median(times[1]) / np.median(times[0])) - 1
+        for part, name in CONTROL.items()
+        if all(times := [_times(side, part) for side in controls])
+    }
+    name = max(found, key=lambda one: abs(math.log1p(found[one])), default=None)
+    if name is None or abs(math.log1p(found[name])) <= math.log1p(SAME):
+        return None
+    told = f"the control workload took {percent(found[name], signed=True)} around {sides[1]} result ({name})"
+    return MachineShift(found[name], told)
+
+
+def _times(controls: Sequence[Mapping[str, JsonValue]], part: str) -> list[float]:
+    return [float(value) for one in controls if isinstance(value := one.get(part), int | float) and value > 0]
+
+
+def doubted(one: Comparison, moved: MachineShift | None) -> Comparison:
+    """A comparison whose answer is "cannot tell" where the machine moved as much."""
+    if moved is None or one.answer == "cannot tell" or not one.a:
+        return one
+    reason = moved.explains((one.b - one.a) / abs(one.a), one.unit)
+    return replace(one, answer="cannot tell", because=(reason, *one.because)) if reason else one

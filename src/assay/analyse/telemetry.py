@@ -1,18 +1,76 @@
-"""What Prometheus saw of nodes and services, in a few quantities: over time, and as mean and highest value."""
+"""What Prometheus scraped of nodes and services as a few quantities over time; counters as rates, resets counted."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import JsonValue
 
-from assay.analyse.counters import Course, broken, rate, total
 from assay.run.probes.series import ALIASES
 from assay.store.telemetry import Metrics, Scraped
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Scrapes come late now and then; more than this many intervals apart, at least one is missing.
+GAP = 2.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CounterCourse:
+    """A quantity over time. NaN stands where a gap begins, so that a line through it is broken there."""
+
+    at_s: NDArray[np.float64]
+    value: NDArray[np.float64]
+    resets: int = 0
+    """How often the counter began again."""
+    gaps: int = 0
+    """How often readings are missing."""
+
+    @property
+    def told(self) -> NDArray[np.float64]:
+        return self.value[np.isfinite(self.value)]
+
+
+def rate(at_s: NDArray[np.float64], value: NDArray[np.float64], interval_s: float) -> CounterCourse:
+    """How much a counter rose in a second, at the end of each step.
+
+    A counter that fell has begun again at some moment within the step, and what it had counted until then is lost:
+    that step has no rate. The same holds for a step in which readings are missing: its mean would hide them.
+    """
+    seconds, risen = np.diff(at_s), np.diff(value)
+    late = seconds > GAP * interval_s
+    fell = risen < 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rates = np.where((seconds > 0) & ~late & ~fell, risen / seconds, np.nan)
+    return CounterCourse(at_s[1:], rates, int(np.count_nonzero(fell)), int(np.count_nonzero(late)))
+
+
+def broken(at_s: NDArray[np.float64], value: NDArray[np.float64], interval_s: float) -> CounterCourse:
+    """A gauge with NaN put into the middle of every gap."""
+    late = np.flatnonzero(np.diff(at_s) > GAP * interval_s)
+    if not late.size:
+        return CounterCourse(at_s, value)
+    middle = (at_s[late] + at_s[late + 1]) / 2
+    return CounterCourse(np.insert(at_s, late + 1, middle), np.insert(value, late + 1, np.nan), gaps=int(late.size))
+
+
+def total(courses: list[CounterCourse]) -> CounterCourse:
+    """Several quantities added up, at the moments that all of them have."""
+    if not courses:
+        return CounterCourse(np.empty(0), np.empty(0))
+    at_s = courses[0].at_s
+    for one in courses[1:]:
+        at_s = np.intersect1d(at_s, one.at_s)
+    parts = [one.value[np.isin(one.at_s, at_s)] for one in courses]
+    return CounterCourse(
+        at_s, np.sum(parts, axis=0), max(one.resets for one in courses), max(one.gaps for one in courses)
+    )
+
 
 Whose = Literal["node", "gpu", "service"]
 HAS_METRICS = "assay_service_has_metrics"
@@ -33,13 +91,13 @@ class Quantity:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Watched:
+class QuantityCourse:
     """One quantity of one thing over time."""
 
     quantity: Quantity
     of: str
     """Whose it is, in words: `n1`, `n1 GPU 0`, `llm`."""
-    course: Course
+    course: CounterCourse
     """Moments are seconds on the clock of the day."""
 
 
@@ -69,7 +127,7 @@ _PROCESS_CPU = Quantity("process_cpu_pct", "Processor of the service", "% of a c
 _PROCESS_MEMORY = Quantity("process_memory_bytes", "Memory of the service", "B", "service")
 
 
-def watched(metrics: Metrics) -> list[Watched]:
+def watched(metrics: Metrics) -> list[QuantityCourse]:
     """Every quantity that there is something of, nodes first, then GPUs, then services."""
     found = [*_nodes(metrics), *_gpus(metrics), *_services(metrics)]
     return [one for one in found if one.course.told.size]
@@ -153,7 +211,7 @@ def _without_metrics(metrics: Metrics) -> dict[str, JsonValue]:
     return {_target(one.labels): "the service answers, and has no metrics there" for one in silent}
 
 
-def _nodes(metrics: Metrics) -> Iterator[Watched]:
+def _nodes(metrics: Metrics) -> Iterator[QuantityCourse]:
     plain = {
         NETWORK_IN: ("node_network_receive_bytes_total", _NO_NETWORK),
         NETWORK_OUT: ("node_network_transmit_bytes_total", _NO_NETWORK),
@@ -166,18 +224,18 @@ def _nodes(metrics: Metrics) -> Iterator[Watched]:
         for quantity, (name, but) in plain.items():
             rows = [one for one in series if one.name == name and not but.fullmatch(one.labels.get("device", ""))]
             if rows:
-                yield Watched(quantity, node, total([_rate(one, metrics.interval_s) for one in rows]))
+                yield QuantityCourse(quantity, node, total([_rate(one, metrics.interval_s) for one in rows]))
 
 
-def _processors(node: str, series: Sequence[Scraped], interval_s: float) -> Iterator[Watched]:
+def _processors(node: str, series: Sequence[Scraped], interval_s: float) -> Iterator[QuantityCourse]:
     rows = [one for one in series if one.name == "node_cpu_seconds_total" and one.labels.get("mode") in _BUSY]
     count = len({one.labels.get("cpu") for one in rows})
     if count:
         busy = total([_rate(one, interval_s) for one in rows])
-        yield Watched(CPU, node, _scaled(busy, 100 / count))
+        yield QuantityCourse(CPU, node, _scaled(busy, 100 / count))
 
 
-def _memory(node: str, series: Sequence[Scraped], interval_s: float) -> Iterator[Watched]:
+def _memory(node: str, series: Sequence[Scraped], interval_s: float) -> Iterator[QuantityCourse]:
     rows = {one.name: one for one in series}
     try:
         whole, free = (rows[f"node_memory_{name}_bytes"] for name in ("MemTotal", "MemAvailable"))
@@ -185,19 +243,19 @@ def _memory(node: str, series: Sequence[Scraped], interval_s: float) -> Iterator
         return
     _, left, right = np.intersect1d(whole.at_ms, free.at_ms, return_indices=True)
     used = whole.value[left] - free.value[right]
-    yield Watched(MEMORY, node, broken(whole.at_ms[left] / 1e3, used, interval_s))
+    yield QuantityCourse(MEMORY, node, broken(whole.at_ms[left] / 1e3, used, interval_s))
 
 
-def _gpus(metrics: Metrics) -> Iterator[Watched]:
+def _gpus(metrics: Metrics) -> Iterator[QuantityCourse]:
     for quantity, name, scale in _GPU:
         rows = {
             f"{one.labels.get('node', '')} GPU {one.labels.get('gpu', '')}".strip(): one for one in metrics.named(name)
         }
         for of, one in rows.items():
-            yield Watched(quantity, of, _scaled(_gauge(one, metrics.interval_s), scale))
+            yield QuantityCourse(quantity, of, _scaled(_gauge(one, metrics.interval_s), scale))
 
 
-def _services(metrics: Metrics) -> Iterator[Watched]:
+def _services(metrics: Metrics) -> Iterator[QuantityCourse]:
     for service, series in _by(metrics, lambda one: one.labels.get("service", "")).items():
         if not service:
             continue
@@ -205,17 +263,17 @@ def _services(metrics: Metrics) -> Iterator[Watched]:
         for quantity, metric in _SERVICE:
             course = _known(metric, series, names, metrics.interval_s)
             if course is not None:
-                yield Watched(quantity, service, _scaled(course, 100.0 if quantity.unit == "%" else 1.0))
+                yield QuantityCourse(quantity, service, _scaled(course, 100.0 if quantity.unit == "%" else 1.0))
         for quantity, name, scale in (
             (_PROCESS_CPU, "process_cpu_seconds_total", 100.0),
             (_PROCESS_MEMORY, "process_resident_memory_bytes", 1.0),
         ):
             rows = [one for one in series if one.name == name]
             if rows:
-                yield Watched(quantity, service, _scaled(_summed(rows, metrics.interval_s), scale))
+                yield QuantityCourse(quantity, service, _scaled(_summed(rows, metrics.interval_s), scale))
 
 
-def _known(metric: str, series: Sequence[Scraped], names: set[str], interval_s: float) -> Course | None:
+def _known(metric: str, series: Sequence[Scraped], names: set[str], interval_s: float) -> CounterCourse | None:
     """One of the server's own numbers, by the first of its known names that the server has."""
     known = [one.name for one in ALIASES if one.metric == metric and one.how in ("rate", "mean")]
     name = next((one for one in (*known, *_FALLBACK.get(metric, ())) if one in names), None)
@@ -226,7 +284,7 @@ def _known(metric: str, series: Sequence[Scraped], names: set[str], interval_s: 
     return _scaled(course, 1 / len(rows)) if metric.endswith("_share") else course
 
 
-def _summed(rows: Sequence[Scraped], interval_s: float) -> Course:
+def _summed(rows: Sequence[Scraped], interval_s: float) -> CounterCourse:
     return total([_rate(one, interval_s) if one.is_counter else _gauge(one, interval_s) for one in rows])
 
 
@@ -242,13 +300,13 @@ def _by(metrics: Metrics, key: Callable[[Scraped], str], prefix: str = "") -> di
     }
 
 
-def _rate(one: Scraped, interval_s: float) -> Course:
+def _rate(one: Scraped, interval_s: float) -> CounterCourse:
     return rate(one.at_ms / 1e3, one.value, interval_s)
 
 
-def _gauge(one: Scraped, interval_s: float) -> Course:
+def _gauge(one: Scraped, interval_s: float) -> CounterCourse:
     return broken(one.at_ms / 1e3, one.value, interval_s)
 
 
-def _scaled(course: Course, scale: float) -> Course:
-    return Course(course.at_s, course.value * scale, course.resets, course.gaps)
+def _scaled(course: CounterCourse, scale: float) -> CounterCourse:
+    return CounterCourse(course.at_s, course.value * scale, course.resets, course.gaps)

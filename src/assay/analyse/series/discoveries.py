@@ -1,15 +1,70 @@
-"""A series that is looked at again: which of its changes are the ones that were known, and what is believed of them."""
+"""Which changes are reported: few by chance among many series, and the same ones when a series is checked again."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from assay.analyse.series.detect import LEVEL
-from assay.analyse.series.many import RATE, Discoveries
-from assay.analyse.series.records import Finding, Report, Unconfirmed
+from assay.analyse.series.detection import LEVEL
+from assay.analyse.series.records import Finding, SeriesReport, Unconfirmed
 from assay.analyse.series.spread import Burst
-from assay.analyse.words import percent
+from assay.analyse.text import percent
+
+# Of all findings that are kept, about this share is chance.
+RATE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Discoveries:
+    """What is kept of many reports."""
+
+    reports: tuple[SeriesReport, ...]
+    """In the given order; the answer of a finding that many series produce by chance is "cannot tell"."""
+    kept: tuple[tuple[int, int], ...]
+    """Number of the report and of the finding in it, for each that is kept."""
+    limit: float
+    """Findings up to this chance are kept; 0 where none is."""
+    tests: int
+    """So many changes were looked for: one per series, and one more for each further finding."""
+
+
+def discoveries(reports: Sequence[SeriesReport], rate: float = RATE) -> Discoveries:
+    """Keep the findings of which no more than a share is chance (Benjamini and Hochberg).
+
+    Holds for series that are independent, or move together as those of one machine do.
+
+    Args:
+        reports: One per series, also those in which nothing was found: they are what makes others doubtful.
+    """
+    chances = sorted(finding.chance for report in reports for finding in report.findings)
+    tests = sum(max(1, len(report.findings)) for report in reports)
+    passing = [chance for rank, chance in enumerate(chances, 1) if chance <= rate * rank / tests]
+    limit = max(passing, default=0.0)
+    some = bool(passing)
+    kept = tuple(
+        (number, place)
+        for number, report in enumerate(reports)
+        for place, finding in enumerate(report.findings)
+        if some and finding.chance <= limit
+    )
+    survivors = set(kept)
+    judged = tuple(
+        replace(
+            report,
+            findings=tuple(
+                finding if (number, place) in survivors else _doubted(finding, len(reports))
+                for place, finding in enumerate(report.findings)
+            ),
+        )
+        for number, report in enumerate(reports)
+    )
+    return Discoveries(judged, kept, limit, tests)
+
+
+def _doubted(finding: Finding, series: int) -> Finding:
+    why = f"chance shows as much in {percent(finding.chance)} of series, and {series:,} series were looked at"
+    return replace(finding, answer="cannot tell", because=(*finding.because, why))
+
 
 # With more points the place of a change moves a little; what is further apart is another change.
 _SLACK = 3
@@ -99,7 +154,7 @@ def _unconfirmed(raw: Finding, results: int) -> Finding:
     return replace(raw, answer="cannot tell", because=(*raw.because, why), unconfirmed=Unconfirmed(results, _STANDS))
 
 
-def shifted(report: Report, by: int) -> Report:
+def shifted(report: SeriesReport, by: int) -> SeriesReport:
     """A report on the last part of a series, with places that count from its first point."""
     if not by:
         return report

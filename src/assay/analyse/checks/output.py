@@ -1,4 +1,4 @@
-"""Checks of what came back: were answers as long as asked, how were tokens counted, were they good enough."""
+"""Checks of what came back: answers as long as asked, tokens counted, quality, and every metric a program declares."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from assay.analyse.checks.evidence import Evidence, Finding
+from assay.analyse.checks.evidence import CheckEvidence, Finding
 from assay.analyse.checks.gates import gates_of
-from assay.analyse.quality import is_quality
-from assay.analyse.words import listed, number
+from assay.analyse.headline import declared, is_quality
+from assay.analyse.text import count, listed, number
+from assay.metrics import base_name
 from assay.plan.job import Job
+from assay.run.records import SingleRunResult
+from assay.spec.target import CommandTarget
 from assay.spec.workload import Tokens
 
 # A token more or less for the end of an answer is no difference.
@@ -19,7 +22,7 @@ _LENGTH = 0.05
 _EXACT_TASKS = (None, "synthetic", "conversation")
 
 
-def as_long_as_asked(evidence: Evidence) -> Finding:
+def as_long_as_asked(evidence: CheckEvidence) -> Finding:
     """Whether answers had the length that the file asks for."""
     asked = evidence.job.definition.workload.output_tokens
     if asked is None:
@@ -39,7 +42,7 @@ def as_long_as_asked(evidence: Evidence) -> Finding:
     return False, f"{told}{why}; {remedy}"
 
 
-def _lengths(evidence: Evidence, asked: int | Tokens) -> tuple[float, float] | None:
+def _lengths(evidence: CheckEvidence, asked: int | Tokens) -> tuple[float, float] | None:
     """Tokens asked for and delivered: medians request by request where they were kept, else of the whole."""
     for lengths in evidence.facts("lengths").values():
         side = lengths.get("output")
@@ -59,7 +62,7 @@ def _median(told: JsonValue) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _finish_reasons(evidence: Evidence) -> str:
+def _finish_reasons(evidence: CheckEvidence) -> str:
     totals: dict[str, int] = {}
     for reasons in evidence.facts("finish_reasons").values():
         for reason, times in reasons.items():
@@ -67,7 +70,7 @@ def _finish_reasons(evidence: Evidence) -> str:
     return listed([f"{reason} {times:,}" for reason, times in sorted(totals.items(), key=lambda item: -item[1])])
 
 
-def tokens_counted(evidence: Evidence) -> Finding:
+def tokens_counted(evidence: CheckEvidence) -> Finding:
     """Whether tokens were counted by who knows them, and each arrival on its own."""
     told = evidence.facts("tokens")
     if not told:
@@ -125,7 +128,7 @@ def names_quality(job: Job) -> bool:
     return any(is_quality(name.rpartition(".")[0]) for name in job.definition.objective)
 
 
-def good_enough(evidence: Evidence) -> Finding:
+def good_enough(evidence: CheckEvidence) -> Finding:
     """Whether every objective on the quality of answers is met: fast and wrong is no result."""
     gates = [one for one in gates_of(evidence.job, evidence.metrics) if is_quality(one.name.rpartition(".")[0])]
     if not gates:
@@ -135,3 +138,75 @@ def good_enough(evidence: Evidence) -> Finding:
         return False, "; ".join(missed)
     untold = [gate.detail for gate in gates if gate.passed is None]
     return (None, "; ".join(untold)) if untold else (True, "; ".join(gate.detail for gate in gates))
+
+
+def declares(evidence: CheckEvidence) -> bool:
+    """Whether the file declares metrics of a program."""
+    return bool(declared(evidence.job.definition))
+
+
+def lost_output(evidence: CheckEvidence) -> bool:
+    """Whether a run wrote more than is kept."""
+    return bool(_dropped(evidence))
+
+
+def declared_reported(evidence: CheckEvidence) -> Finding:
+    """Whether every declared metric has a value at all."""
+    names = declared(evidence.job.definition)
+    known = {base_name(name) for name in evidence.metrics}
+    missing = [name for name in names if name not in known]
+    if not missing:
+        return True, f"{listed(names)} {'was' if len(names) == 1 else 'were'} reported"
+    told = "; ".join(f"{name} has a value in 0 of {_runs(evidence)}{_why(evidence, name)}" for name in missing)
+    return False, f"{told}; check target.metrics against what the program prints or emits"
+
+
+def declared_in_every_run(evidence: CheckEvidence) -> Finding:
+    """Whether no run leaves out a declared metric that others have."""
+    missing: dict[str, list[int]] = {}
+    for name in declared(evidence.job.definition):
+        without = [run.run_id for run in evidence.good if not _reports(evidence, run, name)]
+        if without and len(without) < len(evidence.good):
+            missing[name] = without
+    if not missing:
+        return True, f"no run of {_runs(evidence)} left out a metric that another one reported"
+    told = "; ".join(f"{name} was not reported in {_named(runs)}" for name, runs in missing.items())
+    return False, f"{told}, out of {_runs(evidence)}, so its statistics leave them out"
+
+
+def output_whole(evidence: CheckEvidence) -> Finding:
+    """Whether the patterns of the file saw everything that the program wrote."""
+    dropped = _dropped(evidence)
+    if not dropped:
+        return True, "all output was kept"
+    run = max(dropped, key=lambda one: dropped[one])
+    told = f"run {run} wrote {dropped[run]:,} bytes more than is kept, between the beginning and the end of its output"
+    target = evidence.job.definition.target
+    searched = isinstance(target, CommandTarget) and any(one.pattern and not one.service for one in target.metrics)
+    if not searched:
+        return None, f"{told}; no pattern searches it"
+    return False, f"{told}; values that were printed there are missing, so print less or use assay.emit"
+
+
+def _dropped(evidence: CheckEvidence) -> Mapping[int, int]:
+    found = {run.run_id: run.facts.get("output_bytes_dropped") for run in evidence.good}
+    return {run: size for run, size in found.items() if isinstance(size, int) and size > 0}
+
+
+def _reports(evidence: CheckEvidence, run: SingleRunResult, name: str) -> bool:
+    sampled = {one.metric for one in evidence.samples.get(run.run_id, ()) if one.phase == "measure"}
+    return any(base_name(metric) == name for metric in (*sampled, *run.metrics))
+
+
+def _why(evidence: CheckEvidence, name: str) -> str:
+    reasons = dict.fromkeys(run.absent[name] for run in evidence.good if name in run.absent)
+    # One that was reported, and yet has no statistics, was NaN or infinite each time.
+    return f": {next(iter(reasons), 'all its values are NaN or infinite')}"
+
+
+def _runs(evidence: CheckEvidence) -> str:
+    return count(len(evidence.good), "run")
+
+
+def _named(runs: list[int]) -> str:
+    return f"run{'' if len(runs) == 1 else 's'} {listed([str(run) for run in runs])}"
