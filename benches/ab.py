@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.ab import ORDERS, ABDecision, Pair
-from assay.analyse.ab import decision as decide
+from assay.analyse.ab import ORDERS, ABDecision, Pair, decide
 from assay.analyse.ab.sequential_test import threshold, winnings
 from assay.metrics import Better
 from benches.page import Page, Table

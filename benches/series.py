@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.series import Finding, Series, State
-from assay.analyse.series import detection as detect
+from assay.analyse.series import Finding, Series, State, detect
 from benches import venvs
 from benches.figures import Figure, median_of
 from benches.page import Page, Table

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.in_turn import Machine, on
 
+from assay.analyse.ab import MetricSelection
 from assay.analyse.compare import compare_jobs, pair_jobs
 from assay.clock import SYSTEM_CLOCK
 from assay.errors import MeasureError, UsageError
@@ -164,10 +165,10 @@ def test_a_side_that_always_fails_ends_the_experiment(folder, machine):
 @pytest.mark.simulated
 def test_a_metric_that_no_run_gives_is_told_after_the_first_block(folder, machine):
     with pytest.raises(UsageError, match="no run gives speed") as refused:
-        run_ab(twin(folder), ABQuestion(Wanted("speed")), ABBudget(40), seed=1)
+        run_ab(twin(folder), ABQuestion(MetricSelection("speed")), ABBudget(40), seed=1)
     assert "step_ms" in refused.value.problem.try_
     with pytest.raises(UsageError, match="needs 662 samples in each run, and it took 1"):
-        run_ab(twin(folder), ABQuestion(Wanted("step_ms", "p99")), ABBudget(40), seed=1, fresh=True)
+        run_ab(twin(folder), ABQuestion(MetricSelection("step_ms", "p99")), ABBudget(40), seed=1, fresh=True)
     assert len(machine.made) == 8
 
 

@@ -107,8 +107,7 @@ def check(
     """Find what changed in the series of a file; no store is needed, nothing is kept."""
     import numpy as np
 
-    from assay.analyse.series import Series, discoveries
-    from assay.analyse.series import detection as detect
+    from assay.analyse.series import Series, detect, discoveries
     from assay.store.series_file import read_series_file
 
     read = read_series_file(file)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from assay.analyse.ab import ABDecision, MetricSelection, RunReading, headline_in
-from assay.analyse.ab import decision as decide
+from assay.analyse.ab import ABDecision, MetricSelection, RunReading, decide, headline_in
 from assay.analyse.ab.decision import order_note
 from assay.analyse.ab.pairs import direction_in
 from assay.analyse.records import MultiRunJobResult
@@ -56,7 +55,7 @@ class ABResult:
     """Of the experiment; the label `ab` of its campaigns."""
     seed: int
     sides: tuple[str, str]
-    decision: Told
+    decision: ABDecision
     """About the metric that decides."""
     others: tuple[ABDecision, ...]
     """About the other headline metrics; each has its own chance of one in twenty."""
@@ -138,7 +137,7 @@ def _until(experiment: Experiment, question: ABQuestion, most: int, at_most_s: f
         blocks += 1
 
 
-def _say(experiment: Experiment, decision: Told, blocks: int) -> None:
+def _say(experiment: Experiment, decision: ABDecision, blocks: int) -> None:
     """Note what is known so far."""
     if blocks and decision.interval is not None and decision.change is not None:
         low, high = (percent(end, signed=True) for end in (decision.interval.low, decision.interval.high))
@@ -146,7 +145,7 @@ def _say(experiment: Experiment, decision: Told, blocks: int) -> None:
         experiment.session.view.note(f"{decision.pairs} pairs: {shown}: {decision.answer}")
 
 
-def _decision(experiment: Experiment, question: ABQuestion) -> Told | None:
+def _decision(experiment: Experiment, question: ABQuestion) -> ABDecision | None:
     """The decision about the metric that was asked for; None while no run has ended."""
     both = experiment.readings
     runs = (*both[0], *both[1])
@@ -194,7 +193,7 @@ def refuse_absent(wanted: MetricSelection, good: Sequence[RunReading]) -> None:
 
 
 def _compared(experiment: Experiment, question: ABQuestion, stopped: Stopped, seconds: float) -> ABResult:
-    wanted = question.wanted or _first_headline(experiment) or Wanted("duration_s")
+    wanted = question.wanted or _first_headline(experiment) or MetricSelection("duration_s")
     decision = _decided(experiment, wanted, question.smallest)
     names = [name for name in _headlines(experiment) if name != wanted.metric]
     return ABResult(
@@ -202,7 +201,7 @@ def _compared(experiment: Experiment, question: ABQuestion, stopped: Stopped, se
         seed=experiment.seed,
         sides=experiment.pair.names,
         decision=decision,
-        others=tuple(_decided(experiment, Wanted(name), question.smallest) for name in names),
+        others=tuple(_decided(experiment, MetricSelection(name), question.smallest) for name in names),
         parts=experiment.parts,
         results=experiment.results,
         order=order_note(experiment.pairs(wanted)),

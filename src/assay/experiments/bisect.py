@@ -13,8 +13,7 @@ from typing import Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.ab import ABDecision, MetricSelection, Pair, headline_in
-from assay.analyse.ab import decision as decide
+from assay.analyse.ab import ABDecision, MetricSelection, Pair, decide, headline_in
 from assay.analyse.ab.decision import centre_of
 from assay.analyse.ab.pairs import Scale, differences, direction_in, scale_of
 from assay.analyse.bisect import (
@@ -100,7 +99,7 @@ class BisectResult:
     """All that may be it: one, unless some cannot be measured or the search has not ended."""
     confidence: float
     because: tuple[str, ...]
-    ends: Told
+    ends: ABDecision
     rows: tuple[BisectRow, ...]
     measured: int
     """Pairs of this search alone."""
@@ -398,7 +397,7 @@ class _Bisection:
         ends = sorted(scale.relative(self.sign * (float(blocks.mean()) + side * half)) for side in (-1.0, 1.0))
         return Interval(ends[0], ends[1], LEVEL, f"Student's t, {freedom} degrees of freedom between blocks")
 
-    def result(self, ends: Told) -> BisectResult:
+    def result(self, ends: ABDecision) -> BisectResult:
         """The answer, with all that it rests on."""
         now = self.standing()
         guess = now.guess
@@ -455,7 +454,7 @@ def _likely(chances: Values, level: float) -> list[int]:
     return sorted(found)
 
 
-def _refuse_alike(ends: Told, search: BisectSearch) -> None:
+def _refuse_alike(ends: ABDecision, search: BisectSearch) -> None:
     """Refuse to look for a step between ends that do not differ, or that are the wrong way round."""
     shown = (
         "unknown"

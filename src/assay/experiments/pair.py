@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from assay.analyse.ab import ORDERS, Order, Pair, RunReading, Wanted, pairs_of, reading_of
+from assay.analyse.ab import ORDERS, MetricSelection, Order, Pair, RunReading, pairs_of, reading_of
 from assay.exec.machine import require_needs
 from assay.plan.digest import content_hash
 from assay.plan.job import Job
@@ -96,7 +96,7 @@ def order_of(seed: int, part: int, block: int) -> Order:
     return ORDERS[Random(f"{seed}/{part}/{block}").getrandbits(1)]  # noqa: S311  (a lot, no secret)
 
 
-def pairs_in(parts: Sequence[ExperimentPart], wanted: Wanted) -> tuple[Pair, ...]:
+def pairs_in(parts: Sequence[ExperimentPart], wanted: MetricSelection) -> tuple[Pair, ...]:
     """All pairs of an experiment, in the order in which they were measured."""
     found: list[Pair] = []
     blocks = 0

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.analyse.series import Finding, Series, SeriesReport, discoveries
-from assay.analyse.series import detection as detect
+from assay.analyse.series import Finding, Series, SeriesReport, detect, discoveries
 from assay.analyse.series.causes import CauseAnalysis, triage
 from assay.analyse.series.discoveries import Discoveries, Doubt, believed, runs_around, same_changes, shifted
 from assay.documents import from_json, to_json

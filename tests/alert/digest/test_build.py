@@ -13,8 +13,7 @@ from tests.alert.digest.material import COMMIT, DAY, DRIVER, SINCE, UNTIL, moved
 from assay.alert.digest import build
 from assay.alert.digest.build import WITHIN, grouped, smallest_change, title_of
 from assay.alert.digest.records import DigestMaterial, FailedJob
-from assay.analyse.series import detection as detect
-from assay.analyse.series import series_of
+from assay.analyse.series import detect, series_of
 
 
 def digest(**parts):

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.analyse.ab.worlds import NOISE, coins, pairs_from
 
-from assay.analyse.ab import Pair
-from assay.analyse.ab import decision as decide
+from assay.analyse.ab import Pair, decide
 from assay.analyse.ab.decision import centre_of
 from assay.analyse.ab.sequential_test import threshold, won
 

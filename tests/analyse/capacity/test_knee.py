@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from assay.analyse.capacity import saturation as knee
+from assay.analyse.capacity import knee
 
 RATES = [1, 2, 4, 8, 16, 32, 64]
 

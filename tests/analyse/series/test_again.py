@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from assay.analyse.series import detection as detect
-from assay.analyse.series import discoveries, series_of
+from assay.analyse.series import detect, discoveries, series_of
 from assay.analyse.series.discoveries import Doubt, believed, runs_around, same_changes, shifted
 
 RNG = np.random.default_rng(7)

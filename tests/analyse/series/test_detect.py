@@ -9,8 +9,7 @@ from benches.series_laws import noise as remembering
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.analyse.series import Series, series_of
-from assay.analyse.series import detection as detect
+from assay.analyse.series import Series, detect, series_of
 from assay.errors import UsageError
 
 POINTS = 120

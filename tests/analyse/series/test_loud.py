@@ -8,8 +8,7 @@ import pytest
 from benches.series_laws import LOUD, QUIET, QUIET_PARTS, RAISED, louder, noise
 from scipy.stats import binom
 
-from assay.analyse.series import Finding, Series
-from assay.analyse.series import detection as detect
+from assay.analyse.series import Finding, Series, detect
 
 LOUD_CSV = Path(__file__).parents[2] / "fixtures" / "series" / "loud.csv"
 BY_CHANCE = 0.001

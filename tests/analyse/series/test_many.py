@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from assay.analyse.series import Series, discoveries
-from assay.analyse.series import detection as detect
+from assay.analyse.series import Series, detect, discoveries
 
 
 def reports(quiet: int, stepped: int, level: float = 0.05):

@@ -9,8 +9,7 @@ from benches.series import sizes_held
 from benches.series_laws import AFTER, LEVEL, NOISE, POINTS, SEVERAL, noise, series, several
 from scipy.stats import binom
 
-from assay.analyse.series import Series
-from assay.analyse.series import detection as detect
+from assay.analyse.series import Series, detect
 
 BY_CHANCE = 0.001
 

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from assay.analyse.series import Series, State
-from assay.analyse.series import detection as detect
+from assay.analyse.series import Series, State, detect
 from assay.analyse.series.state import REFRESH
 
 

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.histories import nights, result
 
-from assay.analyse.series import detection as detect
-from assay.analyse.series import series_of
+from assay.analyse.series import detect, series_of
 from assay.analyse.series.causes import triage
 from assay.analyse.series.identity import context
 from assay.analyse.series.records import Unconfirmed
