@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
-from assay.analyse.headline import QUALITY
 from assay.report.comparison import render_comparison
 from assay.report.detail import render_job
 from assay.report.device import device_sheet
