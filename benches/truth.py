@@ -10,7 +10,7 @@ import numpy as np
 
 from assay.run.contract import Order
 from assay.run.inputs import plan_of
-from assay.run.load.streams import single_stream
+from assay.run.load.in_process import single_stream
 from assay.run.load.timing import Stopwatch, quiet_collector
 from assay.run.targets.onnx import OnnxModel
 from assay.spec.load import load

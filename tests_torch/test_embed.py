@@ -10,7 +10,7 @@ import torch
 from tests_torch.conftest import samples
 
 from assay.errors import AssayError
-from assay.run.targets.transformers.pooling import Pooling, read_pooling
+from assay.run.targets.transformers.embed import Pooling, read_pooling
 
 TEXTS = ["the quick brown fox", "ten", "a user reads what it says", "seven wizards mix jolts"]
 

@@ -10,11 +10,9 @@ import torch
 from tests_torch.conftest import llama_config, samples
 
 from assay.run.scoring import read_outputs
-from assay.run.targets.transformers.figures import answer_lengths
-from assay.run.targets.transformers.loading import Source
-from assay.run.targets.transformers.prompts import Ask, Prompter
-from assay.run.targets.transformers.sessions import Sessions
-from assay.run.targets.transformers.stepping import Stepper
+from assay.run.targets.transformers.decoding import Stepper, answer_lengths
+from assay.run.targets.transformers.model import Source
+from assay.run.targets.transformers.prompts import Ask, Prompter, Sessions
 from assay.run.torch_devices import TorchPlacement
 from assay.run.workloads import Item, Workset
 from assay.spec.target import ModelTarget

@@ -7,11 +7,10 @@ import math
 import sys
 from pathlib import Path
 
-from assay.run.load.arrivals import Level
 from assay.run.load.http.driver import HttpLoad, Repeat
 from assay.run.load.http.loops import drive
 from assay.run.load.http.origin import origin_of
-from assay.run.load.shape import Closed
+from assay.run.load.shape import Closed, Level
 
 
 def main(url: str, tokens: int, requests: int, users: int, folder: Path) -> dict[str, float]:

@@ -6,8 +6,7 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from assay.run.load.in_process import MAX_BLOCK
-from assay.run.load.streams import single_stream
+from assay.run.load.in_process import MAX_BLOCK, single_stream
 from assay.run.load.timing import Stopwatch, quiet_collector
 
 

@@ -15,8 +15,7 @@ from assay.analyse.steady_state import enough, steady
 from assay.errors import MeasureError
 from assay.plan.job import Job
 from assay.run.contract import Order, Rules
-from assay.run.load.in_process import drive
-from assay.run.load.streams import multi_stream, offline, single_stream
+from assay.run.load.in_process import drive, multi_stream, offline, single_stream
 from assay.run.load.timing import Stopwatch, harness_cost_ns, quiet_collector
 from assay.run.records import DeviceProof
 from assay.spec.benchmark import Definition

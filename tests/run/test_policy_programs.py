@@ -9,7 +9,7 @@ from assay.run.onnx_devices import OnnxPlacement
 from assay.run.policy import JOB_ALLOW
 from assay.run.targets.onnx.session import refuse_compiled
 from assay.run.targets.torch.programs import open_program
-from assay.run.targets.transformers.loading import refuse_kernels
+from assay.run.targets.transformers.model import refuse_kernels
 from assay.spec.target import ModelTarget
 
 

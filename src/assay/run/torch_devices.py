@@ -34,6 +34,13 @@ if TYPE_CHECKING:
 PACKAGES = {"torch": ("torch",), "transformers": ("torch", "transformers")}
 _CUDA = re.compile(r"^cuda\b[^=]*=\s*['\"]([\d.]+)['\"]", re.MULTILINE)
 _DRIVER_LIBRARY = {"win32": "nvcuda.dll"}.get(sys.platform, "libcuda.so.1")
+DEVICES = ("cpu", "cuda", "mps")
+_DRIVER_RECORD = Path("/proc/driver/nvidia/version")
+_DRIVER_VERSION = re.compile(r"Kernel Module\D*?(?:x86_64|aarch64)?\s+(\d+\.[\d.]+)")
+_HOW_TO_GET = {
+    "cuda": "install a build of PyTorch for CUDA, and an NVIDIA driver",
+    "mps": "run it on a Mac with Apple silicon",
+}
 
 
 def installed(runtime: str) -> str | None:
@@ -84,15 +91,6 @@ def _gpus() -> int:
     except (OSError, AttributeError):
         return 0
     return count.value
-
-
-DEVICES = ("cpu", "cuda", "mps")
-_DRIVER_RECORD = Path("/proc/driver/nvidia/version")
-_DRIVER_VERSION = re.compile(r"Kernel Module\D*?(?:x86_64|aarch64)?\s+(\d+\.[\d.]+)")
-_HOW_TO_GET = {
-    "cuda": "install a build of PyTorch for CUDA, and an NVIDIA driver",
-    "mps": "run it on a Mac with Apple silicon",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,11 @@
 import math
 from pathlib import Path
 
-from assay.run.load.arrivals import Level
 from assay.run.load.http.clients import drive_clients
 from assay.run.load.http.driver import Asks, HttpLoad, Repeat, Warmup
 from assay.run.load.http.origin import origin_of
 from assay.run.load.http.recording import OUTCOMES, Recording
-from assay.run.load.shape import Closed, Open
+from assay.run.load.shape import Closed, Level, Open
 
 
 def users(number: float, think_s: float = 0.0) -> Closed:

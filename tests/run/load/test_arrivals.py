@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.run.load.arrivals import Level, arrivals, level_at
-from assay.run.load.shape import Closed, Open, shape_of
+from assay.run.load.shape import Closed, Level, Open, arrivals, level_at, shape_of
 from assay.spec.driving import Load, LoadStage
 
 

@@ -9,11 +9,10 @@ import pytest
 from tests.run.load.loads import drive, outcomes, rate, users
 from tests.run.load.raw_server import plain, raw_server
 
-from assay.run.load.arrivals import Level
 from assay.run.load.http.driver import Asks, Repeat, Warmup
 from assay.run.load.http.origin import origin_of
 from assay.run.load.http.recording import MEASURE, WARMUP
-from assay.run.load.shape import Closed, Open
+from assay.run.load.shape import Closed, Level, Open
 
 GOOD = plain(b"{}")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.run.targets.served.building import Book
 
-from assay.run.load.http.columns import mapped
+from assay.run.load.http.recording import mapped
 
 ANSWERS, LENGTH = 64, 1 << 18
 

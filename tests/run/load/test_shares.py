@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.run.load.arrivals import Level
 from assay.run.load.http.driver import Asks, HttpLoad, Repeat
 from assay.run.load.http.loops import ClosedLoop, OpenLoop
 from assay.run.load.http.origin import origin_of
-from assay.run.load.shape import Closed, Open
+from assay.run.load.shape import Closed, Level, Open
 
 ORIGIN = origin_of("http://127.0.0.1:9")
 hosts_and_clients = st.tuples(st.integers(1, 6), st.integers(1, 4))

@@ -19,11 +19,10 @@ from assay.plan.job import Job
 from assay.run.code_archive import pack
 from assay.run.contract import Measured, Order, Rules
 from assay.run.services import RunningService
-from assay.run.targets.benchmark_ai import variables
 from assay.run.targets.capture import Emitted, take_line
+from assay.run.targets.environment import Around, added_variables, filled, variables
+from assay.run.targets.patterns import ServiceOutput
 from assay.run.targets.program import measure, words_of
-from assay.run.targets.service_output import ServiceOutput
-from assay.run.targets.surroundings import Around, added_variables, filled
 from assay.spec.benchmark import Definition
 from assay.spec.target import CommandTarget, MetricPattern
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from assay.run.onnx_devices import PROVIDERS, OnnxPlacement
-from assay.run.targets.onnx.proof import Assignment, elsewhere, parse_profile, prove
+from assay.run.targets.onnx.session import Assignment, elsewhere, parse_profile, prove
 
 CPU, CUDA, TRT, COREML = (PROVIDERS[device] for device in ("cpu", "cuda", "tensorrt", "coreml"))
 

@@ -27,6 +27,19 @@ _MEANING = {
     "too-large": "the answer has more bytes than an answer may have",
 }
 
+_LONE_RETURN = re.compile(rb"\r(?!\n)")
+_STRING_END = re.compile(rb'(?:[^"\\]|\\.)*+', re.DOTALL)
+_BOM = b"\xef\xbb\xbf"
+_RETURN = 0x0D
+_SPACE = 0x20
+# A run is looked for in a part of the body at a time, so that reading stays linear however often the shape changes.
+_PART = 64 * 1024
+_MARK = 16
+DONE = b"[DONE]"
+# After this many events that did not begin a run, runs are no longer looked for in this answer.
+_PATIENCE = 8
+_MISSING = (AttributeError, TypeError, KeyError, IndexError, ValueError)
+
 
 def meaning_of(outcome: str) -> str:
     """One sentence for an outcome that comes without words of its own."""
@@ -55,16 +68,6 @@ def words_in(value: Any) -> str:  # noqa: ANN401  (whatever a server sends)
             if value.get(key) and (found := words_in(value[key])):
                 return found
     return ""
-
-
-_LONE_RETURN = re.compile(rb"\r(?!\n)")
-_STRING_END = re.compile(rb'(?:[^"\\]|\\.)*+', re.DOTALL)
-_BOM = b"\xef\xbb\xbf"
-_RETURN = 0x0D
-_SPACE = 0x20
-# A run is looked for in a part of the body at a time, so that reading stays linear however often the shape changes.
-_PART = 64 * 1024
-_MARK = 16
 
 
 class Frame(NamedTuple):
@@ -204,12 +207,6 @@ def run_at(body: bytes, at: int, shape: Shape) -> Run | None:
     ends = list(accumulate([len(part) + around for part in raw], initial=at + rest - len(suffix)))
     del ends[0]
     return Run(texts, ends, ends[-1] - rest + len(suffix))
-
-
-DONE = b"[DONE]"
-# After this many events that did not begin a run, runs are no longer looked for in this answer.
-_PATIENCE = 8
-_MISSING = (AttributeError, TypeError, KeyError, IndexError, ValueError)
 
 
 class Plain(NamedTuple):

@@ -23,11 +23,9 @@ from assay.run.processes import rusage_mb
 from assay.run.records import SampleSet, Window
 from assay.run.services import refuse_ended
 from assay.run.targets.capture import MAX_METRICS, MAX_VALUES, EmitPipe, Emitted, OutputCapture, take_line
-from assay.run.targets.patterns import Found, Unreadable, find_values
-from assay.run.targets.service_output import FromServices, ServiceOutput
-from assay.run.targets.starting import Launch, launch_of
-from assay.run.targets.surroundings import Around, has_surroundings, surrounded
-from assay.run.targets.words import words_of
+from assay.run.targets.environment import Around, has_surroundings, surrounded, words_of
+from assay.run.targets.launcher import Launch, launch_of
+from assay.run.targets.patterns import Found, FromServices, ServiceOutput, Unreadable, find_values
 from assay.spec.target import CommandTarget
 
 __all__ = ["COMMAND_LOG", "measure", "words_of"]

@@ -8,8 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from assay.documents import to_json
 from assay.errors import AssayError
@@ -18,10 +16,8 @@ from assay.hardware.bench.cpu import suite as of_cpu
 from assay.hardware.bench.records import Accuracy, BenchOutcome, Measurements, SizePoint
 from assay.plan.job import Job
 from assay.run.contract import Order
-from assay.run.records import MachineTelemetry
 from assay.run.targets import find_target, target_name
-from assay.run.targets.device import measure, throttled_tests
-from assay.run.targets.device.one_run import _facts, _Loaded, _metrics, _samples
+from assay.run.targets.device import _facts, _Loaded, _metrics, _samples, measure
 from assay.spec.benchmark import Definition
 
 MIB = 2**20
@@ -128,40 +124,3 @@ def test_a_device_without_its_library_is_refused(order):
         assert caught.value.problem.code == "runtime"
     else:
         pytest.skip("PyTorch is here")
-
-
-def seen(spans):
-    return MachineTelemetry((0, 1), 0.1, 3, spans=spans)
-
-
-def test_tests_that_were_throttled_are_named_with_their_reasons():
-    found = throttled_tests(
-        seen(
-            {
-                "bf16": {"throttled": {"gpu:0": ["power cap", "thermal"], "cpu": []}, "statistics": {}},
-                "copy": {"throttled": {"gpu:0": []}},
-                "read": {"statistics": {}},
-                "fp8": {"throttled": {"gpu:0": ("hw slowdown",), "cpu": ("thermal",)}},
-            }
-        )
-    )
-    assert found == {"bf16": ("gpu:0: power cap", "gpu:0: thermal"), "fp8": ("gpu:0: hw slowdown", "cpu: thermal")}
-
-
-def test_where_nobody_looked_nothing_is_said():
-    assert throttled_tests(None) == {}
-    assert throttled_tests(seen({})) == {}
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@given(st.dictionaries(st.text(max_size=5), st.dictionaries(st.sampled_from(["throttled", "other"]), JSON), max_size=3))
-def test_whatever_a_span_holds_does_no_harm(spans):
-    for test, reasons in throttled_tests(seen(spans)).items():
-        assert test in spans
-        assert reasons

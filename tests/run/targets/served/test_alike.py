@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.run.targets.served.building import Book, Letters, chunk, target, usage
 
 from assay.run.apis import find_api
-from assay.run.targets.served.alike import Alike
 from assay.run.targets.served.counting import Counter
+from assay.run.targets.served.fast_reader import Alike
 from assay.run.targets.served.rows import read_rows
 from assay.run.workloads.records import Item
 

@@ -16,10 +16,10 @@ from assay.run.apis import find_api
 from assay.run.load.http.recording import WARMUP
 from assay.run.targets.served.counting import Counter
 from assay.run.targets.served.figures import figures, probe_figures
-from assay.run.targets.served.gaps import statistic_by_row, token_gaps
 from assay.run.targets.served.outputs import outputs
-from assay.run.targets.served.pricing import request_bound, requests_within, session_bound
+from assay.run.targets.served.request_metrics import statistic_by_row, token_gaps
 from assay.run.targets.served.rows import read_rows
+from assay.run.targets.served.supply import request_bound, requests_within, session_bound
 from assay.run.workloads.records import Item
 from assay.spec.target import Price
 

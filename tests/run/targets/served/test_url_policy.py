@@ -15,8 +15,8 @@ from assay.run.load.http.origin import origin_of
 from assay.run.policy import URL_POLICY
 from assay.run.probes import service_probe
 from assay.run.services.service import RunningService
-from assay.run.targets.vector.dsn import checked_dsn
-from assay.run.targets.vector.rest import Rest
+from assay.run.targets.vector.http import Rest
+from assay.run.targets.vector.pgvector import checked_dsn
 from assay.run.tokens.server import server_tokenizer
 from assay.spec.target import EndpointTarget, ServiceTarget
 

@@ -21,7 +21,7 @@ from tests.vector_servers import (  # noqa: F401
 from assay.analyse.steady_state import enough, steady
 from assay.plan.job import Job
 from assay.run.contract import Measured, Order, Rules
-from assay.run.targets.vector import measure
+from assay.run.targets.vector.measure import measure
 from assay.spec.benchmark import Definition
 
 Run = Callable[..., Measured]

@@ -25,8 +25,8 @@ from tests.run.targets.vector.reading import count_of, recall_of
 
 from assay.errors import MeasureError
 from assay.run.targets.vector.collection import SearchTask
+from assay.run.targets.vector.http import Rest
 from assay.run.targets.vector.milvus import Milvus
-from assay.run.targets.vector.rest import Rest
 from assay.run.workloads.corpus import VectorSet
 from assay.spec.workload import Corpus
 

@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import MeasureError
-from assay.run.targets.vector import known, oracle
-from assay.run.targets.vector.known import known_neighbours
-from assay.run.targets.vector.oracle import find_neighbours
-from assay.run.targets.vector.recall import judge
+from assay.run.targets.vector import oracle
+from assay.run.targets.vector.oracle import find_neighbours, judge, known_neighbours
 from assay.run.workloads import corpus as corpora
 from assay.run.workloads.corpus import VectorSet
 from assay.spec.workload import Corpus
@@ -98,7 +96,7 @@ def test_a_wrong_truth_is_found_out(monkeypatch):
 def test_the_truth_is_kept_and_found_again(tmp_path, monkeypatch):
     one = vectors()
     first = known_neighbours(one, 5, tmp_path, lambda _: None)
-    monkeypatch.setattr(known, "find_neighbours", None)
+    monkeypatch.setattr(oracle, "find_neighbours", None)
     again = known_neighbours(one, 5, tmp_path, lambda _: None)
     assert np.array_equal(first.ids, again.ids)
     assert again.digest == first.digest
@@ -115,7 +113,7 @@ def test_a_damaged_cache_is_computed_anew(tmp_path, damage, monkeypatch):
     elif damage == "nonsense":
         path.write_text("no array")
     else:
-        monkeypatch.setattr(known, "digest", lambda _: "of other vectors")
+        monkeypatch.setattr(oracle, "digest", lambda _: "of other vectors")
     again = known_neighbours(one, 5, tmp_path, lambda _: None)
     assert np.array_equal(first.ids, again.ids)
 

@@ -10,8 +10,8 @@ from tests.run.targets.vector.reading import count_of, recall_of
 
 from assay.errors import MeasureError
 from assay.run.targets.vector.collection import SearchTask
+from assay.run.targets.vector.http import Rest
 from assay.run.targets.vector.qdrant import Qdrant
-from assay.run.targets.vector.rest import Rest
 from assay.run.workloads.corpus import VectorSet
 from assay.spec.workload import Corpus
 

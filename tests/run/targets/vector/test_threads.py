@@ -13,7 +13,7 @@ from assay.analyse.steady_state import enough, steady
 from assay.errors import MeasureError
 from assay.plan.job import Job
 from assay.run.contract import Order, Rules
-from assay.run.targets.vector.in_threads import drive_threads
+from assay.run.targets.vector.threads import drive_threads
 from assay.spec.benchmark import Definition
 
 pytestmark = pytest.mark.simulated
@@ -96,9 +96,9 @@ def test_an_open_loop_counts_from_the_due_time():
 
 
 def test_an_overloaded_pool_shows_in_the_latency(monkeypatch):
-    from assay.run.targets.vector import turns
+    from assay.run.targets.vector import workers
 
-    monkeypatch.setattr(turns, "POOL", 1)
+    monkeypatch.setattr(workers, "POOL", 1)
     found = drive(Slow(0.02), {"rate": 100, "arrivals": "constant", "duration": "600ms"})
     inside = found.measured()
     waited = (found.sent_ns - found.due_ns)[inside] / 1e6

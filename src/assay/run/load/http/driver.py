@@ -14,11 +14,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.run.load.http.columns import Columns
 from assay.run.load.http.connection import UNCONNECTED, Connection
+from assay.run.load.http.loops import make_poller
 from assay.run.load.http.origin import Origin
-from assay.run.load.http.poller import make_poller
-from assay.run.load.http.recording import CODE, MEASURE, WARMUP, ClientCost, Recording
+from assay.run.load.http.recording import CODE, MEASURE, WARMUP, ClientCost, Columns, Recording
 from assay.run.load.shape import Shape
 from assay.run.load.timing import quiet_collector
 

@@ -17,8 +17,7 @@ from pydantic import JsonValue
 
 from assay.run.contract import Order, Rules, Stage
 from assay.run.load.barrier import Met, meet
-from assay.run.load.http.ceiling import ceiling, with_ceiling
-from assay.run.load.http.clients import drive_clients
+from assay.run.load.http.clients import ceiling, drive_clients, with_ceiling
 from assay.run.load.http.driver import Asks, HttpLoad, Supply, Warmup
 from assay.run.load.http.origin import Origin
 from assay.run.load.http.recording import Recording
@@ -31,6 +30,11 @@ from assay.spec.driving import Load
 
 # Even a run that has no time to lose gives the others a moment.
 _LEAST_S = 5.0
+# Kept free at the end of a run's time for reading answers and writing results.
+_FOR_READING = 0.15
+_LEAST_READING_S, _MOST_READING_S = 2.0, 60.0
+# Several processes cannot agree on when the times are level; they warm up for a fixed while.
+_SHARED_WARMUP_S = 3.0
 
 
 @dataclass(slots=True)
@@ -63,13 +67,6 @@ class Rendezvous:
         begun = clock.get("load_begin_epoch_ns") if isinstance(clock, dict) else None
         after_s = (begun - self.met.start_at_ns) / 1e9 if isinstance(begun, int) else None
         return {"barrier": {**self.met.facts(), "began_after_s": after_s}}
-
-
-# Kept free at the end of a run's time for reading answers and writing results.
-_FOR_READING = 0.15
-_LEAST_READING_S, _MOST_READING_S = 2.0, 60.0
-# Several processes cannot agree on when the times are level; they warm up for a fixed while.
-_SHARED_WARMUP_S = 3.0
 
 
 class Phases:

@@ -1,13 +1,7 @@
 """The ONNX Runtime target: any ONNX model, on the provider that was asked for, with proof.
 
-devices.py   device names and execution providers
-session.py   options in, session out, settings read back
-dims.py      sizes of dynamic dimensions
-dtypes.py    element types, also those that numpy lacks
-values.py    values of one input
-feeds.py     values of all inputs
-outputs.py   outputs, described
-proof.py     which provider ran each node
+session.py   options in, session out, settings read back, and which provider ran each node
+inputs.py    values of all inputs, and outputs described
 model.py     OnnxModel, which puts them together
 """
 

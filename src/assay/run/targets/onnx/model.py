@@ -16,10 +16,19 @@ from assay.run.models.graph import Outline, outline_or_none
 from assay.run.onnx_devices import place, preload, runtime
 from assay.run.records import DeviceProof
 from assay.run.targets.keys import refuse_idle
-from assay.run.targets.onnx import outputs
-from assay.run.targets.onnx.feeds import Feeds, make_feeds
-from assay.run.targets.onnx.proof import Assignment, elsewhere, profiled, prove, recorded
-from assay.run.targets.onnx.session import call_error, open_session, read_back, refuse_compiled, session_options
+from assay.run.targets.onnx.inputs import Feeds, describe, make_feeds
+from assay.run.targets.onnx.session import (
+    Assignment,
+    call_error,
+    elsewhere,
+    open_session,
+    profiled,
+    prove,
+    read_back,
+    recorded,
+    refuse_compiled,
+    session_options,
+)
 from assay.run.tensors.dtypes import tensor_type, to_ort_value
 from assay.spec.target import ModelTarget
 
@@ -153,7 +162,7 @@ class OnnxModel:
         """Describe the outputs of one more call, made after the measured window."""
         results: Any = self._bound(session, feeds)()
         nodes = session.get_outputs()
-        return outputs.describe([node.name for node in nodes], [node.type for node in nodes], results)
+        return describe([node.name for node in nodes], [node.type for node in nodes], results)
 
     def _opened(self) -> InferenceSession:
         if self._session is None:

@@ -13,9 +13,9 @@ from assay.run.apis.contract import Api
 from assay.run.apis.readers import meaning_of, server_words
 from assay.run.load.http.recording import CODE, MEASURE, OUTCOMES, WARMUP, Recording
 from assay.run.targets.served.counting import SOURCES, disagreement, input_disagreement
-from assay.run.targets.served.requests import OK, UNFINISHED
+from assay.run.targets.served.figures import SKIPPED
+from assay.run.targets.served.request_metrics import OK, UNFINISHED
 from assay.run.targets.served.rows import Rows
-from assay.run.targets.served.totals import SKIPPED
 from assay.spec.driving import Load
 
 Facts = dict[str, JsonValue]

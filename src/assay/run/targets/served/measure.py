@@ -27,13 +27,12 @@ from assay.run.scoring import OUTPUTS, Output, as_asked, find_scorer, scored, wr
 from assay.run.services import refuse_ended
 from assay.run.targets.served.counting import UNKNOWN, Counter
 from assay.run.targets.served.figures import Figures, figures
-from assay.run.targets.served.first import TRIES, ask_once, refuse_unreachable
+from assay.run.targets.served.first_request import TRIES, ask_once, refuse_unreachable
 from assay.run.targets.served.outputs import outputs
-from assay.run.targets.served.pricing import requests_bound, requests_within
+from assay.run.targets.served.rate_search import search_rate
 from assay.run.targets.served.rows import Rows, read_rows
-from assay.run.targets.served.searching import search_rate
-from assay.run.targets.served.shared import clock_facts, keep_requests, share_facts
-from assay.run.targets.served.supply import ApiSupply
+from assay.run.targets.served.share import clock_facts, keep_requests, share_facts
+from assay.run.targets.served.supply import ApiSupply, requests_bound, requests_within
 from assay.run.tokens import Tokenizer
 from assay.run.workloads import Workset, make_workset, with_new_prompts
 from assay.run.workloads.trace import Trace, read_trace, trace_workset

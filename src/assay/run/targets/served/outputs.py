@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from assay.run.apis.contract import Api
 from assay.run.apis.readers import meaning_of, server_words
 from assay.run.load.http.recording import MEASURE, OUTCOMES, Recording
-from assay.run.targets.served.requests import OK, UNFINISHED, column
+from assay.run.targets.served.request_metrics import OK, UNFINISHED, column
 from assay.run.targets.served.rows import Rows
 from assay.run.workloads.records import Item
 

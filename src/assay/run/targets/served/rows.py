@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from assay.run.apis.answers import FAULTS, REASONING, TEXT, TOOL, Draft, Usage
 from assay.run.apis.contract import Api
 from assay.run.load.http.recording import CODE, Recording
-from assay.run.targets.served.alike import Alike, Outline
 from assay.run.targets.served.counting import CHECKED, EVENTS, LOCAL, UNKNOWN, USAGE, Counter, Tally, apportion
-from assay.run.targets.served.outlines import Outlines, is_exact
+from assay.run.targets.served.fast_reader import Alike, Outline, Outlines, is_exact
 from assay.run.tokens import Tokenizer
 from assay.run.workloads.records import Item
 

@@ -1,10 +1,7 @@
 """The PyTorch target: exported programs and TorchScript, on the device that was asked for, with proof.
 
-available.py   whether PyTorch is here, without importing it
-devices.py     devices, threads, memory and the proof of device; also for the transformers target
-archive.py     what a file holds, told before it is loaded
+programs.py    what a file holds, told before it is loaded, and its loading
 inputs.py      values of all inputs
-programs.py    exported programs and TorchScript, loaded
 model.py       TorchProgram, which puts them together
 """
 

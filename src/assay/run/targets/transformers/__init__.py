@@ -1,16 +1,10 @@
 """The Transformers target: language models from safetensors, in our process, with proof of device.
 
-library.py     the library itself, quiet; number types
-loading.py     from a folder to a model on its device
-prompts.py     chat template, tokens, padding
-sessions.py    who asks what in which call
-stepping.py    greedy decoding with a time stamp at each step
-figures.py     from steps to samples and numbers
-quality.py     answers kept and judged
-generate.py    Generator, which puts these together
-pooling.py     from token vectors to the vector of a text
-embed.py       Embedder
-describing.py  what a loaded model is
+model.py       from a folder to a model on its device
+prompts.py     chat template, tokens, padding; which prompts each call asks
+decoding.py    greedy decoding with a time stamp at each step, and its figures
+generate.py    Generator, with answers kept and judged
+embed.py       Embedder, with pooling
 """
 
 from __future__ import annotations
@@ -36,7 +30,7 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:
     from assay.run.load.in_process import drive
     from assay.run.targets.transformers.embed import Embedder
     from assay.run.targets.transformers.generate import Generator, PhaseStage
-    from assay.run.targets.transformers.loading import explained
+    from assay.run.targets.transformers.model import explained
 
     definition = order.job.definition
     target = definition.target

@@ -1,27 +1,25 @@
-"""Text generation in our process, behind the seam that the load loop drives."""
+"""Generation as a target: calls with several prompts, whose answers are kept and judged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
+import numpy as np
 from pydantic import JsonValue
 
 from assay.errors import MeasureError, UsageError
 from assay.run import torch_devices as devices
 from assay.run.contract import Measured, Order, Stage
-from assay.run.records import DeviceProof, Phase
-from assay.run.targets.transformers import figures, quality
-from assay.run.targets.transformers.describing import model_facts, stop_tokens, tensors_of
-from assay.run.targets.transformers.figures import Generated
-from assay.run.targets.transformers.loading import Source
-from assay.run.targets.transformers.prompts import Ask, OwnTokenizer, Prompter
-from assay.run.targets.transformers.sessions import Sessions
-from assay.run.targets.transformers.stepping import Stepper
+from assay.run.records import DeviceProof, Phase, SampleSet
+from assay.run.scoring import OUTPUTS, Output, as_asked, scored, write_outputs
+from assay.run.targets.transformers.decoding import Generated, Stepper, answer_lengths, counted, numbers, sample_sets
+from assay.run.targets.transformers.model import Source, model_facts, stop_tokens, tensors_of
+from assay.run.targets.transformers.prompts import Ask, OwnTokenizer, Prompter, Sessions
 from assay.run.workloads import make_workset
 from assay.spec.benchmark import Definition
 from assay.spec.target import ModelTarget
@@ -30,6 +28,82 @@ from assay.spec.target import ModelTarget
 MOST_TOKENS = 128
 # Prompts that are tokenised before the load, to find those that do not fit.
 _LOOKED_AT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The first answer to each question, when it was begun, and how often it was answered otherwise."""
+
+    outputs: tuple[Output, ...]
+    at_ns: tuple[int, ...]
+    asked: int
+    differing: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """What is said about the answers."""
+
+    samples: tuple[SampleSet, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
+    facts: JsonValue = None
+    files: Mapping[str, Path] = field(default_factory=dict)
+
+
+def first_answers(calls: Iterable[Generated], text: Callable[[Generated, int], str]) -> Answers:
+    """The first answer to each turn of each item in the measured phase.
+
+    Decoding is greedy, so that a further answer to the same question says nothing new; where it differs (other
+    prompts in its batch can change the last digits), it is counted.
+    """
+    own = [call for call in calls if call.phase == "measure"]
+    kept: dict[tuple[str, int], tuple[Output, int, tuple[int, ...]]] = {}
+    asked = differing = 0
+    for call in own:
+        for row, ask in enumerate(call.asks):
+            asked += 1
+            key = (ask.item.id, ask.turn)
+            tokens = tuple(step[row] for step in call.steps.tokens[: call.output_tokens[row]])
+            if key in kept:
+                differing += kept[key][2] != tokens
+                continue
+            last = ask.turn + 1 == len(ask.item.turns)
+            output = Output(
+                ask.item.id,
+                ask.session,
+                ask.turn,
+                text(call, row),
+                ask.item.reference if last else None,
+                ask.item.data,
+                more={
+                    "input_tokens": call.input_tokens[row],
+                    "output_tokens": call.output_tokens[row],
+                    **as_asked(ask.item.turns[ask.turn]),
+                },
+            )
+            kept[key] = (output, call.begun_ns - own[0].begun_ns, tokens)
+    found = list(kept.values())
+    return Answers(tuple(one[0] for one in found), tuple(one[1] for one in found), asked, differing)
+
+
+def judge(answers: Answers, scorers: Sequence[str], order: Order) -> Judged:
+    """Score the answers and keep them where the file asks for it, or where something scores them."""
+    said = scored(answers.outputs, scorers)
+    at = np.array(answers.at_ns, dtype=np.int64)
+    samples = tuple(SampleSet(metric, "measure", at, values) for metric, values in said.values.items())
+    keep = order.job.definition.workload.keep_outputs
+    files = {}
+    if answers.outputs and (keep or (keep is None and scorers)):
+        files[OUTPUTS] = Path(order.scratch) / OUTPUTS
+        write_outputs(files[OUTPUTS], answers.outputs)
+    facts: JsonValue = {
+        "asked": answers.asked,
+        "different_questions": len(answers.outputs),
+        "repeats_answered_otherwise": answers.differing,
+        "scorers": dict(said.facts),
+        "kept": bool(files),
+    }
+    return Judged(samples, dict(said.absent), facts, files)
 
 
 class Generator:
@@ -93,8 +167,8 @@ class Generator:
         limits = [_limit(ask) for ask in asks]
         self._refuse_overflow(max(batch.lengths), max(limits))
         steps = stepper.run(batch, max(limits))
-        counted = figures.answer_lengths(steps.tokens, limits, frozenset() if self._exact else self._stops)
-        call = Generated(self._phase, begun, asks, batch.lengths, counted, steps)
+        lengths = answer_lengths(steps.tokens, limits, frozenset() if self._exact else self._stops)
+        call = Generated(self._phase, begun, asks, batch.lengths, lengths, steps)
         self._calls.append(call)
         self._sessions.advance(lambda row: self._text(call, row))
 
@@ -135,18 +209,18 @@ class Generator:
 
     def complete(self, measured: Measured, stage: Stage) -> Measured:
         """Add what only the steps tell: prefill and decode, tokens, answers and their quality."""
-        metrics, absent = figures.numbers(self._calls)
-        samples = [*figures.sample_sets(self._calls, "warmup"), *figures.sample_sets(self._calls, "measure")]
+        metrics, absent = numbers(self._calls)
+        samples = [*sample_sets(self._calls, "warmup"), *sample_sets(self._calls, "measure")]
         with stage.phase("score"):
-            answers = quality.first_answers(self._calls, self._text)
-            judged = quality.judge(answers, self._workset.scorers, self._order)
+            answers = first_answers(self._calls, self._text)
+            judged = judge(answers, self._workset.scorers, self._order)
         on_device, not_on_device = self._device_memory
         return replace(
             measured,
             metrics={**measured.metrics, **metrics, **on_device},
             absent={**measured.absent, **absent, **not_on_device, **judged.absent},
             samples=(*measured.samples, *samples, *judged.samples),
-            facts={**measured.facts, "answers": judged.facts, "counted": figures.counted(self._calls, measured.facts)},
+            facts={**measured.facts, "answers": judged.facts, "counted": counted(self._calls, measured.facts)},
             files={**measured.files, **judged.files},
         )
 

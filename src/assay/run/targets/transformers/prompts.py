@@ -1,10 +1,10 @@
-"""Prompts as the model reads them: chat template, tokens, padding."""
+"""Prompts as the model reads them, chat template, tokens and padding, and which of them each call asks."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,3 +109,31 @@ class Prompter:
             "padding": "left, hidden by the attention mask",
             "pad_token": self._pad,
         }
+
+
+@dataclass(slots=True)
+class Sessions:
+    """The rows of a batch; session number s asks items[s % len(items)], as with a service."""
+
+    items: Sequence[Item]
+    rows: int
+    asks: list[Ask] = field(default_factory=list)
+    _next: int = 0
+
+    def begin(self) -> None:
+        """Start again from the first item, so that each phase of each run is asked the same."""
+        self._next = 0
+        self.asks = [self._fresh() for _ in range(self.rows)]
+
+    def advance(self, answer: Callable[[int], str]) -> None:
+        """Go on to the next turns; `answer` tells what a row was answered, and is asked only where it matters."""
+        self.asks = [self._after(row, ask, answer) for row, ask in enumerate(self.asks)]
+
+    def _after(self, row: int, ask: Ask, answer: Callable[[int], str]) -> Ask:
+        if ask.turn + 1 < len(ask.item.turns):
+            return replace(ask, turn=ask.turn + 1, answers=(*ask.answers, answer(row)))
+        return self._fresh()
+
+    def _fresh(self) -> Ask:
+        session, self._next = self._next, self._next + 1
+        return Ask(self.items[session % len(self.items)], session)

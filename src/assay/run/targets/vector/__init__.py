@@ -1,17 +1,10 @@
-"""Vector search as a target: the same corpus, queries and truth for every engine, recall beside every figure.
+"""Vector search as a target: the same corpus, queries and truth for every database, recall beside every figure.
 
-oracle.py, known.py, recall.py            the true neighbours, kept, and what answers are worth beside them
-engine.py                                 what every engine must do
-rest.py, qdrant.py, chroma.py, milvus.py  engines over HTTP
-pgvector.py, faiss_index.py               engines that are called
-over_http.py                              searches sent by the load loop for HTTP
-turns.py, crew.py, in_threads.py          searches called from threads
-searches.py, report.py                    what a load leaves, and its figures
-measure.py                                one run, which puts them together
+collection.py                       what every database must do, by how it is reached
+qdrant.py, chroma.py, milvus.py     databases over HTTP
+pgvector.py, faiss_index.py         databases that are called
+access.py                           from a target to a collection within reach
+http.py, threads.py, workers.py     searches sent by the load loop for HTTP, or called from threads
+oracle.py, report.py                true neighbours and recall; what a load leaves, and its figures
+measure.py                          one run, which puts them together
 """
-
-from __future__ import annotations
-
-from assay.run.targets.vector.measure import measure
-
-__all__ = ["measure"]

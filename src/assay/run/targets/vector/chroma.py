@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.run.targets.vector.collection import HttpCollection, SearchTask, own_name, refuse_ignored, renamed
-from assay.run.targets.vector.rest import Rest
+from assay.run.targets.vector.http import Rest
 from assay.run.workloads.corpus import Block, Floats
 
 _SPACE = {"cosine": "cosine", "euclid": "l2", "dot": "ip"}

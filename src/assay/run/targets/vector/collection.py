@@ -17,7 +17,7 @@ from assay.run.workloads.corpus import Block, Floats
 from assay.spec.workload import Corpus
 
 if TYPE_CHECKING:
-    from assay.run.targets.vector.rest import Rest
+    from assay.run.targets.vector.http import Rest
 
 Options = Mapping[str, JsonValue]
 

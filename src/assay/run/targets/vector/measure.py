@@ -12,8 +12,7 @@ from assay.run.contract import Measured, Order, Rules, Stage
 from assay.run.processes import peak_mb, reset_peak, resident_mb
 from assay.run.targets.vector.access import find_collection, opened
 from assay.run.targets.vector.collection import Collection, DriverCollection
-from assay.run.targets.vector.known import known_neighbours
-from assay.run.targets.vector.oracle import Neighbours
+from assay.run.targets.vector.oracle import Neighbours, known_neighbours
 from assay.run.targets.vector.report import Findings, report
 from assay.run.workloads.corpus import VectorSet, vector_set
 from assay.spec.benchmark import Definition

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.run.targets.vector.collection import HttpCollection, Options, SearchTask, own_name, refuse_ignored, renamed
-from assay.run.targets.vector.rest import Rest, encoded
+from assay.run.targets.vector.http import Rest, encoded
 from assay.run.workloads.corpus import Block, Floats
 
 _API = "/api/v1"

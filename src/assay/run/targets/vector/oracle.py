@@ -1,10 +1,18 @@
-"""The true nearest neighbours: found in single precision, settled in double, checked by a second method."""
+"""The true nearest neighbours, kept for the next run, and the recall of answers beside them.
+
+They are found in single precision, settled in double, and checked by a second method.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +31,9 @@ QUERIES_AT_ONCE = 256
 PAIR_VALUES = 2**20
 CHECKED = 8
 _EPS32 = float(np.finfo(np.float32).eps)
+_ARRAYS = ("ids", "distances", "tolerance", "is_open")
+_NUMBERS = ("k", "left", "checked", "settled")
+_ROWS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,3 +224,127 @@ def _check(vectors: VectorSet, ids: Integers, exact: Doubles, tolerance: Doubles
             try_="report this with the workload section of the file",
         )
     return len(sample)
+
+
+def known_neighbours(vectors: VectorSet, k: int, cache: Path | None, told: Callable[[float], None]) -> Neighbours:
+    """The true neighbours, from the cache if they are there for exactly these vectors, else computed and kept.
+
+    Args:
+        cache: folder of the user's cache; None to compute them each time.
+    """
+    if cache is None:
+        return find_neighbours(vectors, k, told)
+    key = hashlib.sha256(f"{vectors.key} {k} {ORACLE}".encode()).hexdigest()
+    path = cache / "neighbours" / f"{key}.npz"
+    kept = _read(path)
+    # The digest is of the vectors as this machine makes them now: the truth of others is worth nothing.
+    if kept is not None and kept.digest == digest(vectors):
+        return kept
+    found = find_neighbours(vectors, k, told)
+    with suppress(OSError):  # a cache that cannot be written costs time, not the run
+        _write(path, found)
+    return found
+
+
+def _read(path: Path) -> Neighbours | None:
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            arrays = {name: held[name] for name in _ARRAYS}
+            numbers = {name: int(held[name]) for name in _NUMBERS}
+            return Neighbours(**arrays, **numbers, digest=str(held["digest"]))  # type: ignore[arg-type]
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        return None
+
+
+def _write(path: Path, found: Neighbours) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{uuid.uuid4().hex}.npz")
+    try:
+        with fresh.open("wb") as file:
+            values = {name: getattr(found, name) for name in (*_ARRAYS, *_NUMBERS, "digest")}
+            np.savez(file, **values)
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """What a set of answers is worth."""
+
+    recall: Doubles
+    """One value per answer."""
+    ties: int
+    """Returned vectors that are none of the k nearest by number but as near as the k-th."""
+    outside: int
+    """Returned vectors that the filter forbids or that do not exist."""
+    repeated: int
+    """Vectors that one answer names twice; they count once."""
+    short: int
+    """Answers with fewer vectors than there are to find."""
+
+
+def judge(vectors: VectorSet, truth: Neighbours, queries: Integers, answers: Integers) -> Judged:
+    """Compare answers with the truth.
+
+    Args:
+        answers: answers × k numbers of vectors, -1 where an answer is shorter.
+    """
+    if not len(answers):
+        return Judged(np.zeros(0), 0, 0, 0, 0)
+    first, which = _distinct(queries, answers)
+    asked, given = queries[first], np.sort(answers[first], axis=1)
+    again = np.zeros(given.shape, dtype=np.bool_)
+    again[:, 1:] = (given[:, 1:] == given[:, :-1]) & (given[:, 1:] >= 0)
+    given[again] = -1
+    inside = (given >= 0) & (given < vectors.corpus.vectors)
+    allowed = inside & vectors.passes(np.where(inside, given, 0).ravel()).reshape(given.shape)
+    right, ties = _right(truth, asked, np.where(allowed, given, -1))
+    more = _right_beyond(vectors, truth, asked, np.where(allowed & ~right, given, -1))
+    times = np.bincount(which, minlength=len(first))
+    hits = np.minimum((right | more).sum(axis=1), truth.wanted)
+    return Judged(
+        recall=(hits / truth.wanted)[which],
+        ties=int(((ties | more).sum(axis=1) * times).sum()),
+        outside=int((((given >= 0) & ~allowed).sum(axis=1) * times).sum()),
+        repeated=int((again.sum(axis=1) * times).sum()),
+        short=int((((given >= 0).sum(axis=1) < truth.wanted) * times).sum()),
+    )
+
+
+def _distinct(queries: Integers, answers: Integers) -> tuple[Integers, Integers]:
+    """Equal answers to equal queries are judged once: rows of the distinct ones, and which of them each row is."""
+    factors = np.random.default_rng(1).integers(1, 2**63, answers.shape[1] + 1, dtype=np.uint64) | np.uint64(1)
+    # A wrapped sum of products names a row; two different rows share a name once in 2⁶⁴.
+    names = queries.astype(np.uint64) * factors[-1]
+    for column in range(answers.shape[1]):
+        names += answers[:, column].astype(np.uint64) * factors[column]
+    _, first, which = np.unique(names, return_index=True, return_inverse=True)
+    return first.astype(np.int64), which.astype(np.int64)
+
+
+def _right(truth: Neighbours, asked: Integers, given: Integers) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which returned vectors are near enough, and which of these only by a tie."""
+    near = np.where(truth.distances <= truth.limits[:, None], truth.ids, -2)
+    right = np.zeros(given.shape, dtype=np.bool_)
+    ties = np.zeros(given.shape, dtype=np.bool_)
+    for begin in range(0, len(given), _ROWS_AT_ONCE):
+        part = slice(begin, begin + _ROWS_AT_ONCE)
+        same = given[part][:, :, None] == near[asked[part]][:, None, :]
+        right[part] = same.any(axis=2)
+        ties[part] = same[:, :, truth.wanted :].any(axis=2)
+    return right, ties
+
+
+def _right_beyond(vectors: VectorSet, truth: Neighbours, asked: Integers, rest: Integers) -> NDArray[np.bool_]:
+    """Which of the other returned vectors are as near as the k-th though they are not among our candidates."""
+    right = np.zeros(rest.shape, dtype=np.bool_)
+    row, place = np.nonzero((rest >= 0) & truth.is_open[asked][:, None])
+    if not row.size:
+        return right
+    numbers = np.unique(rest[row, place])
+    taken = vectors.take(numbers)
+    rows = taken[np.searchsorted(numbers, rest[row, place])]
+    near = distances(vectors.corpus.metric, vectors.queries[asked[row]], rows)
+    right[row, place] = near <= truth.limits[asked[row]]
+    return right

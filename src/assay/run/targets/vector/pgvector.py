@@ -1,7 +1,8 @@
-"""PostgreSQL with the pgvector extension."""
+"""PostgreSQL with the pgvector extension; its address is held to the same rules as every other endpoint."""
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from time import perf_counter_ns
@@ -13,13 +14,17 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
+from assay.run.policy import UrlPolicy, check, resolved
 from assay.run.targets.vector.collection import DriverCollection, Options, Search, SearchTask, own_name, renamed
-from assay.run.targets.vector.dsn import checked_dsn
 from assay.run.workloads.corpus import Block, Floats
 
 if TYPE_CHECKING:
     import psycopg
 
+# Parameters by which the driver reads or writes files of this machine.
+_FILES = ("service", "servicefile", "passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir",
+          "sslkeylogfile")  # fmt: skip
+_AT = "target.endpoint"
 _OPERATOR = {"cosine": "<=>", "euclid": "<->", "dot": "<#>"}
 _CLASS = {"cosine": "vector_cosine_ops", "euclid": "vector_l2_ops", "dot": "vector_ip_ops"}
 KINDS = ("hnsw", "ivfflat", "none")
@@ -29,6 +34,62 @@ _OF_AN_INDEX = {"ef_search": "hnsw", "probes": "ivfflat"}
 _OF_EITHER = frozenset({"iterative_scan", "max_scan_tuples", "max_probes", "scan_mem_multiplier"})
 _COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_TAIL = b"\xff\xff"
+
+
+def checked_dsn(dsn: str) -> str:
+    """An address of a database that may be connected to; as it is where anything may.
+
+    On an agent every host is resolved and checked once, connections go to the checked addresses, and neither
+    passwords nor files of the agent's own account are used.
+
+    Raises:
+        MeasureError: if it cannot be read, a host is not known or may not be connected to, or it names a file.
+    """
+    policy = UrlPolicy.from_environment()
+    if policy.anything:
+        return dsn
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    try:
+        given = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value not in (None, "")}
+    except ProgrammingError as problem:
+        raise _refused(f"it cannot be read: {problem}") from None
+    if named := next((name for name in _FILES if name in given), None):
+        raise _refused(f"{named} names a file of the agent")
+    port = given.get("port", "").partition(",")[0]
+    hosts = (given.get("hostaddr") or given.get("host") or "").split(",")
+    addresses = [_address(host, int(port) if port.isdigit() else 5432, policy) for host in hosts]
+    pins = {"hostaddr": ",".join(addresses)} if all(addresses) else {}
+    own = {"password": given.get("password", ""), "passfile": os.devnull}
+    return make_conninfo("", **{**given, **pins, **own})
+
+
+def _address(host: str, port: int, policy: UrlPolicy) -> str:
+    """The checked address of a host; empty for a socket of this machine, which counts as loopback."""
+    if not host or host.startswith(("/", "@")):
+        check(policy, host or "a socket of this machine", ["127.0.0.1"], _AT)
+        return ""
+    try:
+        addresses = resolved(host, port)
+    except (OSError, UnicodeError) as problem:
+        raise MeasureError(
+            f"the host {host!r} is not known: {problem}",
+            code="unresolved",
+            at=_AT,
+            try_="check the name, or give its address",
+        ) from None
+    check(policy, host, addresses, _AT)
+    return addresses[0]
+
+
+def _refused(why: str) -> MeasureError:
+    return MeasureError(
+        f"the address of the database is refused: {why}",
+        code="endpoint",
+        at=_AT,
+        try_="write it like postgresql://user@host:5432/database",
+    )
 
 
 class Pgvector(DriverCollection):

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.run.targets.vector.collection import HttpCollection, SearchTask, own_name, refuse_ignored, renamed
-from assay.run.targets.vector.rest import Rest
+from assay.run.targets.vector.http import Rest
 from assay.run.workloads.corpus import Block, Floats
 
 _DISTANCE = {"cosine": "Cosine", "euclid": "Euclid", "dot": "Dot"}

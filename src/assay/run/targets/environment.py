@@ -1,8 +1,13 @@
-"""What a command finds around it: services that run, its code unpacked, and their places in its words and variables."""
+"""What a command finds around it: its services, its code unpacked, and their places in its words and variables.
+
+Programs that report through the client library of Benchmark AI find the variables that it looks for: its `emit` writes
+the same lines as ours, one JSON object of numbers each, to a named pipe or to standard output.
+"""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,13 +21,47 @@ from assay.errors import MeasureError
 from assay.run.code_archive import unpack
 from assay.run.contract import Order, Stage
 from assay.run.services import RunningService, started
-from assay.run.targets.benchmark_ai import variables
 from assay.spec.benchmark import Definition
+from assay.spec.commands import split_words
 from assay.spec.secrets import resolve_secrets
 from assay.spec.target import CODE, CommandTarget
 
+# Their jobs wait this long for the pipe; ours is there before the program starts.
+_WAIT_S, _STEP_S = "60", "0.5"
 CODE_VARIABLE = "ASSAY_CODE"
 _ADDRESS = re.compile(r"\{(host|port):([^{}]+)\}")
+
+
+def variables(pipe: str | None, code: str | None) -> dict[str, str]:
+    """What their library and their scripts find in the environment.
+
+    Args:
+        pipe: path of the pipe as the program sees it; None where it cannot reach one, so that lines are printed.
+        code: folder with the code that travels with the benchmark, as the program sees it.
+    """
+    found = {"BENCHMARK_AI": "stdout"}
+    if pipe is not None:
+        found = {
+            "BENCHMARK_AI": "fifo",
+            "BENCHMARK_AI_FIFO_FILEPATH": pipe,
+            "BENCHMARK_AI_FIFO_MAX_WAIT_TIME": _WAIT_S,
+            "BENCHMARK_AI_FIFO_WAIT_TIME_STEP": _STEP_S,
+        }
+    return found if code is None else {**found, "BAI_SCRIPTS_PATH": code}
+
+
+def words_of(target: CommandTarget) -> list[str]:
+    """The command as a list of words; the shell's own text when it goes through a shell.
+
+    Of an image's own command, which nobody here knows, its arguments alone.
+
+    Raises:
+        ValueError: for a quote that is never closed.
+    """
+    command = target.args if target.command is None else target.command
+    if target.shell:
+        return [command if isinstance(command, str) else shlex.join(command)]
+    return list(split_words(command) if isinstance(command, str) else command)
 
 
 @dataclass(frozen=True, slots=True)

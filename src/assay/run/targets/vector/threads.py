@@ -22,9 +22,8 @@ from assay.run.load.http.session import asked_of, reading_s
 from assay.run.load.shape import shape_of
 from assay.run.load.timing import quiet_collector
 from assay.run.targets.vector.collection import Search, ThreadCollection
-from assay.run.targets.vector.crew import RECENT, Crew, Log, working
-from assay.run.targets.vector.searches import OK, Searches
-from assay.run.targets.vector.turns import Turns
+from assay.run.targets.vector.report import OK, Searches
+from assay.run.targets.vector.workers import RECENT, Crew, Log, Turns, working
 from assay.run.workloads.corpus import Floats
 from assay.spec.benchmark import Definition
 from assay.spec.driving import Load

@@ -1,23 +1,33 @@
-"""Answers that are alike: most of one load differ in their texts, an id, a time and their counts, and in nothing else.
+"""Streams of one load mostly differ in their texts, an id, a time and their counts: they are read without parsing events.
 
-What they have in common is learned from one that was read event by event. Another one is put together anew from what
-is common and from its own texts; where that gives its very bytes, all that is to be known of it is known, and no event
-of it is parsed. Where it does not, the answer is read event by event.
+What they have in common is learned from one that was read event by event. Another one is rebuilt from that template and
+from its own texts; where that gives its very bytes, everything about it is known, and no event of it is parsed. Where it
+does not, the answer is read event by event. Answers known in outline go into columns a block at a time.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic_core import from_json
 
-from assay.run.apis.answers import Draft, Usage
+from assay.run.apis.answers import REASONING, TOOL, Draft, Usage, decode_string
 from assay.run.apis.readers import Take, read_part, usage_of
-from assay.run.targets.served.forms import Form, Key, edge_of, elsewhere, form_of, is_plain, says_text_alone
 
+# What may differ in the opening of an event without a change of its meaning: an id, and a time.
+_VOLATILE = re.compile(rb'"id"\s*:\s*"(?P<id>[\w.:-]+)"|"created"\s*:\s*(?P<time>[1-9][0-9]{0,17})(?=[,}])')
+_TEXT_MARK = re.compile(rb'"(?:content|text)"\s*:\s*"')
+_USAGE_MARK = re.compile(rb'(?<=[,{ ])"usage"\s*:\s*\{')
+_STRING = re.compile(rb'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
+_LEAST_RUN = 3
+_MOST_EDGE = 6  # events before the run, and after it
+
+Key = tuple[bytes | bool, ...]
 # Insides of JSON strings, one on a line; no line break can stand inside one.
 _STRINGS = re.compile(rb'(?:[^"\\\x00-\x09\x0b-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
 _MOST_FORMS = 4
@@ -25,6 +35,124 @@ _MOST_USAGES = 4096
 # Learning costs more than reading, and trying in vain costs too: both are bounded by what they have brought so far.
 _LESSONS, _HITS_PER_LESSON = 16, 8
 _TRIES, _TRIES_PER_HIT = 64, 4
+
+
+class Edge(NamedTuple):
+    """What the events before a run, or after it, say."""
+
+    spoken: tuple[int, ...]  # which of them carry text
+    finish: str | None
+    finish_at: int  # which of them gave the finish reason and had no text; -1 for none
+    done: bool
+
+
+class Form(NamedTuple):
+    """What answers have in common: some events, a run of events that differ in one text alone, and some more."""
+
+    before: int  # events before the run
+    after: int
+    opening: re.Pattern[bytes]  # of every event: as far as its id and its time
+    middle: bytes  # of an event of the run: from the opening to the text
+    suffix: bytes  # from the text to the end of its line
+    text_mark: bytes  # what stands before a text
+    usage_mark: bytes
+    heads: dict[Key, Edge]
+    tails: dict[Key, Edge]
+
+    def same(self, other: Form) -> bool:
+        """Whether two forms differ in their edges alone."""
+        return self[:7] == other[:7]
+
+
+def is_plain(body: bytes, draft: Draft) -> bool:
+    """Whether an answer can teach a form: one that ended well, said text alone and has its events line by line."""
+    if not draft.streamed or draft.fault is not None or draft.usage is None or draft.blanks or elsewhere(draft):
+        return False
+    if b"\r" in body or not body.endswith(b"\n\n"):
+        return False
+    lines = body.split(b"\n")
+    return not any(lines[1::2]) and all(lines[:-1:2])
+
+
+def form_of(body: bytes, draft: Draft) -> Form | None:
+    """What an answer may have in common with others: the longest run of like events about its middle."""
+    lines = body.split(b"\n")[:-1:2]
+    line_ends = list(accumulate([len(line) + 2 for line in lines], initial=-2))[1:]
+    spoken = set(draft.ends)
+    if len(draft.ends) < _LEAST_RUN or not spoken.issubset(line_ends):
+        return None
+    middle = len(draft.ends) // 2
+    at = line_ends.index(draft.ends[middle])
+    around = _around(lines[at], draft.parts[middle])
+    usage_mark = _last(_USAGE_MARK, body)
+    if around is None or usage_mark is None:
+        return None
+    prefix, text_mark, suffix = around
+    fits = [
+        end in spoken and line.startswith(prefix) and line.endswith(suffix)
+        for line, end in zip(lines, line_ends, strict=True)
+    ]
+    before, after = at, at
+    while before > 0 and fits[before - 1]:
+        before -= 1
+    while after < len(lines) and fits[after]:
+        after += 1
+    if after - before < _LEAST_RUN or max(before, len(lines) - after) > _MOST_EDGE:
+        return None
+    opening, size = _opening_of(prefix)
+    return Form(before, len(lines) - after, opening, prefix[size:], suffix, text_mark, usage_mark, {}, {})
+
+
+def _around(line: bytes, text: str) -> tuple[bytes, bytes, bytes] | None:
+    """What stands before the one text of an event, the mark that ends it, and what stands after the text."""
+    marks = list(_TEXT_MARK.finditer(line))
+    if len(marks) != 1 or not line.startswith(b"data: "):
+        return None
+    begin = marks[0].end()
+    string = _STRING.match(line, begin)
+    stop = begin if string is None else string.end()
+    try:
+        found = decode_string(line[begin:stop])
+    except ValueError:
+        return None
+    return (line[:begin], marks[0].group(), line[stop:]) if found == text else None
+
+
+def _last(pattern: re.Pattern[bytes], body: bytes) -> bytes | None:
+    found = [match.group() for match in pattern.finditer(body)]
+    return found[-1] if found else None
+
+
+def _opening_of(prefix: bytes) -> tuple[re.Pattern[bytes], int]:
+    """A pattern for the begin of events, as far as their id and time, and how long that is here."""
+    written, at = b"", 0
+    for match in _VOLATILE.finditer(prefix):
+        name = "id" if match["id"] is not None else "time"
+        allowed = rb"[\w.:-]+" if name == "id" else rb"[1-9][0-9]{0,17}"
+        written += re.escape(prefix[at : match.start(name)]) + allowed
+        at = match.end(name)
+    if not at:
+        return re.compile(re.escape(b"data: ")), len(b"data: ")
+    return re.compile(written), at
+
+
+def edge_of(draft: Draft, part: bytes, shift: int) -> Edge:
+    """What some events say, by their number; their positions in the draft are later by a shift."""
+    ends = list(accumulate([len(line) + 2 for line in part.split(b"\n")[:-1:2]], initial=shift - 2))[1:]
+    spoken = tuple(number for number, end in enumerate(ends) if end in draft.ends)
+    finish_at = ends.index(draft.finish_end) if draft.finish_end in ends else -1
+    return Edge(spoken, draft.finish, finish_at, draft.done)
+
+
+def says_text_alone(draft: Draft) -> bool:
+    """Whether events carry nothing but text."""
+    nothing = draft.fault is None and draft.finish is None and draft.usage is None and not draft.done
+    return nothing and not draft.blanks and not elsewhere(draft)
+
+
+def elsewhere(draft: Draft) -> bool:
+    """Whether anything was said beside the text."""
+    return bool(draft.said[REASONING] or draft.said[TOOL])
 
 
 class Outline(NamedTuple):
@@ -220,3 +348,73 @@ def _agree(one: Draft, other: Draft) -> bool:
     """Whether two drafts say the same, their texts and ids apart."""
     names = ("ends", "finish", "finish_end", "done", "usage", "blanks", "fault", "streamed")
     return all(getattr(one, name) == getattr(other, name) for name in names)
+
+
+class Outlines:
+    """Outlines of one block, each with its row and where its body begins."""
+
+    def __init__(self) -> None:
+        self.finishes: list[int] = []
+        self._rows: list[int] = []
+        self._starts: list[int] = []
+        self._found: list[Outline] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, row: int, start: int, outline: Outline, finish: int) -> None:
+        """Keep one that is exact, with the code of its finish reason."""
+        self.finishes.append(finish)
+        self._rows.append(row)
+        self._starts.append(start)
+        self._found.append(outline)
+
+    def rows(self) -> NDArray[np.int64]:
+        return np.asarray(self._rows, dtype=np.int64)
+
+    def events(self) -> list[int]:
+        return [one.events for one in self._found]
+
+    def usage(self, name: str) -> NDArray[np.int64]:
+        """One of the server's counts of each; -1 where it gave none."""
+        given = [getattr(one.usage, name) for one in self._found]
+        return np.array([-1 if count is None else count for count in given], dtype=np.int64)
+
+    def text_ends(self) -> NDArray[np.int64]:
+        """Where the events with text end in the content."""
+        found, starts = self._found, np.asarray(self._starts, dtype=np.int64)
+        counts = np.array([len(one.sizes) for one in found], dtype=np.int64)
+        reached = np.fromiter(chain.from_iterable(one.sizes for one in found), np.int64, int(counts.sum()))
+        reached += np.repeat(np.array([one.around for one in found], dtype=np.int64), counts)
+        np.cumsum(reached, out=reached)
+        before = np.concatenate([np.zeros(1, dtype=np.int64), reached[np.cumsum(counts)[:-1] - 1]])
+        # Two line breaks follow an event, and are not part of it.
+        reached += np.repeat(starts + np.array([one.start for one in found], dtype=np.int64) - 2 - before, counts)
+        edges = [
+            begin + end
+            for begin, one in zip(self._starts, found, strict=True)
+            if one.lead or one.trail
+            for end in (*one.lead, *one.trail)
+        ]
+        return np.concatenate([reached, np.array(edges, dtype=np.int64)])
+
+    def finish_ends(self) -> NDArray[np.int64]:
+        """Where the events end that gave the finish reason and one token without text."""
+        ends = [
+            begin + one.finish_end
+            for begin, one in zip(self._starts, self._found, strict=True)
+            if tokens_of(one) != one.events
+        ]
+        return np.array(ends, dtype=np.int64)
+
+
+def tokens_of(outline: Outline) -> int:
+    """Tokens that were sent: the server may have kept some to itself. -1 where it gave no count."""
+    usage = outline.usage
+    return -1 if usage.output is None else usage.output - min(usage.reasoning or 0, usage.output)
+
+
+def is_exact(outline: Outline) -> bool:
+    """Whether each event with text carried one token; the last may have come with the finish reason."""
+    missing = tokens_of(outline) - outline.events
+    return missing == 0 or (missing == 1 and outline.finish_end >= 0)

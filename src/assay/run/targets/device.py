@@ -1,4 +1,7 @@
-"""One run of the tests of a device: what `hardware.bench` measured, as metrics, samples, facts and proof."""
+"""The hardware itself as a target: memory bandwidth, arithmetic by precision, transfers, storage.
+
+What `hardware.bench` measured becomes metrics, samples, facts and proof.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from pydantic import JsonValue
 from assay.errors import MeasureError, UsageError
 from assay.hardware.bench.records import BenchOptions, BenchOutcome, Measurements
 from assay.run import window
-from assay.run.contract import Measured, Order, Stage
+from assay.run.contract import Measured, Order, Rules, Stage
 from assay.run.records import DeviceProof, SampleSet
 from assay.spec.target import DeviceTarget
 
@@ -37,8 +40,8 @@ class _Loaded:
     """Read before the tests: a device that is lost in the middle tells nothing any more."""
 
 
-def measure_device(order: Order, stage: Stage) -> Measured:
-    """Go through the tests of a device.
+def measure(order: Order, stage: Stage, rules: Rules) -> Measured:  # noqa: ARG001  (each size has its own time)
+    """Measure one run of a device's tests.
 
     Raises:
         MeasureError: when the device is not there.

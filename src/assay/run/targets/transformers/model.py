@@ -1,23 +1,80 @@
-"""From a folder to a model on its device: configuration and tokenizer before the clock, weights under it."""
+"""A language model of the Transformers library: from a folder to its device, and what it is once it is there."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pydantic import JsonValue
 
 from assay.errors import MeasureError, UsageError
+from assay.run import torch_devices as devices
+from assay.run.contract import Order
+from assay.run.models.folder import weights_of
 from assay.run.policy import refuse_program
-from assay.run.targets.transformers.library import dtype_of, library
 from assay.run.torch_devices import TorchPlacement
+from assay.run.torch_devices import library as torch_library
 from assay.spec.target import ModelTarget
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_DTYPES = {
+    "float64": "float64",
+    "float32": "float32",
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+    "fp32": "float32",
+    "fp16": "float16",
+    "half": "float16",
+    "bf16": "bfloat16",
+}
 
 # What `target.session_options` may hold: arguments of `from_pretrained` that change how the model computes.
 _OPTIONS = ("attn_implementation",)
 _MEMORY = re.compile(r"out of memory|not enough memory|can't allocate|cannot allocate", re.IGNORECASE)
 _CODE = re.compile(r"trust_remote_code|custom code|execute the configuration file", re.IGNORECASE)
+
+
+def library(target: ModelTarget) -> Any:  # noqa: ANN401  (a module)
+    """Transformers, quiet, or an error that says how to install it."""
+    torch_library()
+    # Several threads of the tokenizer would count against a model that was given fewer.
+    if target.threads is not None:
+        os.environ.setdefault("RAYON_NUM_THREADS", str(target.threads))
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    try:
+        import transformers
+    except ImportError as problem:
+        raise MeasureError(
+            f"Transformers cannot be imported: {problem}", code="runtime", try_="pip install 'assay-bench[torch]'"
+        ) from None
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return transformers
+
+
+def dtype_of(target: ModelTarget) -> Any:  # noqa: ANN401  (a torch.dtype, or `auto`)
+    """The number type that the file asks for; the model's own when it asks for none.
+
+    Raises:
+        MeasureError: for a name that is no floating-point type of ours.
+    """
+    if target.dtype is None:
+        return "auto"
+    if target.dtype.lower() not in _DTYPES:
+        raise MeasureError(
+            f"target.dtype is {target.dtype!r}, which is no number type that a model is loaded in",
+            code="usage",
+            at="target.dtype",
+            try_=f"use one of {', '.join(_DTYPES)}; a quantised model says so in its own folder: leave dtype out",
+        )
+    return getattr(torch_library(), _DTYPES[target.dtype.lower()])
 
 
 class Source:
@@ -155,3 +212,44 @@ def _checked_options(target: ModelTarget) -> dict[str, str]:
                 try_=f"use {', '.join(_OPTIONS)}",
             )
     return dict(target.session_options)
+
+
+def tensors_of(model: Any) -> Iterator[Tensor]:  # noqa: ANN401  (a torch module)
+    """Every parameter and buffer."""
+    yield from model.parameters()
+    yield from model.buffers()
+
+
+def stop_tokens(model: Any, tokenizer: Any) -> frozenset[int]:  # noqa: ANN401  (of Transformers)
+    """Tokens that end an answer: those of the model's generation settings, else the tokenizer's."""
+    told = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    told = tokenizer.eos_token_id if told is None else told
+    return frozenset() if told is None else frozenset([told] if isinstance(told, int) else told)
+
+
+def model_facts(model: Any, folder: Path, order: Order, placement: TorchPlacement) -> dict[str, JsonValue]:  # noqa: ANN401
+    """Versions, device and the model itself."""
+    import transformers
+
+    config = model.config
+    parameters = list(model.parameters())
+    dtypes = Counter(str(one.dtype).removeprefix("torch.") for one in parameters)
+    return {
+        "runtime": "transformers",
+        "runtime_version": str(transformers.__version__),
+        **devices.facts(placement),
+        "dtype": dtypes.most_common(1)[0][0] if dtypes else None,
+        "attention": getattr(config, "_attn_implementation", None),
+        "remote_code": type(model).__module__.startswith("transformers_modules"),
+        "model": {
+            "file": folder.name,
+            "sha256": order.model_sha256,
+            "architecture": type(model).__name__,
+            "type": config.model_type,
+            "parameters": sum(one.numel() for one in parameters),
+            "weights_bytes": sum(one.numel() * one.element_size() for one in parameters),
+            "dtypes": {**dict(sorted(dtypes.items()))},
+            "quantised": getattr(config, "quantization_config", None) is not None,
+            "weights": list(weights_of(folder)),
+        },
+    }

@@ -11,8 +11,7 @@ from assay.run.apis.contract import Api
 from assay.run.load.http.recording import WARMUP, Recording
 from assay.run.load.requests import REQUESTS, requests_of, write_requests
 from assay.run.load.timing import ClockPair
-from assay.run.targets.served.goodput import Judged
-from assay.run.targets.served.requests import OK
+from assay.run.targets.served.request_metrics import OK, Judged
 from assay.run.targets.served.rows import Rows
 from assay.spec.benchmark import Definition
 

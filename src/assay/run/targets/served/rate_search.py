@@ -18,7 +18,7 @@ from assay.run.load.http.recording import Recording
 from assay.run.load.http.session import drive_watched, load_of, reading_s
 from assay.run.targets.served.counting import Counter
 from assay.run.targets.served.figures import probe_figures, why_absent
-from assay.run.targets.served.requests import OK
+from assay.run.targets.served.request_metrics import OK
 from assay.run.targets.served.rows import Rows, read_rows
 from assay.run.workloads import Item
 

@@ -11,11 +11,10 @@ from assay.run.apis import Api
 from assay.run.apis.readers import meaning_of, server_words
 from assay.run.contract import Order
 from assay.run.endpoint import Endpoint
-from assay.run.load.arrivals import Level
 from assay.run.load.http.driver import HttpLoad, Repeat
 from assay.run.load.http.loops import drive
 from assay.run.load.http.recording import OUTCOMES, Recording
-from assay.run.load.shape import Closed
+from assay.run.load.shape import Closed, Level
 from assay.run.services import log_tail
 from assay.run.targets.served.rows import Rows, read_rows
 from assay.run.targets.served.supply import ApiSupply
