@@ -11,7 +11,7 @@ from tests_torch.conftest import llama_config, samples
 
 from assay.run.scoring import read_outputs
 from assay.run.targets.transformers.decoding import Stepper, answer_lengths
-from assay.run.targets.transformers.model import Source
+from assay.run.targets.transformers.model import ModelFolder
 from assay.run.targets.transformers.prompts import Ask, Prompter, Sessions
 from assay.run.torch_devices import TorchPlacement
 from assay.run.workloads import Item, Workset
@@ -60,7 +60,7 @@ def test_tokens_equal_those_of_generate(name, batch, tokenizer, tmp_path):
     AutoModelForCausalLM.from_config(architectures()[name]).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     target = ModelTarget(model=str(tmp_path), runtime="transformers")
-    model = Source(tmp_path, target, CPU).load("AutoModelForCausalLM")
+    model = ModelFolder(tmp_path, target, CPU).load("AutoModelForCausalLM")
     fed = prompter_of(tokenizer).batch([text * 3 for text in PROMPTS[:batch]])
     assert len(set(fed.lengths)) == batch
     steps = Stepper(model, "cpu").run(fed, 24)
@@ -80,7 +80,7 @@ def test_tokens_equal_those_of_generate(name, batch, tokenizer, tmp_path):
 
 def test_a_stop_token_ends_the_answer_as_with_generate(llama, tokenizer):
     target = ModelTarget(model=str(llama), runtime="transformers")
-    model = Source(llama, target, CPU).load("AutoModelForCausalLM")
+    model = ModelFolder(llama, target, CPU).load("AutoModelForCausalLM")
     fed = prompter_of(tokenizer).batch(PROMPTS)
     free = np.array(Stepper(model, "cpu").run(fed, 24).tokens)
     stop = int(free[5, 0])  # what the first prompt says as its sixth token, or earlier

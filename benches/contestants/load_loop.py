@@ -10,7 +10,7 @@ from pathlib import Path
 from assay.run.load.http.driver import HttpLoad, Repeat
 from assay.run.load.http.loops import drive
 from assay.run.load.http.origin import origin_of
-from assay.run.load.shape import Closed, Level
+from assay.run.load.shape import ClosedShape, RateLevel
 
 
 def main(url: str, tokens: int, requests: int, users: int, folder: Path) -> dict[str, float]:
@@ -24,7 +24,7 @@ def main(url: str, tokens: int, requests: int, users: int, folder: Path) -> dict
     }
     headers = {"Content-Type": "application/json"}
     wire = origin.request("POST", "/v1/chat/completions", headers, json.dumps(body).encode())
-    shape = Closed((Level(math.inf, users, users),))
+    shape = ClosedShape((RateLevel(math.inf, users, users),))
     seen = drive(HttpLoad(origin, shape, folder, requests=requests), Repeat((wire,)))
     return {"requests": int((seen.outcome == 0).sum()), "pieces": len(seen.piece_ns)}
 

@@ -38,7 +38,7 @@ def init(
         out.write_text(starter(target))
         say(f"wrote {out}\nnext    assay plan {out}; assay run {out}")
         return
-    from assay.run.targets.served.asking import listed_models
+    from assay.run.apis.models import listed_models
 
     found = listed_models(target)
     out.write_text(starter(target, found.names))

@@ -23,7 +23,7 @@ ServedTarget = ServiceTarget | EndpointTarget
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ServedEndpoint:
     """A target within reach."""
 
     target: ServedTarget
@@ -61,7 +61,7 @@ def served_target(order: Order) -> ServedTarget:
 
 
 @contextmanager
-def reached(order: Order, stage: Stage) -> Iterator[Endpoint]:
+def reached(order: Order, stage: Stage) -> Iterator[ServedEndpoint]:
     """Start the services that belong to this run, and work out where the target is."""
     target = served_target(order)
     with started_services(order, stage) as services:
@@ -81,7 +81,7 @@ def started_services(order: Order, stage: Stage) -> Iterator[Mapping[str, Runnin
         yield {**order.services, **fresh}
 
 
-def reach(target: ServedTarget, services: Mapping[str, RunningService], base: Path) -> Endpoint:
+def reach(target: ServedTarget, services: Mapping[str, RunningService], base: Path) -> ServedEndpoint:
     """Work out where a target is.
 
     Raises:
@@ -94,7 +94,7 @@ def reach(target: ServedTarget, services: Mapping[str, RunningService], base: Pa
     origin = origin_of(url, tls=target.tls, proxy=proxy, base=base, own=service is not None)
     metrics = metrics_url(target.metrics, url)
     beside = service is not None and target.metrics is not None and "://" not in target.metrics
-    return Endpoint(
+    return ServedEndpoint(
         target=target,
         url=url,
         origin=origin,
@@ -152,7 +152,7 @@ def listener(origin: Origin) -> int | None:
     return next((pid for pid in pids if pid is not None), None)
 
 
-def local_tokenizer_of(reached: Endpoint, base: Path) -> Tokenizer | None:
+def local_tokenizer_of(reached: ServedEndpoint, base: Path) -> Tokenizer | None:
     """The tokenizer that the file names."""
     if reached.target.tokenizer is None:
         return None
@@ -161,7 +161,7 @@ def local_tokenizer_of(reached: Endpoint, base: Path) -> Tokenizer | None:
     return local_tokenizer(base / Path(reached.target.tokenizer).expanduser())
 
 
-def server_tokenizer_of(reached: Endpoint) -> Tokenizer | None:
+def server_tokenizer_of(reached: ServedEndpoint) -> Tokenizer | None:
     """The server's own tokenizer, where it offers one."""
     from assay.run.tokens.server import server_tokenizer
 

@@ -18,7 +18,7 @@ from assay.run.models.cache import whole_digest
 from assay.run.models.folder import digest_of, find_folder, parts_of
 from assay.run.models.graph import OUTSIDE, external_files
 from assay.run.models.sources import existing, is_folder
-from assay.run.targets.words import words_of
+from assay.run.targets.environment import words_of
 from assay.spec.benchmark import Definition
 from assay.spec.load import Loaded
 from assay.spec.paths import fetched_files, named_files, service_programs

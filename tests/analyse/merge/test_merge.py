@@ -12,7 +12,7 @@ from assay.analyse.records import MultiRunJobResult
 from assay.documents import from_json, to_json
 from assay.plan.job import Job
 from assay.run.load.http.recording import CODE
-from assay.run.load.requests import NEVER, Requests
+from assay.run.load.requests import NEVER, RequestLog
 from assay.run.records import Failure, SampleSet, SingleRunResult, Window
 from assay.spec.benchmark import Definition
 
@@ -64,7 +64,7 @@ class Machine:
         # All tokens of an answer arrive with its end.
         inside = (self.outcome == 0) & (end >= 0) & (end < self.length_s * S)
         np.add.at(slots, end[inside] // 1_000_000, self.tokens)
-        requests = Requests(
+        requests = RequestLog(
             due_ns=self.due,
             sent_ns=np.where(never, NEVER, self.due),
             end_ns=np.where(never, NEVER, end),

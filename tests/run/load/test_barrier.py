@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import MeasureError
-from assay.run.load.barrier import Meeting, Met, forget_absences, give_up, meet
+from assay.run.load.barrier import BarrierOutcome, Meeting, forget_absences, give_up, meet
 
 
 def together(
     folder: Path, delays: list[float], *, within_s: float = 20.0, lead_s: float = 0.2
-) -> list[Met | Exception]:
+) -> list[BarrierOutcome | Exception]:
     """Let as many threads as there are delays meet, each after its own."""
-    found: list[Met | Exception] = [ValueError()] * len(delays)
+    found: list[BarrierOutcome | Exception] = [ValueError()] * len(delays)
 
     def come(who: int) -> None:
         time.sleep(delays[who])
@@ -42,7 +42,7 @@ def test_all_learn_the_same_moment_after_the_last_has_come(tmp_path_factory, del
     folder = tmp_path_factory.mktemp("barrier") / "run-0"
     before_ns = time.time_ns()
     met = together(folder, delays)
-    assert all(isinstance(one, Met) for one in met), met
+    assert all(isinstance(one, BarrierOutcome) for one in met), met
     assert len({one.start_at_ns for one in met}) == 1
     assert met[0].start_at_ns >= before_ns + int((max(delays) + 0.2) * 1e9)
     assert all(one.arrived == len(delays) for one in met)
@@ -56,7 +56,7 @@ def test_all_learn_the_same_moment_after_the_last_has_come(tmp_path_factory, del
 def test_bounds_of_clocks_come_from_who_saw_what_when(tmp_path):
     """Host 0's file says that it saw this one before it came by its own clock: this clock is ahead by that."""
     folder = tmp_path / "run-0"
-    result: list[Met] = []
+    result: list[BarrierOutcome] = []
     thread = threading.Thread(target=lambda: result.append(meet(folder, 1, 2, 10.0)))
     thread.start()
     while not (folder / "host-1.json").exists():
@@ -92,7 +92,7 @@ def test_one_who_cannot_come_says_so_and_nobody_waits(tmp_path):
 
 
 def test_one_who_came_may_fail_afterwards_without_a_word(tmp_path):
-    assert all(isinstance(one, Met) for one in together(tmp_path, [0, 0]))
+    assert all(isinstance(one, BarrierOutcome) for one in together(tmp_path, [0, 0]))
     give_up(tmp_path, 1, "too late")
     assert not (tmp_path / "absent-1.json").exists()
 
@@ -108,7 +108,7 @@ def test_one_who_gave_up_may_come_after_all(tmp_path):
     give_up(tmp_path, 0, "its job was ended")
     give_up(tmp_path, 1, "its job was ended")
     forget_absences(tmp_path)
-    assert all(isinstance(one, Met) for one in together(tmp_path, [0, 0.1]))
+    assert all(isinstance(one, BarrierOutcome) for one in together(tmp_path, [0, 0.1]))
 
 
 def test_one_who_comes_again_does_not_load_alone(tmp_path):

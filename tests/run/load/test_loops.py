@@ -9,10 +9,10 @@ import pytest
 from tests.run.load.loads import drive, outcomes, rate, users
 from tests.run.load.raw_server import plain, raw_server
 
-from assay.run.load.http.driver import Asks, Repeat, Warmup
+from assay.run.load.http.driver import LoadCallbacks, LoadWarmup, Repeat
 from assay.run.load.http.origin import origin_of
 from assay.run.load.http.recording import MEASURE, WARMUP
-from assay.run.load.shape import Closed, Level, Open
+from assay.run.load.shape import ClosedShape, OpenShape, RateLevel
 
 GOOD = plain(b"{}")
 
@@ -74,7 +74,7 @@ def test_latency_counts_from_the_due_time_when_the_server_stalls(tmp_path):
 
 def test_warm_up_is_handed_over_without_draining(tmp_path):
     with raw_server(after(0.05)) as (url, _):
-        recording = drive(url, tmp_path, users(4), warmup=Warmup(seconds=0.3), duration_s=0.5)
+        recording = drive(url, tmp_path, users(4), warmup=LoadWarmup(seconds=0.3), duration_s=0.5)
     begin, _end = recording.window
     assert in_flight(recording, begin) == 4, "nothing was drained"
     warm = recording.phase == WARMUP
@@ -92,7 +92,12 @@ def test_warm_up_ends_when_the_times_are_level_and_is_asked_seldom(tmp_path):
 
     with raw_server(after(0.002)) as (url, _):
         recording = drive(
-            url, tmp_path, users(2), warmup=Warmup(detect=True, seconds=20), requests=50, asks=Asks(steady=steady)
+            url,
+            tmp_path,
+            users(2),
+            warmup=LoadWarmup(detect=True, seconds=20),
+            requests=50,
+            asks=LoadCallbacks(steady=steady),
         )
     assert asked[-1] > 80
     assert len(asked) < 8
@@ -118,7 +123,7 @@ def test_requests_beyond_the_bound_are_skipped_and_counted(tmp_path):
 
 
 def test_stages_change_the_number_of_users(tmp_path):
-    shape = Closed((Level(0.5, 2, 2), Level(0.5, 8, 8), Level(0.5, 1, 1)))
+    shape = ClosedShape((RateLevel(0.5, 2, 2), RateLevel(0.5, 8, 8), RateLevel(0.5, 1, 1)))
     with raw_server(after(0.01)) as (url, _):
         recording = drive(url, tmp_path, shape)
     begin = recording.window[0]
@@ -130,7 +135,7 @@ def test_stages_change_the_number_of_users(tmp_path):
 
 
 def test_a_ramp_of_an_open_loop_and_its_end(tmp_path):
-    shape = Open((Level(0.5, 20, 100), Level(0.3, 100, 100)), "constant")
+    shape = OpenShape((RateLevel(0.5, 20, 100), RateLevel(0.3, 100, 100)), "constant")
     with raw_server(after(0.001)) as (url, _):
         recording = drive(url, tmp_path, shape)
     assert (recording.stage == 0).sum() == pytest.approx(30, abs=2)
@@ -140,7 +145,7 @@ def test_a_ramp_of_an_open_loop_and_its_end(tmp_path):
 def test_a_trace_is_replayed_at_its_times(tmp_path):
     at_ns = np.array([0, 100, 110, 400], dtype=np.int64) * 1_000_000
     with raw_server(after(0.001)) as (url, _):
-        recording = drive(url, tmp_path, Open(times=at_ns))
+        recording = drive(url, tmp_path, OpenShape(times=at_ns))
     assert ((np.sort(recording.due_ns) - recording.window[0]) / 1e6).round().tolist() == [0, 100, 110, 400]
     assert (np.sort(recording.session) == np.arange(4)).all()
 
@@ -153,7 +158,9 @@ def test_a_load_that_falls_behind_is_stopped_and_says_so(tmp_path):
         return len(story) > 3 and story[-1][1] > 20
 
     with raw_server(after(5)) as (url, _):
-        recording = drive(url, tmp_path, rate(50), duration_s=30, timeout_s=1, asks=Asks(falls_behind=falls_behind))
+        recording = drive(
+            url, tmp_path, rate(50), duration_s=30, timeout_s=1, asks=LoadCallbacks(falls_behind=falls_behind)
+        )
     assert recording.stopped.startswith("saturated")
     assert stories[-1][1] > 20
 
@@ -169,7 +176,7 @@ def test_the_deadline_ends_everything(tmp_path):
 
 def test_a_budget_bounds_all_requests_with_the_warm_up(tmp_path):
     with raw_server(after(0.001)) as (url, seen):
-        recording = drive(url, tmp_path, users(3), warmup=Warmup(requests=10), requests=500, most_requests=25)
+        recording = drive(url, tmp_path, users(3), warmup=LoadWarmup(requests=10), requests=500, most_requests=25)
     assert len(seen) == 25
     assert recording.stopped.startswith("budget")
 
@@ -221,7 +228,7 @@ def test_several_client_processes_share_one_load(tmp_path, shape):
     assert len(set(recording.session.tolist())) == 90, "no request was sent twice"
     assert sorted(set(recording.client.tolist())) == [0, 1, 2]
     assert {bytes(recording.body_of(row)) for row in range(90)} == {b"{}"}
-    if isinstance(shape, Open):
+    if isinstance(shape, OpenShape):
         due = np.sort(recording.due_ns)
         assert np.allclose(np.diff(due) / 1e6, 1000 / 120, atol=0.01), "together they are the one schedule"
 

@@ -13,7 +13,7 @@ import pytest
 from tests.run.load.loads import drive, outcomes, rate, users
 from tests.run.load.real_servers import EVENTS, PAUSE_S, caddy_server, content, nginx_server, uvicorn_server
 
-from assay.run.load.http.driver import Asks, Repeat
+from assay.run.load.http.driver import LoadCallbacks, Repeat
 from assay.run.load.http.origin import origin_of
 from assay.spec.target import Tls
 
@@ -328,7 +328,13 @@ def test_caddy_that_ends_under_load_leaves_what_was_answered(tmp_path, behind):
 
     with caddy_server(tmp_path, behind.url) as server:
         recording = ask(
-            server, tmp_path / "load", ["/1000"], users(4), duration_s=10, errors=0.5, asks=Asks(progress=end_it)
+            server,
+            tmp_path / "load",
+            ["/1000"],
+            users(4),
+            duration_s=10,
+            errors=0.5,
+            asks=LoadCallbacks(progress=end_it),
         )
     ended = outcomes(recording)
     assert ended["ok"] > 50

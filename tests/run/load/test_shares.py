@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.run.load.http.driver import Asks, HttpLoad, Repeat
+from assay.run.load.http.driver import HttpLoad, LoadCallbacks, Repeat
 from assay.run.load.http.loops import ClosedLoop, OpenLoop
 from assay.run.load.http.origin import origin_of
-from assay.run.load.shape import Closed, Level, Open
+from assay.run.load.shape import ClosedShape, OpenShape, RateLevel
 
 ORIGIN = origin_of("http://127.0.0.1:9")
 hosts_and_clients = st.tuples(st.integers(1, 6), st.integers(1, 4))
@@ -25,7 +25,7 @@ def loads(hosts, clients, shape, folder, **more):
 
 
 def due_times(load, until_s):
-    loop = OpenLoop(load, Repeat((b"",)), Asks(), load.shape)
+    loop = OpenLoop(load, Repeat((b"",)), LoadCallbacks(), load.shape)
     found, loop._due = [], []
     while not loop._over and (not found or found[-1] < until_s * 1e9):
         loop._refill()
@@ -39,7 +39,11 @@ def due_times(load, until_s):
 @given(hosts_and_clients, st.integers(0, 10_000))
 def test_requests_and_budgets_are_shared_out_exactly(tmp_path_factory, shape, total):
     parts = loads(
-        *shape, Open((Level(math.inf, 1, 1),)), tmp_path_factory.getbasetemp(), requests=total, most_requests=total
+        *shape,
+        OpenShape((RateLevel(math.inf, 1, 1),)),
+        tmp_path_factory.getbasetemp(),
+        requests=total,
+        most_requests=total,
     )
     assert sum(part.share_of_requests for part in parts) == total
     assert sum(part.share_of_budget for part in parts) == total
@@ -52,8 +56,8 @@ def test_requests_and_budgets_are_shared_out_exactly(tmp_path_factory, shape, to
 def test_the_users_of_a_closed_loop_are_shared_out_exactly(tmp_path_factory, shape, users):
     folder = tmp_path_factory.getbasetemp()
     found = 0
-    for load in loads(*shape, Closed((Level(math.inf, users, users),)), folder):
-        loop = ClosedLoop(load, Repeat((b"",)), Asks(), load.shape)
+    for load in loads(*shape, ClosedShape((RateLevel(math.inf, users, users),)), folder):
+        loop = ClosedLoop(load, Repeat((b"",)), LoadCallbacks(), load.shape)
         loop.level(0.0)
         found += len(loop._users)
         loop.poller.close()
@@ -63,8 +67,8 @@ def test_the_users_of_a_closed_loop_are_shared_out_exactly(tmp_path_factory, sha
 
 @pytest.mark.parametrize("hosts", [1, 2, 5])
 def test_even_arrivals_and_traces_are_dealt_out_of_one_schedule(tmp_path, hosts):
-    steps = Open((Level(10.0, 20, 60), Level(math.inf, 60, 60)), "constant")
-    trace = Open(times=np.sort(np.random.default_rng(1).integers(0, int(20e9), 700)))
+    steps = OpenShape((RateLevel(10.0, 20, 60), RateLevel(math.inf, 60, 60)), "constant")
+    trace = OpenShape(times=np.sort(np.random.default_rng(1).integers(0, int(20e9), 700)))
     for shape in (steps, trace):
         (whole,) = loads(1, 1, shape, tmp_path)
         parts = [due_times(part, 20) for part in loads(hosts, 2, shape, tmp_path)]
@@ -75,7 +79,7 @@ def test_even_arrivals_and_traces_are_dealt_out_of_one_schedule(tmp_path, hosts)
 def test_machines_that_begin_apart_are_together_as_bursty_as_asked(tmp_path, process, burstiness):
     """The variance of the number of arrivals in a while, over its mean, is 1 for Poisson and 1/shape for gamma."""
     hosts, rate, seconds, apart_s = 8, 400.0, 400, 0.7
-    shape = Open((Level(math.inf, rate, rate),), process, burstiness)
+    shape = OpenShape((RateLevel(math.inf, rate, rate),), process, burstiness)
     parts = [
         np.array(due_times(part, seconds + 10)) + int(load_host * apart_s * 1e9)
         for load_host, part in enumerate(loads(hosts, 1, shape, tmp_path, seed=3))
@@ -87,6 +91,6 @@ def test_machines_that_begin_apart_are_together_as_bursty_as_asked(tmp_path, pro
 
 
 def test_no_two_machines_and_no_two_runs_draw_the_same_arrivals(tmp_path):
-    shape = Open((Level(math.inf, 50, 50),), "poisson")
+    shape = OpenShape((RateLevel(math.inf, 50, 50),), "poisson")
     drawn = [due_times(part, 5)[0] for seed in range(4) for part in loads(4, 1, shape, tmp_path, seed=seed)]
     assert len(set(drawn)) == len(drawn)

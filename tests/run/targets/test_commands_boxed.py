@@ -14,7 +14,7 @@ from assay.errors import MeasureError
 from assay.plan.job import Job
 from assay.run.contract import Order
 from assay.run.services import containers
-from assay.run.targets.environment import Around
+from assay.run.targets.environment import CommandEnvironment
 from assay.run.targets.launcher import CODE_FOLDER, EMIT_FOLDER, control_group, high_water_mb, make_box
 from assay.spec.benchmark import Definition
 from assay.spec.target import CommandTarget
@@ -28,7 +28,7 @@ def order_of(tmp_path: Path, target: dict[str, Any], **sections: Any) -> Order:
 def box_of(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    around: Around = Around(),  # noqa: B008
+    around: CommandEnvironment = CommandEnvironment(),  # noqa: B008
     **target: Any,
 ) -> containers.Container:
     (tmp_path / "bin").mkdir(exist_ok=True)
@@ -44,7 +44,7 @@ def test_everything_that_a_command_is_told_is_on_its_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "data").mkdir()
-    around = Around(code=tmp_path / "code")
+    around = CommandEnvironment(code=tmp_path / "code")
     box = box_of(
         tmp_path,
         monkeypatch,

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import UsageError
-from assay.run.tensors.dims import Given, batch_keys, resolve_dims, show_shape
+from assay.run.tensors.dims import FixedShape, batch_keys, resolve_dims, show_shape
 
 
 def shapes(inputs, batch=1, named=None, own=None):
@@ -82,7 +82,7 @@ def test_fixed_batch_and_another_workload_batch():
 
 
 def test_first_dimension_that_is_no_batch_can_be_declared():
-    own = {"x": Given((8, 3), "workload.inputs.x.shape", not_batched=True)}
+    own = {"x": FixedShape((8, 3), "workload.inputs.x.shape", not_batched=True)}
     assert shapes({"x": (8, 3)}, 1, own=own) == {"x": (8, 3)}
 
 
@@ -108,7 +108,7 @@ def test_batch_by_two_names_must_agree():
 
 
 def test_own_data_settles_dimensions_for_all_inputs():
-    own = {"ids": Given((1, 77), "workload.inputs.ids.file")}
+    own = {"ids": FixedShape((1, 77), "workload.inputs.ids.file")}
     found = resolve_dims({"ids": ("batch", "seq"), "mask": ("batch", "seq")}, 1, {}, own)
     assert found.shapes["mask"] == (1, 77)
     assert found.sizes["seq"].origin == "workload.inputs.ids.file"
@@ -125,14 +125,14 @@ def test_own_data_settles_dimensions_for_all_inputs():
 )
 def test_own_data_that_contradicts(shape, batch, named, words):
     with pytest.raises(UsageError) as caught:
-        shapes({"ids": ("batch", "seq")}, batch, named, {"ids": Given(shape, "workload.inputs.ids.file")})
+        shapes({"ids": ("batch", "seq")}, batch, named, {"ids": FixedShape(shape, "workload.inputs.ids.file")})
     assert words in caught.value.problem.message
 
 
 def test_unknown_rank_needs_a_shape():
     with pytest.raises(UsageError, match="not even its rank"):
         shapes({"x": None})
-    assert shapes({"x": None}, own={"x": Given((2, 2), "here")}) == {"x": (2, 2)}
+    assert shapes({"x": None}, own={"x": FixedShape((2, 2), "here")}) == {"x": (2, 2)}
 
 
 def test_shapes_are_shown_like_people_write_them():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from assay.analyse.text import number
-from assay.run.load.requests import Requests
+from assay.run.load.requests import RequestLog
 from assay.run.records import Failure, SampleSet, SingleRunResult
 
 # Less of the asked duration than this is chance, not a shared load.
@@ -22,7 +22,7 @@ class PartRun:
     host: int
     result: SingleRunResult
     samples: tuple[SampleSet, ...] = ()
-    requests: Requests | None = None
+    requests: RequestLog | None = None
     """None where the file of its requests is not there."""
 
     @property

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from assay.analyse.merge.overlap import Overlap, PartRun
 from assay.run.load.http.recording import CODE, OUTCOMES
-from assay.run.load.requests import NEVER, SLOT_NS, Requests
+from assay.run.load.requests import NEVER, SLOT_NS, RequestLog
 from assay.spec.benchmark import Definition
 from assay.spec.target import Price, Served
 
@@ -77,7 +77,7 @@ def _shifted(at_ns: NDArray[np.int64], begin: int) -> NDArray[np.int64]:
     return np.where(at_ns == NEVER, NEVER, at_ns - begin)
 
 
-def _arrived(requests: Requests, begin: int, end: int) -> float | None:
+def _arrived(requests: RequestLog, begin: int, end: int) -> float | None:
     """Tokens between two moments; those of a millisecond that lies across one of them count by its share."""
     if not requests.arrived.size:
         return None

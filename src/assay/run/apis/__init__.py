@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from assay.errors import MeasureError
 from assay.plugins import find_plugin, plugin_names
-from assay.run.apis.contract import Api, Call, wire_path
+from assay.run.apis.contract import Call, ServedApi, wire_path
 from assay.spec.protocols import APIS, VECTORS
 from assay.spec.target import Served
 
-__all__ = ["Api", "Call", "find_api", "find_protocol", "wire_path"]
+__all__ = ["Call", "ServedApi", "find_api", "find_protocol", "wire_path"]
 
 
-def find_protocol(name: str) -> type[Api] | None:
+def find_protocol(name: str) -> type[ServedApi] | None:
     """The protocol of a name; None where no installed package registers it."""
     entry = find_plugin(name, APIS, VECTORS)
     return entry.load() if entry is not None and entry.group == APIS else None
 
 
-def find_api(target: Served, seed: int) -> Api:
+def find_api(target: Served, seed: int) -> ServedApi:
     """The protocol of a target, ready to build its requests and read its answers.
 
     Raises:

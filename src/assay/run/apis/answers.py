@@ -32,7 +32,7 @@ class Usage(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class AnswerFault:
     """What is wrong with an answer, in the server's words or with the first bad bytes."""
 
     kind: FaultKind
@@ -40,7 +40,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class ServedAnswer:
     """One response."""
 
     text: str
@@ -60,7 +60,7 @@ class Answer:
     """Whether the server said that this was all."""
     finish: str | None = None
     usage: Usage | None = None
-    fault: Fault | None = None
+    fault: AnswerFault | None = None
     id: str | None = None
     tools: str = ""
     """Names and arguments of tool calls."""
@@ -69,7 +69,7 @@ class Answer:
     dims: int = 0
 
 
-class Draft:
+class AnswerDraft:
     """An answer while it is being read."""
 
     __slots__ = (
@@ -87,7 +87,7 @@ class Draft:
         self.finish_end = -1
         self.finish: str | None = None
         self.usage: Usage | None = None
-        self.fault: Fault | None = None
+        self.fault: AnswerFault | None = None
         self.id: str | None = None
         self.done = False
         self.vectors = self.dims = 0
@@ -124,12 +124,12 @@ class Draft:
     def blame(self, kind: FaultKind, words: str) -> None:
         """Keep what is wrong; the first fault is the one that matters."""
         if self.fault is None:
-            self.fault = Fault(kind, words[:WORDS_KEPT])
+            self.fault = AnswerFault(kind, words[:WORDS_KEPT])
 
-    def answer(self) -> Answer:
+    def answer(self) -> ServedAnswer:
         """The finished record."""
         text, reasoning, tools = self.said
-        return Answer(
+        return ServedAnswer(
             text=joined(text),
             reasoning=joined(reasoning) if reasoning else "",
             ends=self.ends,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import JsonValue
 
-from assay.run.apis.answers import Answer, Draft
+from assay.run.apis.answers import AnswerDraft, ServedAnswer
 from assay.run.apis.readers import Take
 from assay.spec.target import Served
 
@@ -31,7 +31,7 @@ class Call:
     body: bytes
 
 
-class Api:
+class ServedApi:
     """A protocol, registered by name under the entry-point group `assay.apis`.
 
     The class itself says what must be known before anything runs. Its module is loaded by the process that plans as
@@ -63,11 +63,11 @@ class Api:
         """The request for one turn of an item, after the server's answers to the turns before."""
         raise NotImplementedError
 
-    def draft(self, body: bytes) -> Draft:
+    def draft(self, body: bytes) -> AnswerDraft:
         """Read the body of an answer; what is wrong with it is noted in the draft, never raised."""
         raise NotImplementedError
 
-    def read(self, body: bytes | memoryview) -> Answer:
+    def read(self, body: bytes | memoryview) -> ServedAnswer:
         return self.draft(bytes(body)).answer()
 
     @classmethod

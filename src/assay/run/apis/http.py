@@ -10,16 +10,16 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from assay.errors import MeasureError
-from assay.run.apis.answers import TEXT, Draft
+from assay.run.apis.answers import TEXT, AnswerDraft
 from assay.run.apis.bodies import OUTPUT_TOKENS, PROMPT, filled, headers_of, merged
-from assay.run.apis.contract import Api, Call
+from assay.run.apis.contract import Call, ServedApi
 from assay.spec.target import Served
 
 if TYPE_CHECKING:
     from assay.run.workloads.records import Item
 
 
-class PlainHttp(Api):
+class PlainHttp(ServedApi):
     """A request of the user's own making."""
 
     needs_model = False
@@ -53,9 +53,9 @@ class PlainHttp(Api):
         body = b"" if self._body is None else to_json(filled(self._body, values))
         return Call(self._method, str(path), self._headers, body)
 
-    def draft(self, body: bytes) -> Draft:
+    def draft(self, body: bytes) -> AnswerDraft:
         """Keep the answer as text; its form is the server's own."""
-        draft = Draft(streamed=False)
+        draft = AnswerDraft(streamed=False)
         draft.done = True
         draft.said[TEXT].append(body.decode("utf-8", "replace"))
         return draft

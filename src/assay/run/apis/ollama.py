@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from assay.run.apis.answers import REASONING, TEXT, Draft, Usage
+from assay.run.apis.answers import REASONING, TEXT, AnswerDraft, Usage
 from assay.run.apis.bodies import OUTPUT_TOKENS, filled, headers_of, merged, messages_of, model_of
-from assay.run.apis.contract import Api, Call
+from assay.run.apis.contract import Call, ServedApi
 from assay.run.apis.openai import take_tools
 from assay.run.apis.readers import count_of, read_document, read_lines
 from assay.spec.target import Served
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FIELDS = frozenset({"model", "messages", "tools", "format", "options", "stream", "keep_alive", "think", "template"})
 
 
-class Ollama(Api):
+class OllamaApi(ServedApi):
     """`/api/chat`."""
 
     def __init__(self, target: Served, seed: int) -> None:
@@ -47,7 +47,7 @@ class Ollama(Api):
         messages = {"messages": messages_of(item, turn, list(answers))}
         return Call("POST", self._path, self._headers, to_json({**messages, **whole}))  # type: ignore[dict-item]
 
-    def draft(self, body: bytes) -> Draft:
+    def draft(self, body: bytes) -> AnswerDraft:
         """Read the lines, or the one document where nothing was streamed."""
         return read_lines(body, take_line) if self.streams else read_document(body, take_line)
 
@@ -58,7 +58,7 @@ class Ollama(Api):
         return "/api/generate", {"model": target.options.get("model", target.model), "stream": False, **kept}
 
 
-def take_line(draft: Draft, event: Mapping[str, Any], end: int) -> None:
+def take_line(draft: AnswerDraft, event: Mapping[str, Any], end: int) -> None:
     """Read one line of a stream, or a whole answer."""
     message = event.get("message")
     if message is None and "done" not in event:
@@ -81,7 +81,7 @@ def take_line(draft: Draft, event: Mapping[str, Any], end: int) -> None:
         draft.blanks.append(end)
 
 
-def _take_tools(draft: Draft, message: Mapping[str, Any], end: int) -> bool:
+def _take_tools(draft: AnswerDraft, message: Mapping[str, Any], end: int) -> bool:
     """Keep tool calls, whose arguments Ollama gives as an object."""
     calls = [
         {"function": {"name": call["function"].get("name"), "arguments": _as_text(call["function"].get("arguments"))}}

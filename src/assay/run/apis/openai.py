@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from assay.run.apis.answers import REASONING, TEXT, TOOL, Draft
+from assay.run.apis.answers import REASONING, TEXT, TOOL, AnswerDraft
 from assay.run.apis.bodies import (
     OUTPUT_TOKENS,
     filled,
@@ -19,7 +19,7 @@ from assay.run.apis.bodies import (
     messages_of,
     model_of,
 )
-from assay.run.apis.contract import Api, Call
+from assay.run.apis.contract import Call, ServedApi
 from assay.run.apis.readers import Plain, Take, is_document, read_document, read_events, usage_of
 from assay.spec.target import Served
 
@@ -34,7 +34,7 @@ _SPOKEN = ("content", "reasoning_content", "reasoning", "refusal")
 KEYS = {name: re.compile(rb'"%b"\s*:\s*"' % name.encode()) for name in STRINGS}
 
 
-class OpenAiText(Api):
+class OpenAiText(ServedApi):
     """Builds greedy, seeded, streamed requests and reads their answers."""
 
     path: ClassVar[str]
@@ -71,12 +71,12 @@ class OpenAiText(Api):
         # What the user gave in place of the workload's own text is not ours to replace.
         return Call("POST", self._path, self._headers, to_json({**fields, **body}))  # type: ignore[dict-item]
 
-    def draft(self, body: bytes) -> Draft:
+    def draft(self, body: bytes) -> AnswerDraft:
         """Read an answer, streamed or not, as the server chose to send it."""
         return read_document(body, self._take) if is_document(body) else read_events(body, self._take)
 
 
-def take_frame_of(draft: Draft, event: Mapping[str, Any]) -> list[Any]:
+def take_frame_of(draft: AnswerDraft, event: Mapping[str, Any]) -> list[Any]:
     """Keep what stands around the choices, and give the choices.
 
     Raises:
@@ -92,7 +92,7 @@ def take_frame_of(draft: Draft, event: Mapping[str, Any]) -> list[Any]:
     return choices or []
 
 
-def take_tools(draft: Draft, delta: Mapping[str, Any], end: int) -> bool:
+def take_tools(draft: AnswerDraft, delta: Mapping[str, Any], end: int) -> bool:
     """Keep the text of tool calls; they are tokens too."""
     calls = [call.get("function") or {} for call in delta.get("tool_calls") or ()]
     if delta.get("function_call"):
@@ -114,7 +114,7 @@ class OpenAiChat(OpenAiText):
         return self.request({"messages": messages_of(item, turn, list(answers))}, item.output_tokens)
 
 
-def take_chat(draft: Draft, event: Mapping[str, Any], end: int) -> Plain | None:
+def take_chat(draft: AnswerDraft, event: Mapping[str, Any], end: int) -> Plain | None:
     """Read one chunk of a stream, or a whole answer."""
     plain = None
     choices = take_frame_of(draft, event)
@@ -134,7 +134,7 @@ def take_chat(draft: Draft, event: Mapping[str, Any], end: int) -> Plain | None:
     return plain if len(choices) == 1 else None
 
 
-def _take_delta(draft: Draft, delta: Mapping[str, Any], end: int) -> tuple[bool, Plain | None]:
+def _take_delta(draft: AnswerDraft, delta: Mapping[str, Any], end: int) -> tuple[bool, Plain | None]:
     """Keep what a delta says; tell whether it says anything, and its string where it has one alone."""
     strings = [(name, delta[name]) for name in _SPOKEN if delta.get(name)]
     if len(strings) == 1 and isinstance(strings[0][1], str) and not delta.get("tool_calls"):
@@ -153,7 +153,7 @@ def _take_delta(draft: Draft, delta: Mapping[str, Any], end: int) -> tuple[bool,
     return said, None
 
 
-def _take_parts(draft: Draft, parts: Sequence[Mapping[str, Any]], end: int) -> bool:
+def _take_parts(draft: AnswerDraft, parts: Sequence[Mapping[str, Any]], end: int) -> bool:
     """Keep content that is a list of typed parts, thinking among them."""
     said = False
     for part in parts:
@@ -180,7 +180,7 @@ class OpenAiCompletions(OpenAiText):
         return self.request({"prompt": "\n\n".join([*texts, item.turns[turn]])}, item.output_tokens)
 
 
-def take_completion(draft: Draft, event: Mapping[str, Any], end: int) -> Plain | None:
+def take_completion(draft: AnswerDraft, event: Mapping[str, Any], end: int) -> Plain | None:
     """Read one chunk of a stream, or a whole answer."""
     plain = None
     choices = take_frame_of(draft, event)
@@ -200,7 +200,7 @@ def take_completion(draft: Draft, event: Mapping[str, Any], end: int) -> Plain |
     return plain if len(choices) == 1 else None
 
 
-class OpenAiEmbeddings(Api):
+class OpenAiEmbeddings(ServedApi):
     task = "embedding"
     generates = False
 
@@ -213,11 +213,11 @@ class OpenAiEmbeddings(Api):
         """All texts of the item in one request."""
         return Call("POST", self._path, self._headers, to_json({"input": list(item.turns), **self._fields}))
 
-    def draft(self, body: bytes) -> Draft:
+    def draft(self, body: bytes) -> AnswerDraft:
         return read_document(body, _take_vectors)
 
 
-def _take_vectors(draft: Draft, event: Mapping[str, Any], end: int) -> None:  # noqa: ARG001
+def _take_vectors(draft: AnswerDraft, event: Mapping[str, Any], end: int) -> None:  # noqa: ARG001
     vectors = event["data"]
     first = vectors[0]["embedding"] if vectors else []
     draft.vectors = len(vectors)

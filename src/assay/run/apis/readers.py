@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
-from assay.run.apis.answers import WORDS_KEPT, Draft, Usage, decode_string, not_json, parse_json, shown
+from assay.run.apis.answers import WORDS_KEPT, AnswerDraft, Usage, decode_string, not_json, parse_json, shown
 
 _LARGEST_READ = 256 * 1024
 _MEANING = {
@@ -82,7 +82,7 @@ class Frame(NamedTuple):
     stray: bytes  # a line that is no field of an event
 
 
-class Shape(NamedTuple):
+class EventShape(NamedTuple):
     """What surrounds the one string in which events of a run differ."""
 
     prefix: bytes  # from the start of its line to the string
@@ -90,7 +90,7 @@ class Shape(NamedTuple):
     rest: int  # bytes of the suffix that belong to the data
 
 
-class Run(NamedTuple):
+class EventRun(NamedTuple):
     """Events of one shape in a row."""
 
     texts: list[str]
@@ -155,7 +155,7 @@ def _whole(data: list[bytes]) -> bytes:
     return data[0] if len(data) == 1 else b"\n".join(data)
 
 
-def shape_of(body: bytes, frame: Frame, key: re.Pattern[bytes], text: str) -> Shape | None:
+def shape_of(body: bytes, frame: Frame, key: re.Pattern[bytes], text: str) -> EventShape | None:
     """What surrounds the string behind a key, where the event has that key once and its string is `text`."""
     if not frame.plain:
         return None
@@ -170,10 +170,10 @@ def shape_of(body: bytes, frame: Frame, key: re.Pattern[bytes], text: str) -> Sh
             return None
     except ValueError:
         return None
-    return Shape(body[frame.start : begin], body[stop : frame.next], frame.end - stop)
+    return EventShape(body[frame.start : begin], body[stop : frame.next], frame.end - stop)
 
 
-def run_at(body: bytes, at: int, shape: Shape) -> Run | None:
+def run_at(body: bytes, at: int, shape: EventShape) -> EventRun | None:
     """The events from a position on that have a shape; None where they are fewer than two or not well-formed.
 
     Everything around the strings is compared byte for byte with an event that was parsed, and the strings are
@@ -206,7 +206,7 @@ def run_at(body: bytes, at: int, shape: Shape) -> Run | None:
     around = len(prefix) + len(suffix)
     ends = list(accumulate([len(part) + around for part in raw], initial=at + rest - len(suffix)))
     del ends[0]
-    return Run(texts, ends, ends[-1] - rest + len(suffix))
+    return EventRun(texts, ends, ends[-1] - rest + len(suffix))
 
 
 class Plain(NamedTuple):
@@ -217,11 +217,11 @@ class Plain(NamedTuple):
     text: str
 
 
-Take = Callable[[Draft, Mapping[str, Any], int], Plain | None]
+Take = Callable[[AnswerDraft, Mapping[str, Any], int], Plain | None]
 """Puts what one parsed event says into the draft; tells where its string was, if a run of its like may follow."""
 
 
-def read_events(body: bytes, take: Take) -> Draft:
+def read_events(body: bytes, take: Take) -> AnswerDraft:
     """Read a stream of server-sent events."""
     body = normalised(body)
     draft = read_part(body, take)
@@ -229,9 +229,9 @@ def read_events(body: bytes, take: Take) -> Draft:
     return draft
 
 
-def read_part(body: bytes, take: Take) -> Draft:
+def read_part(body: bytes, take: Take) -> AnswerDraft:
     """Read some events of a normalised stream, which need not be all of them."""
-    draft = Draft(streamed=True)
+    draft = AnswerDraft(streamed=True)
     patience = _PATIENCE
     at = 0
     while (frame := frame_at(body, at)) is not None:
@@ -250,7 +250,7 @@ def read_part(body: bytes, take: Take) -> Draft:
     return draft
 
 
-def _blame_end(draft: Draft, body: bytes) -> None:
+def _blame_end(draft: AnswerDraft, body: bytes) -> None:
     """Say so where a stream did not end as streams do; [DONE] alone or a finish reason alone is enough."""
     if draft.finish is not None or (draft.done and (draft.ends or draft.usage is not None)):
         return
@@ -262,7 +262,7 @@ def _blame_end(draft: Draft, body: bytes) -> None:
         draft.blame("cut" if body.strip() else "empty", _nothing_in(body))
 
 
-def _take_frame(draft: Draft, frame: Frame, take: Take) -> Plain | None:
+def _take_frame(draft: AnswerDraft, frame: Frame, take: Take) -> Plain | None:
     if frame.stray:
         draft.blame("malformed", f"a line that is no event: {shown(frame.stray)}")
     data = frame.data
@@ -285,9 +285,9 @@ def _take_frame(draft: Draft, frame: Frame, take: Take) -> Plain | None:
     return take_safely(draft, event, frame.end, take)
 
 
-def read_lines(body: bytes, take: Take) -> Draft:
+def read_lines(body: bytes, take: Take) -> AnswerDraft:
     """Read one JSON document per line."""
-    draft = Draft(streamed=True)
+    draft = AnswerDraft(streamed=True)
     lines = body.split(b"\n")
     ends = list(accumulate((len(line) + 1 for line in lines), initial=-1))[1:]
     try:
@@ -306,7 +306,7 @@ def read_lines(body: bytes, take: Take) -> Draft:
     return draft
 
 
-def _line_or_blame(draft: Draft, line: bytes) -> Any:  # noqa: ANN401
+def _line_or_blame(draft: AnswerDraft, line: bytes) -> Any:  # noqa: ANN401
     if not line.strip():
         return None
     try:
@@ -316,9 +316,9 @@ def _line_or_blame(draft: Draft, line: bytes) -> Any:  # noqa: ANN401
         return None
 
 
-def read_document(body: bytes, take: Take) -> Draft:
+def read_document(body: bytes, take: Take) -> AnswerDraft:
     """Read an answer that is one JSON document."""
-    draft = Draft(streamed=False)
+    draft = AnswerDraft(streamed=False)
     if not body.strip():
         draft.blame("empty", "the answer has no body")
         return draft
@@ -331,7 +331,7 @@ def read_document(body: bytes, take: Take) -> Draft:
     return draft
 
 
-def take_safely(draft: Draft, event: Any, end: int, take: Take) -> Plain | None:  # noqa: ANN401
+def take_safely(draft: AnswerDraft, event: Any, end: int, take: Take) -> Plain | None:  # noqa: ANN401
     """Take one event; a form that the protocol does not know is a fault of the answer, not of the reader."""
     if not isinstance(event, dict):
         draft.blame("shape", f"not a JSON object: {shown(repr(event).encode())}")

@@ -49,7 +49,7 @@ class Meeting:
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class BarrierOutcome:
     """How a meeting went, as one of its machines saw it."""
 
     arrived: int
@@ -72,7 +72,9 @@ class Met:
         }
 
 
-def meet(folder: Path, who: int, of: int, within_s: float, *, lead_s: float = LEAD_S, sleep: Sleep = time.sleep) -> Met:
+def meet(
+    folder: Path, who: int, of: int, within_s: float, *, lead_s: float = LEAD_S, sleep: Sleep = time.sleep
+) -> BarrierOutcome:
     """Arrive, wait for all others, and learn when to begin.
 
     Raises:
@@ -115,7 +117,7 @@ class _Visit:
     lead_s: float
     arrived_ns: int = 0
 
-    def meet(self, within_s: float, sleep: Sleep) -> Met:
+    def meet(self, within_s: float, sleep: Sleep) -> BarrierOutcome:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._refuse_begun()
         began_s = time.monotonic()
@@ -163,10 +165,10 @@ class _Visit:
         write_whole(self.folder / _START, _line(start), mode=_MODE)
         return start
 
-    def _met(self, start: Mapping[str, Any], waited_s: float) -> Met:
+    def _met(self, start: Mapping[str, Any], waited_s: float) -> BarrierOutcome:
         now = time.time_ns()
         late_s = max(0.0, (now - start["start_at_ns"]) / 1e9)
-        return Met(self.of, start["start_at_ns"], waited_s, late_s, self._offset(start, now))
+        return BarrierOutcome(self.of, start["start_at_ns"], waited_s, late_s, self._offset(start, now))
 
     def _offset(self, start: Mapping[str, Any], now: int) -> tuple[float, float] | None:
         """This clock less host 0's: nobody sees a file before it was written, so each sighting is a bound."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.errors import MeasureError
-from assay.run.load.http.recording import Recording
+from assay.run.load.http.recording import LoadRecording
 
 REQUESTS = "requests.npz"
 # In place of a moment that never came: times count from the begin of the window, so that 0 and less are moments.
@@ -20,7 +20,7 @@ SLOT_NS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Requests:
+class RequestLog:
     """One row per request, warm-up included; times in nanoseconds from the begin of the measured window."""
 
     due_ns: NDArray[np.int64]
@@ -43,14 +43,14 @@ class Requests:
 
 
 def requests_of(
-    recording: Recording,
+    recording: LoadRecording,
     outcome: NDArray[np.int8],
     *,
     input_tokens: NDArray[np.int32],
     output_tokens: NDArray[np.int32],
     good: NDArray[np.bool_] | None = None,
     piece_tokens: NDArray[np.int32] | None = None,
-) -> Requests:
+) -> RequestLog:
     """The columns of a load.
 
     Args:
@@ -58,7 +58,7 @@ def requests_of(
     """
     begin, end = recording.window
     none = np.zeros(0, dtype=np.int64)
-    return Requests(
+    return RequestLog(
         due_ns=recording.due_ns - begin,
         sent_ns=_moments(recording.sent_ns, begin),
         end_ns=_moments(recording.end_ns, begin),
@@ -71,12 +71,12 @@ def requests_of(
     )
 
 
-def write_requests(path: Path, requests: Requests) -> None:
+def write_requests(path: Path, requests: RequestLog) -> None:
     """Keep the columns in a file."""
-    np.savez_compressed(path, **{one.name: getattr(requests, one.name) for one in fields(Requests)})
+    np.savez_compressed(path, **{one.name: getattr(requests, one.name) for one in fields(RequestLog)})
 
 
-def read_requests(content: bytes) -> Requests:
+def read_requests(content: bytes) -> RequestLog:
     """The columns that a file holds.
 
     Raises:
@@ -84,7 +84,7 @@ def read_requests(content: bytes) -> Requests:
     """
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as columns:
-            return Requests(**{one.name: columns[one.name] for one in fields(Requests)})
+            return RequestLog(**{one.name: columns[one.name] for one in fields(RequestLog)})
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as problem:
         raise MeasureError(f"{REQUESTS} cannot be read: {problem}", code="requests") from None
 

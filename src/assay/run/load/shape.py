@@ -19,7 +19,7 @@ BLOCK = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class RateLevel:
     """A part of a load: so many seconds from one level to another, in a straight line."""
 
     duration_s: float
@@ -44,7 +44,7 @@ def unit_gaps(process: Process, burstiness: float, generator: np.random.Generato
     return generator.gamma(burstiness, 1.0 / burstiness, count)
 
 
-def arrivals(levels: Sequence[Level], process: Process, seed: int, burstiness: float = 1.0) -> Iterator[Due]:
+def arrivals(levels: Sequence[RateLevel], process: Process, seed: int, burstiness: float = 1.0) -> Iterator[Due]:
     """Due times of a load whose rate is given stage by stage; the last stage may last for ever.
 
     Arrivals of mean gap one are stretched by the rate that holds when they fall due: the n-th is due when the
@@ -70,7 +70,7 @@ def arrivals(levels: Sequence[Level], process: Process, seed: int, burstiness: f
             return
 
 
-def _time_at(level: Level, area: NDArray[np.float64]) -> NDArray[np.float64]:
+def _time_at(level: RateLevel, area: NDArray[np.float64]) -> NDArray[np.float64]:
     """When the area under a level's line reaches a value."""
     slope = (level.end - level.begin) / level.duration_s if np.isfinite(level.duration_s) else 0.0
     if slope == 0.0:
@@ -80,7 +80,7 @@ def _time_at(level: Level, area: NDArray[np.float64]) -> NDArray[np.float64]:
     return 2 * area / (level.begin + root)
 
 
-def level_at(levels: Sequence[Level], at_s: float) -> float:
+def level_at(levels: Sequence[RateLevel], at_s: float) -> float:
     """The level that holds at a moment; the last one's end after all of them."""
     for level in levels:
         if at_s < level.duration_s:
@@ -91,10 +91,10 @@ def level_at(levels: Sequence[Level], at_s: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ClosedShape:
     """Users that wait for an answer before they ask again; their number may change over time."""
 
-    levels: tuple[Level, ...]
+    levels: tuple[RateLevel, ...]
     think_s: float = 0.0
 
     @property
@@ -104,10 +104,10 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Open:
+class OpenShape:
     """Requests that fall due whatever became of those before."""
 
-    levels: tuple[Level, ...] = ()
+    levels: tuple[RateLevel, ...] = ()
     process: Process = "poisson"
     burstiness: float = 1.0
     times: NDArray[np.int64] | None = field(default=None)
@@ -118,10 +118,10 @@ class Open:
         """Whether chance decides when requests fall due."""
         return self.times is None and self.process != "constant"
 
-    def part_of(self, hosts: int) -> Open:
+    def part_of(self, hosts: int) -> OpenShape:
         """The same process at the share of one of several machines."""
         return replace(
-            self, levels=tuple(Level(one.duration_s, one.begin / hosts, one.end / hosts) for one in self.levels)
+            self, levels=tuple(RateLevel(one.duration_s, one.begin / hosts, one.end / hosts) for one in self.levels)
         )
 
     def due(self, seed: int) -> Iterator[Due]:
@@ -132,24 +132,28 @@ class Open:
             yield from arrivals(self.levels, self.process, seed, self.burstiness)
 
 
-Shape = Closed | Open
+Shape = ClosedShape | OpenShape
 
 
 def shape_of(load: Load, *, rate: float | None = None, trace_s: Sequence[float] | None = None) -> Shape:
     if trace_s is not None:
-        return Open(times=(np.asarray(trace_s, dtype=np.float64) * 1e9).astype(np.int64))
+        return OpenShape(times=(np.asarray(trace_s, dtype=np.float64) * 1e9).astype(np.int64))
     asked = rate if rate is not None else load.rate
     if isinstance(asked, int | float):
-        return Open((Level(math.inf, float(asked), float(asked)),), load.arrivals or "poisson", load.burstiness or 1.0)
+        return OpenShape(
+            (RateLevel(math.inf, float(asked), float(asked)),), load.arrivals or "poisson", load.burstiness or 1.0
+        )
     if load.stages and load.stages[0].rate is not None:
         levels = tuple(_level(one.duration, one.rate or 0.0, one.to) for one in load.stages)
-        return Open(levels, load.arrivals or "poisson", load.burstiness or 1.0)
+        return OpenShape(levels, load.arrivals or "poisson", load.burstiness or 1.0)
     if load.stages:
-        return Closed(tuple(_level(one.duration, one.concurrency or 0, one.to) for one in load.stages), load.think or 0)
+        return ClosedShape(
+            tuple(_level(one.duration, one.concurrency or 0, one.to) for one in load.stages), load.think or 0
+        )
     users = float(load.concurrency or 1)
-    ramp = (Level(load.ramp, 1.0, users),) if load.ramp else ()
-    return Closed((*ramp, Level(math.inf, users, users)), load.think or 0.0)
+    ramp = (RateLevel(load.ramp, 1.0, users),) if load.ramp else ()
+    return ClosedShape((*ramp, RateLevel(math.inf, users, users)), load.think or 0.0)
 
 
-def _level(duration_s: float, begin: float, end: float | None) -> Level:
-    return Level(duration_s, float(begin), float(begin if end is None else end))
+def _level(duration_s: float, begin: float, end: float | None) -> RateLevel:
+    return RateLevel(duration_s, float(begin), float(begin if end is None else end))

@@ -65,7 +65,7 @@ def words_of(target: CommandTarget) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class CommandEnvironment:
     """What is around one command."""
 
     services: Mapping[str, RunningService] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Around:
 
 
 @contextmanager
-def surrounded(order: Order, stage: Stage) -> Iterator[Around]:
+def surrounded(order: Order, stage: Stage) -> Iterator[CommandEnvironment]:
     """Start the services that belong to this run and unpack the code; both are gone afterwards.
 
     Raises:
@@ -114,7 +114,7 @@ def surrounded(order: Order, stage: Stage) -> Iterator[Around]:
     }
     tell: Callable[[str], None] = lambda note: stage.progress(0.0, note)  # noqa: E731
     with started(own, Path(order.job.base), scratch, known=order.services, tell=tell) as fresh:
-        yield Around({**order.services, **fresh}, frozenset(fresh), folder)
+        yield CommandEnvironment({**order.services, **fresh}, frozenset(fresh), folder)
 
 
 def has_surroundings(definition: Definition) -> bool:
@@ -146,7 +146,7 @@ def _address(match: re.Match[str], services: Mapping[str, RunningService]) -> st
 
 
 def added_variables(
-    target: CommandTarget, around: Around, *, run_id: int, pipe: str | None, code: str | None
+    target: CommandTarget, around: CommandEnvironment, *, run_id: int, pipe: str | None, code: str | None
 ) -> dict[str, str]:
     """What is added to the environment of a command, secrets put in; what the file says wins over all but our own.
 

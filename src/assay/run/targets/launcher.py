@@ -20,7 +20,7 @@ from assay.folders import images_folder
 from assay.run.contract import Order, Stage
 from assay.run.processes import TAG_VARIABLE
 from assay.run.services import containers
-from assay.run.targets.environment import Around, added_variables, filled, words_of
+from assay.run.targets.environment import CommandEnvironment, added_variables, filled, words_of
 from assay.spec.paths import words
 from assay.spec.secrets import REFERENCE
 from assay.spec.target import CommandTarget
@@ -37,7 +37,7 @@ def reaches_pipes() -> bool:
 
 
 def make_box(
-    order: Order, target: CommandTarget, around: Around, added: Mapping[str, str], emit: Path | None
+    order: Order, target: CommandTarget, around: CommandEnvironment, added: Mapping[str, str], emit: Path | None
 ) -> containers.Container:
     """The container of a command.
 
@@ -79,7 +79,7 @@ def with_image(box: containers.Container, stage: Stage, within_s: float) -> tupl
     return box, {**way.facts(box), **({"image_asked": asked} if box.image != asked else {})}
 
 
-def _command(target: CommandTarget, around: Around) -> tuple[str, ...] | None:
+def _command(target: CommandTarget, around: CommandEnvironment) -> tuple[str, ...] | None:
     if target.command is None:
         return None
     if target.shell:
@@ -88,7 +88,7 @@ def _command(target: CommandTarget, around: Around) -> tuple[str, ...] | None:
     return _filled(words(target.command), around)
 
 
-def _filled(given: tuple[str, ...], around: Around) -> tuple[str, ...]:
+def _filled(given: tuple[str, ...], around: CommandEnvironment) -> tuple[str, ...]:
     code = None if around.code is None else CODE_FOLDER
     return tuple(filled(word, around.services, code) for word in given)
 
@@ -244,7 +244,7 @@ class Launch:
         return Account(self.box, pid) if self.box is not None and self.is_apart else None
 
 
-def launch_of(order: Order, stage: Stage, around: Around, pipe: Path) -> Launch:
+def launch_of(order: Order, stage: Stage, around: CommandEnvironment, pipe: Path) -> Launch:
     """How the command of an order is started.
 
     Raises:
@@ -254,7 +254,7 @@ def launch_of(order: Order, stage: Stage, around: Around, pipe: Path) -> Launch:
     return _boxed(order, target, stage, around, pipe) if target.is_boxed else _plain(order, target, around, pipe)
 
 
-def _plain(order: Order, target: CommandTarget, around: Around, pipe: Path) -> Launch:
+def _plain(order: Order, target: CommandTarget, around: CommandEnvironment, pipe: Path) -> Launch:
     base = Path(order.job.base)
     code = None if around.code is None else str(around.code)
     added = added_variables(target, around, run_id=order.run_id, pipe=str(pipe), code=code)
@@ -269,7 +269,7 @@ def _plain(order: Order, target: CommandTarget, around: Around, pipe: Path) -> L
     )
 
 
-def _boxed(order: Order, target: CommandTarget, stage: Stage, around: Around, pipe: Path) -> Launch:
+def _boxed(order: Order, target: CommandTarget, stage: Stage, around: CommandEnvironment, pipe: Path) -> Launch:
     emit = pipe.parent if reaches_pipes() else None
     inside = None if emit is None else f"{EMIT_FOLDER}/{pipe.name}"
     code = None if around.code is None else CODE_FOLDER

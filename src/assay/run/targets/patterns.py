@@ -24,7 +24,7 @@ STREAMS = ("stdout", "stderr")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PatternMatch:
     """A value that a program reported, and where in its output."""
 
     metric: str  # with its context: `speed{batch=8}`
@@ -33,7 +33,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableMatch:
     """A match that is not a number."""
 
     metric: str
@@ -44,13 +44,13 @@ class Unreadable:
 
 def find_values(
     output: str, metrics: Sequence[MetricPattern], at_most: int = MAX_VALUES
-) -> tuple[list[Found], list[Unreadable]]:
+) -> tuple[list[PatternMatch], list[UnreadableMatch]]:
     """All values of all patterns, in the order of the output, and the first matches that are no numbers."""
-    found: list[Found] = []
-    unreadable: list[Unreadable] = []
+    found: list[PatternMatch] = []
+    unreadable: list[UnreadableMatch] = []
     for metric in metrics:
         for item in _of_one(output, metric):
-            if isinstance(item, Found):
+            if isinstance(item, PatternMatch):
                 found.append(item)
             else:
                 unreadable.append(item)
@@ -77,7 +77,7 @@ def with_context(name: str, labels: dict[str, str]) -> str:
     return name + "{" + ",".join(f"{label}={value}" for label, value in sorted(labels.items())) + "}"
 
 
-def _of_one(output: str, metric: MetricPattern) -> Iterator[Found | Unreadable]:
+def _of_one(output: str, metric: MetricPattern) -> Iterator[PatternMatch | UnreadableMatch]:
     if metric.pattern is None:
         return
     context = {label: _Context(output, pattern) for label, pattern in metric.context.items()}
@@ -92,10 +92,10 @@ def _of_one(output: str, metric: MetricPattern) -> Iterator[Found | Unreadable]:
             if bad > _MAX_UNREADABLE:
                 continue  # to name its line is to count all lines above it
             why = {"why": "of which its group takes only the beginning"} if rest else {}
-            yield Unreadable(metric.name, text + rest, output.count("\n", 0, match.start()) + 1, **why)
+            yield UnreadableMatch(metric.name, text + rest, output.count("\n", 0, match.start()) + 1, **why)
             continue
         labels = {label: seen for label, where in context.items() if (seen := where.above(match.end())) is not None}
-        yield Found(with_context(metric.name, labels), value, match.start())
+        yield PatternMatch(with_context(metric.name, labels), value, match.start())
 
 
 def _group(match: re.Match[str]) -> str | None:
@@ -128,11 +128,11 @@ class _Context:
 
 
 @dataclass(slots=True)
-class FromServices:
+class ServiceMetrics:
     """What the logs of services said."""
 
     values: list[tuple[str, float, int]] = field(default_factory=list)  # metric, value, time
-    unreadable: list[Unreadable] = field(default_factory=list)
+    unreadable: list[UnreadableMatch] = field(default_factory=list)
     absent: dict[str, str] = field(default_factory=dict)
     """Metric → why nothing was found, where its service wrote nowhere that can be read here."""
 
@@ -158,9 +158,9 @@ class ServiceOutput:
         if self._logs:
             self._thread.start()
 
-    def finish(self) -> FromServices:
+    def finish(self) -> ServiceMetrics:
         """Stop watching and search what was written meanwhile."""
-        found = FromServices()
+        found = ServiceMetrics()
         if not self._logs:
             return found
         self._over.set()

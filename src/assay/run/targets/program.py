@@ -23,9 +23,9 @@ from assay.run.processes import rusage_mb
 from assay.run.records import SampleSet, Window
 from assay.run.services import refuse_ended
 from assay.run.targets.capture import MAX_METRICS, MAX_VALUES, EmitPipe, Emitted, OutputCapture, take_line
-from assay.run.targets.environment import Around, has_surroundings, surrounded, words_of
+from assay.run.targets.environment import CommandEnvironment, has_surroundings, surrounded, words_of
 from assay.run.targets.launcher import Launch, launch_of
-from assay.run.targets.patterns import Found, FromServices, ServiceOutput, Unreadable, find_values
+from assay.run.targets.patterns import PatternMatch, ServiceMetrics, ServiceOutput, UnreadableMatch, find_values
 from assay.spec.target import CommandTarget
 
 __all__ = ["COMMAND_LOG", "measure", "words_of"]
@@ -55,9 +55,9 @@ class _Reported:
 
     output: str
     emitted: Emitted
-    found: list[Found]
-    unreadable: list[Unreadable]
-    services: FromServices = field(default_factory=FromServices)
+    found: list[PatternMatch]
+    unreadable: list[UnreadableMatch]
+    services: ServiceMetrics = field(default_factory=ServiceMetrics)
 
 
 def measure(order: Order, stage: Stage, rules: Rules) -> Measured:  # noqa: ARG001  (a command needs no stop rule)
@@ -91,16 +91,18 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:  # noqa: ARG0
     )
 
 
-def _prepared(order: Order, stage: Stage, pipe: EmitPipe, until_done: ExitStack) -> tuple[Around, Launch | None]:
+def _prepared(
+    order: Order, stage: Stage, pipe: EmitPipe, until_done: ExitStack
+) -> tuple[CommandEnvironment, Launch | None]:
     """What is around the command and how it is started, in a phase of its own; nothing where it needs nothing."""
     if not has_surroundings(order.job.definition):
-        return Around(), None
+        return CommandEnvironment(), None
     with stage.phase("load"):
         around = until_done.enter_context(surrounded(order, stage))
         return around, launch_of(order, stage, around, pipe.path)
 
 
-def _run(launch: Launch, around: Around, order: Order) -> tuple[_Ended, OutputCapture]:
+def _run(launch: Launch, around: CommandEnvironment, order: Order) -> tuple[_Ended, OutputCapture]:
     beside_s = around.cpu_s()
     before = window.read(own_cpu_s=0.0)
     start_ns = perf_counter_ns()

@@ -28,7 +28,7 @@ Shape = tuple[Dim, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class DimSize:
     """The size of one dynamic dimension, and where it came from."""
 
     value: int
@@ -36,7 +36,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class FixedShape:
     """A shape that the user fixed for one input."""
 
     shape: tuple[int, ...]
@@ -49,7 +49,7 @@ class Dims:
     """Every input's shape, and how each dynamic dimension got its size."""
 
     shapes: Mapping[str, tuple[int, ...]]
-    sizes: Mapping[str, Size]
+    sizes: Mapping[str, DimSize]
     items: int = 1  # items in one call: the batch, or 1 where the model names none
 
 
@@ -57,7 +57,7 @@ def resolve_dims(
     inputs: Mapping[str, Shape | None],
     batch: int | None,
     named: Mapping[str, int],
-    given: Mapping[str, Given] | None = None,
+    given: Mapping[str, FixedShape] | None = None,
 ) -> Dims:
     """Give every input a shape.
 
@@ -70,16 +70,16 @@ def resolve_dims(
     """
     given = given or {}
     _check_names(inputs, named)
-    sizes = {key: Size(value, f"workload.dims.{key}") for key, value in named.items()}
+    sizes = {key: DimSize(value, f"workload.dims.{key}") for key, value in named.items()}
     batches = batch_keys(inputs, named)
     if batch is not None:
         for key in batches:
-            _settle(sizes, key, Size(batch, "workload.batch"))
+            _settle(sizes, key, DimSize(batch, "workload.batch"))
         _check_batch(inputs, batch, batches, given)
     for name, own in given.items():
         _bind(sizes, name, inputs[name], own)
     for key in batches:
-        sizes.setdefault(key, Size(1, "default"))
+        sizes.setdefault(key, DimSize(1, "default"))
     shapes = {name: _fill(name, shape, sizes, given.get(name)) for name, shape in inputs.items()}
     items = batch if batch is not None else next((sizes[key].value for key in sorted(batches)), 1)
     return Dims(shapes, {key: sizes[key] for key in _keys(inputs) if key in sizes}, items)
@@ -131,7 +131,7 @@ def _key(name: str, axis: int, dim: Dim) -> str:
     return dim if isinstance(dim, str) else f"{name}.{axis}"
 
 
-def _settle(sizes: dict[str, Size], key: str, size: Size) -> None:
+def _settle(sizes: dict[str, DimSize], key: str, size: DimSize) -> None:
     """Set a size once; a second, different one is a contradiction."""
     known = sizes.setdefault(key, size)
     if known.value != size.value:
@@ -145,7 +145,7 @@ def _settle(sizes: dict[str, Size], key: str, size: Size) -> None:
         )
 
 
-def _bind(sizes: dict[str, Size], name: str, shape: Shape | None, own: Given) -> None:
+def _bind(sizes: dict[str, DimSize], name: str, shape: Shape | None, own: FixedShape) -> None:
     """Take the sizes of dynamic dimensions from the shape that the user gave for one input."""
     fits = shape is None or (
         len(shape) == len(own.shape)
@@ -161,10 +161,12 @@ def _bind(sizes: dict[str, Size], name: str, shape: Shape | None, own: Given) ->
         )
     for axis, (dim, size) in enumerate(zip(shape or (), own.shape, strict=False)):
         if not isinstance(dim, int):
-            _settle(sizes, _key(name, axis, dim), Size(size, own.origin))
+            _settle(sizes, _key(name, axis, dim), DimSize(size, own.origin))
 
 
-def _check_batch(inputs: Mapping[str, Shape | None], batch: int, batches: set[str], given: Mapping[str, Given]) -> None:
+def _check_batch(
+    inputs: Mapping[str, Shape | None], batch: int, batches: set[str], given: Mapping[str, FixedShape]
+) -> None:
     """Refuse a batch that the model cannot take: the items per call would be wrong."""
     if batches:
         return
@@ -193,7 +195,7 @@ def _fixed_batch(name: str, size: int, batch: int) -> UsageError:
     )
 
 
-def _fill(name: str, shape: Shape | None, sizes: dict[str, Size], own: Given | None) -> tuple[int, ...]:
+def _fill(name: str, shape: Shape | None, sizes: dict[str, DimSize], own: FixedShape | None) -> tuple[int, ...]:
     if own is not None:
         return own.shape
     if shape is None:
@@ -209,17 +211,17 @@ def _fill(name: str, shape: Shape | None, sizes: dict[str, Size], own: Given | N
     )
 
 
-def _size(key: str, sizes: dict[str, Size], image_axis: bool) -> int:
+def _size(key: str, sizes: dict[str, DimSize], image_axis: bool) -> int:
     if key not in sizes:
         sizes[key] = _computed(key, sizes) or _by_default(key, image_axis)
     return sizes[key].value
 
 
-def _by_default(key: str, image_axis: bool) -> Size:
+def _by_default(key: str, image_axis: bool) -> DimSize:
     if image_axis:
-        return Size(224, "default for an image")
+        return DimSize(224, "default for an image")
     known = _default(key)
-    return Size(1, "default") if known is None else Size(known, "default for such a name")
+    return DimSize(1, "default") if known is None else DimSize(known, "default for such a name")
 
 
 def _image_axis(shape: Shape, axis: int) -> bool:
@@ -281,7 +283,7 @@ def _parsed(key: str) -> ast.expr | None:
         return None
 
 
-def _computed(key: str, sizes: dict[str, Size]) -> Size | None:
+def _computed(key: str, sizes: dict[str, DimSize]) -> DimSize | None:
     if not _is_expression(key):
         return None
     tree = _parsed(key)
@@ -289,10 +291,10 @@ def _computed(key: str, sizes: dict[str, Size]) -> Size | None:
         value = _evaluate(tree, sizes)
     except (KeyError, ZeroDivisionError):
         return None
-    return Size(value, f"computed: {key}") if value >= 0 else None
+    return DimSize(value, f"computed: {key}") if value >= 0 else None
 
 
-def _evaluate(tree: ast.AST | None, sizes: dict[str, Size]) -> int:
+def _evaluate(tree: ast.AST | None, sizes: dict[str, DimSize]) -> int:
     if isinstance(tree, ast.Constant) and isinstance(tree.value, int):
         return tree.value
     if isinstance(tree, ast.Name):

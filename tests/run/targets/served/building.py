@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from assay.run.load.http.recording import CODE, MEASURE, Recording
+from assay.run.load.http.recording import CODE, MEASURE, LoadRecording
 from assay.spec.benchmark import Definition
 from assay.spec.target import EndpointTarget
 
@@ -80,7 +80,7 @@ class Book:
         """A request whose events come one by one, the first after `ttft` and the others every `gap`."""
         return self.add([(ttft + number * gap, event) for number, event in enumerate(events)], due=due, **more)
 
-    def recording(self, window=(0.0, 10_000.0)) -> Recording:
+    def recording(self, window=(0.0, 10_000.0)) -> LoadRecording:
         rows = self.requests
         bodies = [row["head"] + b"".join(data for _, data in row["pieces"]) for row in rows]
         ends = [np.cumsum([len(data) for _, data in row["pieces"]], dtype=np.int64) for row in rows]
@@ -91,7 +91,7 @@ class Book:
         def times(name):
             return np.array([0 if row[name] is None else ns(row[name]) for row in rows], dtype=np.int64)
 
-        return Recording(
+        return LoadRecording(
             session=np.array([row.get("session", at) for at, row in enumerate(rows)], dtype=np.int64),
             turn=column("turn", np.int32),
             client=column("client", np.int16),

@@ -13,7 +13,7 @@ from tests.run.targets.served.building import Book, Letters, chunk, target, usag
 
 from assay.run.apis import find_api
 from assay.run.targets.served.counting import Counter
-from assay.run.targets.served.fast_reader import Alike
+from assay.run.targets.served.fast_reader import FastReader
 from assay.run.targets.served.rows import read_rows
 from assay.run.workloads.records import Item
 
@@ -140,7 +140,7 @@ def test_a_body_that_was_changed_anywhere_is_never_guessed(data):
     """Either it is read event by event, or what is said of it is what its events say."""
     style = data.draw(st.integers(0, 3))
     api = find_api(target(), 0)
-    alike = Alike(api.take)
+    alike = FastReader(api.take)
     for finish in FINISH:
         body = b"".join(speak(["one", " two", " three", " four", " five"], style=style, finish=finish))
         alike.learn(body, api.draft(body))
@@ -161,7 +161,7 @@ def test_a_body_that_was_changed_anywhere_is_never_guessed(data):
 
 def test_texts_that_are_not_the_inside_of_one_string_are_not_taken_for_texts():
     api = find_api(target(), 0)
-    alike = Alike(api.take)
+    alike = FastReader(api.take)
     body = b"".join(speak(["one", " two", " three", " four", " five"]))
     alike.learn(body, api.draft(body))
     assert alike.read(body.replace(b" three", b' t\\"\\u00e9\xc3\xa9')) is not None
@@ -173,7 +173,7 @@ def test_texts_that_are_not_the_inside_of_one_string_are_not_taken_for_texts():
 
 def test_answers_that_never_are_alike_are_soon_read_event_by_event_alone():
     api = find_api(target(), 0)
-    alike = Alike(api.take)
+    alike = FastReader(api.take)
     body = b"".join(speak(["one", " two", " three", " four", " five"]))
     alike.learn(body, api.draft(body))
     other = body.replace(b"null", b"0")
@@ -185,7 +185,7 @@ def test_answers_that_never_are_alike_are_soon_read_event_by_event_alone():
 def learned(style):
     """A reader that knows a style, and a body of it."""
     api = find_api(target(), 0)
-    alike = Alike(api.take)
+    alike = FastReader(api.take)
     for finish in FINISH:
         body = b"".join(speak(["one", " two", " three", " four", " five"], style=style, finish=finish))
         alike.learn(body, api.draft(body))

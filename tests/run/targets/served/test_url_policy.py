@@ -15,7 +15,7 @@ from assay.run.load.http.origin import origin_of
 from assay.run.policy import URL_POLICY
 from assay.run.probes import service_probe
 from assay.run.services.service import RunningService
-from assay.run.targets.vector.http import Rest
+from assay.run.targets.vector.http import JsonClient
 from assay.run.targets.vector.pgvector import checked_dsn
 from assay.run.tokens.server import server_tokenizer
 from assay.spec.target import EndpointTarget, ServiceTarget
@@ -134,10 +134,10 @@ def test_a_service_of_the_job_is_reached_on_loopback_and_nothing_else_there(monk
 def test_clients_beside_the_load_connect_nowhere_else(monkeypatch, site):
     monkeypatch.setenv(URL_POLICY, "public")
     with pytest.raises(MeasureError) as caught:
-        Rest("Qdrant", site.url, headers={}, timeout_s=5).ask("GET", "/")
+        JsonClient("Qdrant", site.url, headers={}, timeout_s=5).ask("GET", "/")
     assert caught.value.problem.code == "url-policy"
     with pytest.raises(MeasureError):
-        Rest("Qdrant", "http://93.184.216.34", headers={}, timeout_s=5, proxy=site.url).ask("GET", "/")
+        JsonClient("Qdrant", "http://93.184.216.34", headers={}, timeout_s=5, proxy=site.url).ask("GET", "/")
     with pytest.raises(MeasureError):
         server_tokenizer(site.url, {}, "m")
     assert not site.seen
@@ -145,7 +145,7 @@ def test_clients_beside_the_load_connect_nowhere_else(monkeypatch, site):
 
 def test_clients_beside_the_load_reach_a_service_of_the_job(monkeypatch, site):
     monkeypatch.setenv(URL_POLICY, "public")
-    rest = Rest("Qdrant", site.url, headers={}, timeout_s=5, own=True)
+    rest = JsonClient("Qdrant", site.url, headers={}, timeout_s=5, own=True)
     assert rest.send("GET", "/", None).status_code == 200
     rest.close()
 

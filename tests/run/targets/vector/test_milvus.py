@@ -25,7 +25,7 @@ from tests.run.targets.vector.reading import count_of, recall_of
 
 from assay.errors import MeasureError
 from assay.run.targets.vector.collection import SearchTask
-from assay.run.targets.vector.http import Rest
+from assay.run.targets.vector.http import JsonClient
 from assay.run.targets.vector.milvus import Milvus
 from assay.run.workloads.corpus import VectorSet
 from assay.spec.workload import Corpus
@@ -95,7 +95,7 @@ def collections(url: str) -> list[str]:
 
 
 def engine(url: str, index: dict, search: dict, filtered: bool = False, patience_s: float = 60, **corpus) -> Milvus:
-    rest = Rest("Milvus", url, headers={"Authorization": "x"}, timeout_s=30)
+    rest = JsonClient("Milvus", url, headers={"Authorization": "x"}, timeout_s=30)
     task = SearchTask(Corpus(**{"vectors": 5, "dims": 4, **corpus}), 3, filtered, index, search)
     return Milvus(rest, task, patience_s)
 

@@ -10,7 +10,7 @@ from tests.run.targets.vector.reading import count_of, recall_of
 
 from assay.errors import MeasureError
 from assay.run.targets.vector.collection import SearchTask
-from assay.run.targets.vector.http import Rest
+from assay.run.targets.vector.http import JsonClient
 from assay.run.targets.vector.qdrant import Qdrant
 from assay.run.workloads.corpus import VectorSet
 from assay.spec.workload import Corpus
@@ -55,7 +55,7 @@ def test_a_scan_is_called_a_scan(run, qdrant_contract):
 
 def test_it_waits_until_the_collection_stays_green(qdrant_contract):
     vectors = VectorSet(Corpus(vectors=50, dims=4), 0, 1)
-    rest = Rest("Qdrant", qdrant_contract.url, headers={}, timeout_s=10)
+    rest = JsonClient("Qdrant", qdrant_contract.url, headers={}, timeout_s=10)
     engine = Qdrant(rest, SearchTask(vectors.corpus, 3, False, {}, {}), 30)
     try:
         engine.create()
@@ -69,7 +69,7 @@ def test_it_waits_until_the_collection_stays_green(qdrant_contract):
 
 def test_an_impatient_run_says_what_it_waited_for(qdrant_contract):
     vectors = VectorSet(Corpus(vectors=50, dims=4), 0, 1)
-    rest = Rest("Qdrant", qdrant_contract.url, headers={}, timeout_s=10)
+    rest = JsonClient("Qdrant", qdrant_contract.url, headers={}, timeout_s=10)
     engine = Qdrant(rest, SearchTask(vectors.corpus, 3, False, {}, {}), 0.0)
     try:
         engine.create()
@@ -82,7 +82,7 @@ def test_an_impatient_run_says_what_it_waited_for(qdrant_contract):
 
 
 def test_an_option_that_qdrant_would_ignore_is_refused(qdrant_contract):
-    rest = Rest("Qdrant", qdrant_contract.url, headers={}, timeout_s=10)
+    rest = JsonClient("Qdrant", qdrant_contract.url, headers={}, timeout_s=10)
     engine = Qdrant(rest, SearchTask(Corpus(vectors=5, dims=4), 3, False, {"memory_of_elephants": 3}, {}), 10)
     try:
         with pytest.raises(MeasureError) as refused:
@@ -111,7 +111,7 @@ def test_a_collection_is_removed_after_a_failure(run, qdrant_contract):
 
 def test_numbers_survive_the_wire():
     query = np.array([0.1, 1e-7, -3.25, 16777217.0, 1 / 3], dtype=np.float32)
-    rest = Rest("Qdrant", "http://127.0.0.1:1", headers={"api-key": "x"}, timeout_s=1)
+    rest = JsonClient("Qdrant", "http://127.0.0.1:1", headers={"api-key": "x"}, timeout_s=1)
     engine = Qdrant(rest, SearchTask(Corpus(vectors=5, dims=5), 3, True, {}, {"ef": 9}), 1)
     method, path, body = engine.search_request(query)
     assert (method, path.startswith("/collections/assay_"), path.endswith("/points/query")) == ("POST", True, True)
@@ -132,7 +132,7 @@ def test_numbers_survive_the_wire():
     "body", [b"", b"nothing", b"[]", b'{"result": null}', b'{"result": {"points": [{}]}}', b"\xff"]
 )
 def test_an_answer_that_is_none(body):
-    rest = Rest("Qdrant", "http://127.0.0.1:1", headers={}, timeout_s=1)
+    rest = JsonClient("Qdrant", "http://127.0.0.1:1", headers={}, timeout_s=1)
     engine = Qdrant(rest, SearchTask(Corpus(vectors=5, dims=5), 3, False, {}, {}), 1)
     with pytest.raises(ValueError):  # noqa: PT011 - json and our own words alike
         engine.read_ids(body)

@@ -31,11 +31,11 @@ import numpy as np
 
 from assay import files
 from assay.errors import MeasureError
-from assay.run.load.http.driver import Asks, HttpLoad, Repeat, Supply, Warmup
+from assay.run.load.http.driver import HttpLoad, LoadCallbacks, LoadWarmup, Repeat, Supply
 from assay.run.load.http.loops import ClosedLoop, Poller, drive
 from assay.run.load.http.origin import origin_of
-from assay.run.load.http.recording import COLUMNS, ClientCost, Recording, join, mapped
-from assay.run.load.shape import Closed, Level
+from assay.run.load.http.recording import COLUMNS, ClientCost, LoadRecording, join, mapped
+from assay.run.load.shape import ClosedShape, RateLevel
 
 _PIECES = 48
 _USERS = 64
@@ -91,7 +91,7 @@ def measure_ceiling(scratch: Path) -> Ceiling | None:
     return Ceiling(request_us=max(0.0, few_us - few_pieces * piece_us), piece_us=piece_us)
 
 
-def with_ceiling(recording: Recording, known: Ceiling | None) -> Recording:
+def with_ceiling(recording: LoadRecording, known: Ceiling | None) -> LoadRecording:
     """The same recording, in which each client knows its share of the ceiling."""
     if known is None:
         return recording
@@ -105,9 +105,9 @@ def _load(pieces: int, scratch: Path) -> ClientCost | None:
             return None  # it did not start: no port is free, or there is no memory
         origin = origin_of(url, own=True)
         wire = origin.request("POST", "/v1/chat/completions", {"Content-Type": "application/json"}, _BODY)
-        users = Closed((Level(math.inf, _USERS, _USERS),))
-        load = HttpLoad(origin, users, scratch, warmup=Warmup(seconds=0.1), duration_s=_SECONDS, timeout_s=5)
-        loop = ClosedLoop(load, Repeat((wire,)), Asks(), users)
+        users = ClosedShape((RateLevel(math.inf, _USERS, _USERS),))
+        load = HttpLoad(origin, users, scratch, warmup=LoadWarmup(seconds=0.1), duration_s=_SECONDS, timeout_s=5)
+        loop = ClosedLoop(load, Repeat((wire,)), LoadCallbacks(), users)
         loop.poller = _Napping(loop.poller)
         (cost,) = loop.run().clients
         return cost if cost.requests and cost.pieces else None
@@ -158,7 +158,7 @@ def _own_source() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))).hexdigest()
 
 
-def drive_clients(load: HttpLoad, supply: Supply, asks: Asks | None = None) -> Recording:
+def drive_clients(load: HttpLoad, supply: Supply, asks: LoadCallbacks | None = None) -> LoadRecording:
     """Drive a load with as many processes as it asks for.
 
     Raises:
@@ -214,7 +214,7 @@ def _nothing() -> None:
     return None
 
 
-def _client(load: HttpLoad, supply: Supply, asks: Asks | None, pipe: Pipe) -> None:
+def _client(load: HttpLoad, supply: Supply, asks: LoadCallbacks | None, pipe: Pipe) -> None:
     """One client process: its columns go to a file, its bodies stay in theirs."""
     try:
         recording = drive(load, supply, asks)
@@ -244,7 +244,7 @@ def _answer(client: int, pipe: Pipe) -> Mapping[str, object]:
     return answer
 
 
-def joined(folder: Path, answers: list[Mapping[str, object]]) -> Recording:
+def joined(folder: Path, answers: list[Mapping[str, object]]) -> LoadRecording:
     """Read what clients left and put it together; bodies are joined on disk, never in memory."""
     whole = folder / "all.content"
     parts = []
@@ -265,9 +265,9 @@ def joined(folder: Path, answers: list[Mapping[str, object]]) -> Recording:
         whole.unlink()
 
 
-def _part(answer: Mapping[str, object], columns: Mapping[str, Any]) -> Recording:
+def _part(answer: Mapping[str, object], columns: Mapping[str, Any]) -> LoadRecording:
     window, clients, stopped = answer["window"], answer["clients"], answer["stopped"]
     if not (isinstance(window, tuple) and isinstance(clients, tuple) and isinstance(stopped, str)):
         raise TypeError(f"a client answered {answer!r}")
     costs = tuple(one for one in clients if isinstance(one, ClientCost))
-    return Recording(**columns, content=memoryview(b""), window=window, clients=costs, stopped=stopped)
+    return LoadRecording(**columns, content=memoryview(b""), window=window, clients=costs, stopped=stopped)

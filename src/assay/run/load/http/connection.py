@@ -40,14 +40,14 @@ class Owner(Protocol):
     now: int  # when the network was last looked at
     poller: Poller
     origin: Origin
-    by_fd: dict[int, Connection]
+    by_fd: dict[int, ClientConnection]
     resent: int  # requests that met a closed connection and were sent anew
 
-    def ended(self, connection: Connection, outcome: int) -> None:
+    def ended(self, connection: ClientConnection, outcome: int) -> None:
         """The open request of a connection has ended; the connection is idle or closed."""
 
 
-class Connection:
+class ClientConnection:
     """A socket to the server. All that it does per arrival is to note the time and keep the bytes."""
 
     def __init__(self, owner: Owner) -> None:

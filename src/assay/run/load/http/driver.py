@@ -14,10 +14,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.run.load.http.connection import UNCONNECTED, Connection
+from assay.run.load.http.connection import UNCONNECTED, ClientConnection
 from assay.run.load.http.loops import make_poller
 from assay.run.load.http.origin import Origin
-from assay.run.load.http.recording import CODE, MEASURE, WARMUP, ClientCost, Columns, Recording
+from assay.run.load.http.recording import CODE, MEASURE, WARMUP, ClientCost, LoadRecording, RequestColumns
 from assay.run.load.shape import Shape
 from assay.run.load.timing import quiet_collector
 
@@ -63,7 +63,7 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Warmup:
+class LoadWarmup:
     """How long to load before measuring: until the times are level, for a while, or for a number of requests."""
 
     detect: bool = False
@@ -81,7 +81,7 @@ class HttpLoad:
     spool: Path
     """Folder for the bytes of answers."""
     seed: int = 0
-    warmup: Warmup = Warmup()
+    warmup: LoadWarmup = LoadWarmup()
     duration_s: float | None = None
     requests: int | None = None
     at_least_s: float = 0.5
@@ -127,7 +127,7 @@ class HttpLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class Asks:
+class LoadCallbacks:
     """What the loop asks others, now and then and never while something arrives."""
 
     steady: Callable[[NDArray[np.int64]], bool] = lambda _: True
@@ -146,12 +146,12 @@ def _share(total: int, place: int, places: int) -> int:
 class Driver:
     """What closed and open loops have in common; they differ in when a request is due."""
 
-    def __init__(self, load: HttpLoad, supply: Supply, asks: Asks) -> None:
+    def __init__(self, load: HttpLoad, supply: Supply, asks: LoadCallbacks) -> None:
         self.load, self.supply, self.asks = load, supply, asks
         self.origin = load.origin
         self.poller = make_poller()
-        self.by_fd: dict[int, Connection] = {}
-        self.busy: set[Connection] = set()
+        self.by_fd: dict[int, ClientConnection] = {}
+        self.busy: set[ClientConnection] = set()
         self.now = 0
         self.begin_ns = 0  # of the load
         self.phase = WARMUP
@@ -161,7 +161,7 @@ class Driver:
         self.sessions = 0
         self.place, self.places = load.place, load.places
         self.issued = self.answered = self.measured = self.good = 0
-        self._columns = Columns(load.spool / f"client-{load.client}.bodies")
+        self._columns = RequestColumns(load.spool / f"client-{load.client}.bodies")
         self._timeout_ns = int(load.timeout_s * 1e9)
         self._last = load.share_of_requests
         self._most = load.share_of_budget
@@ -186,7 +186,7 @@ class Driver:
     def send_due(self) -> None:
         raise NotImplementedError
 
-    def follow(self, connection: Connection, outcome: int, next_turn: bytes | None) -> None:
+    def follow(self, connection: ClientConnection, outcome: int, next_turn: bytes | None) -> None:
         """A request has ended: the connection may be used again."""
         raise NotImplementedError
 
@@ -199,7 +199,7 @@ class Driver:
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
-    def run(self) -> Recording:
+    def run(self) -> LoadRecording:
         """Drive the load to its end."""
         try:
             with quiet_collector():
@@ -256,7 +256,7 @@ class Driver:
             self._look_for_an_end(now)
         return bool(self.stopped) and (not self.busy or now >= self._drain_ns)
 
-    def _is_overdue(self, connection: Connection, now: int) -> bool:
+    def _is_overdue(self, connection: ClientConnection, now: int) -> bool:
         if now - connection.due > self._timeout_ns:
             return True
         return connection.state in UNCONNECTED and now - connection.sent > _CONNECT_NS
@@ -273,7 +273,7 @@ class Driver:
         self.sessions += 1
         return session
 
-    def issue(self, connection: Connection, due: int, stage: int, session: int, turn: int, wire: bytes) -> None:
+    def issue(self, connection: ClientConnection, due: int, stage: int, session: int, turn: int, wire: bytes) -> None:
         """Send one request."""
         connection.due, connection.stage, connection.session, connection.turn = due, stage, session, turn
         connection.phase = self.phase if due >= self.window[0] else WARMUP
@@ -295,7 +295,7 @@ class Driver:
             session, 0, self.load.client, phase, _SKIPPED, stage, 0, False, b"", due, 0, 0, 0, 0, [], [], []
         )
 
-    def ended(self, connection: Connection, outcome: int) -> None:
+    def ended(self, connection: ClientConnection, outcome: int) -> None:
         """Keep what became of a request and let the loop go on."""
         times = connection.times
         now = self.now
@@ -443,7 +443,7 @@ class Driver:
 
     # -- the result --------------------------------------------------------------------------------------------------
 
-    def _recording(self) -> Recording:
+    def _recording(self) -> LoadRecording:
         wall_s = max(1e-9, (self.window[1] - self.window[0]) / 1e9)
         cost = ClientCost(
             client=self.load.client,

@@ -12,10 +12,10 @@ from typing import Protocol
 
 import numpy as np
 
-from assay.run.load.http.connection import Connection
-from assay.run.load.http.driver import Asks, Driver, HttpLoad, Supply
-from assay.run.load.http.recording import Recording
-from assay.run.load.shape import Closed, Open, level_at
+from assay.run.load.http.connection import ClientConnection
+from assay.run.load.http.driver import Driver, HttpLoad, LoadCallbacks, Supply
+from assay.run.load.http.recording import LoadRecording
+from assay.run.load.shape import ClosedShape, OpenShape, level_at
 
 READ, WRITE = 1, 4  # the numbers of EPOLLIN and EPOLLOUT
 _ABSOLUTE = 1
@@ -172,22 +172,22 @@ def _from_selector(mask: int) -> int:
 _Turn = tuple[int, int, bytes]  # session, number and request of a conversation's next turn
 
 
-def drive(load: HttpLoad, supply: Supply, asks: Asks | None = None) -> Recording:
+def drive(load: HttpLoad, supply: Supply, asks: LoadCallbacks | None = None) -> LoadRecording:
     """Drive one client's share of a load to its end."""
-    if isinstance(load.shape, Closed):
-        return ClosedLoop(load, supply, asks or Asks(), load.shape).run()
-    return OpenLoop(load, supply, asks or Asks(), load.shape).run()
+    if isinstance(load.shape, ClosedShape):
+        return ClosedLoop(load, supply, asks or LoadCallbacks(), load.shape).run()
+    return OpenLoop(load, supply, asks or LoadCallbacks(), load.shape).run()
 
 
 class ClosedLoop(Driver):
     """Users that ask again when they have their answer, each on a connection of its own."""
 
-    def __init__(self, load: HttpLoad, supply: Supply, asks: Asks, shape: Closed) -> None:
+    def __init__(self, load: HttpLoad, supply: Supply, asks: LoadCallbacks, shape: ClosedShape) -> None:
         super().__init__(load, supply, asks)
         self._shape = shape
-        self._waiting: list[tuple[int, int, Connection, _Turn | None]] = []
+        self._waiting: list[tuple[int, int, ClientConnection, _Turn | None]] = []
         self._order = 0
-        self._users: list[Connection] = []
+        self._users: list[ClientConnection] = []
         self._leaving = 0
         self._chance = np.random.default_rng([load.seed, load.place, 0x7417])
 
@@ -198,7 +198,7 @@ class ClosedLoop(Driver):
         active = len(self._users) - self._leaving
         self._leaving = max(0, self._leaving - max(0, wanted - active))
         for _ in range(wanted - (len(self._users) - self._leaving)):
-            user = Connection(self)
+            user = ClientConnection(self)
             self._users.append(user)
             self._wait(user, perf_counter_ns(), None)
         self._leaving = max(self._leaving, len(self._users) - wanted)
@@ -225,7 +225,7 @@ class ClosedLoop(Driver):
                 session, wire = self.open_session()
                 self.issue(user, due, self._stage(due), session, 0, wire)
 
-    def follow(self, connection: Connection, outcome: int, next_turn: bytes | None) -> None:
+    def follow(self, connection: ClientConnection, outcome: int, next_turn: bytes | None) -> None:
         """Let the user ask again: at once, after a thought, or after a pause when nobody was there."""
         if self.stopped:
             return
@@ -241,11 +241,11 @@ class ClosedLoop(Driver):
             session, wire = self.open_session()
             self.issue(connection, self.now, self._stage(self.now), session, 0, wire)
 
-    def _wait(self, user: Connection, due: int, turn: _Turn | None) -> None:
+    def _wait(self, user: ClientConnection, due: int, turn: _Turn | None) -> None:
         self._order += 1
         heapq.heappush(self._waiting, (due, self._order, user, turn))
 
-    def _stays(self, user: Connection) -> bool:
+    def _stays(self, user: ClientConnection) -> bool:
         """Whether a user goes on; one of those that are too many leaves instead."""
         if not self.wants_more():
             return False
@@ -268,7 +268,7 @@ class ClosedLoop(Driver):
 class OpenLoop(Driver):
     """Requests fall due by the clock, on whatever connection is free."""
 
-    def __init__(self, load: HttpLoad, supply: Supply, asks: Asks, shape: Open) -> None:
+    def __init__(self, load: HttpLoad, supply: Supply, asks: LoadCallbacks, shape: OpenShape) -> None:
         super().__init__(load, supply, asks)
         # Clients of one machine begin together and are dealt one schedule. Machines begin some time apart: shares of
         # one schedule would add up to more even arrivals than asked, so each machine draws its own.
@@ -280,7 +280,7 @@ class OpenLoop(Driver):
         self._stages: list[int] = []
         self._at = 0
         self._seen = 0
-        self._idle: list[Connection] = []
+        self._idle: list[ClientConnection] = []
         self._finite_s = sum(level.duration_s for level in shape.levels) if shape.levels else np.inf
         self._over = False
 
@@ -332,14 +332,14 @@ class OpenLoop(Driver):
             if self._idle:
                 connection = self._idle.pop()
             elif len(self.busy) < self.load.max_in_flight:
-                connection = Connection(self)
+                connection = ClientConnection(self)
             else:
                 self.skip(due, stage)
                 continue
             session, wire = self.open_session()
             self.issue(connection, due, stage, session, 0, wire)
 
-    def follow(self, connection: Connection, outcome: int, next_turn: bytes | None) -> None:  # noqa: ARG002
+    def follow(self, connection: ClientConnection, outcome: int, next_turn: bytes | None) -> None:  # noqa: ARG002
         """Go on with a conversation, or keep the connection for another request."""
         if next_turn is not None and self.wants_more():
             self.issue(connection, self.now, connection.stage, connection.session, connection.turn + 1, next_turn)

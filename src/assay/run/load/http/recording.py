@@ -80,7 +80,7 @@ _FLUSH = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Recording:
+class LoadRecording:
     """All requests of one load, in the order in which they ended. Times are of `time.perf_counter_ns`; 0 is never.
 
     Rows of several clients on one machine share that clock and can be joined.
@@ -193,7 +193,7 @@ def client_metrics(costs: Sequence[ClientCost]) -> dict[str, float]:
     return found | ({"client_ceiling_pct": 100 * max(shares)} if shares else {})
 
 
-def join(parts: Sequence[Recording], content: memoryview) -> Recording:
+def join(parts: Sequence[LoadRecording], content: memoryview) -> LoadRecording:
     """Put the rows of several clients together."""
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS if name not in _BOUNDS
@@ -217,7 +217,7 @@ def bounds_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
-class Columns:
+class RequestColumns:
     """Grows by appending only; bodies leave memory for a file as they come."""
 
     def __init__(self, spool: Path) -> None:
@@ -297,7 +297,7 @@ class Columns:
         view.release()
         self._content.clear()
 
-    def finish(self, window: tuple[int, int], cost: ClientCost, stopped: str) -> Recording:
+    def finish(self, window: tuple[int, int], cost: ClientCost, stopped: str) -> LoadRecording:
         """Everything in columns; the columns share memory with what was collected."""
         self._flush()
         rows = np.frombuffer(self.row_bytes, dtype=_DTYPE, count=self.rows)
@@ -306,7 +306,7 @@ class Columns:
         lengths = bounds_of(np.frombuffer(self.part_len, dtype=np.int64) if self.part_len else np.zeros(0, np.int64))
         first_part = np.repeat(parts[:-1], rows["pieces"])
         marks = np.frombuffer(self.piece_part, dtype=np.int64) if self.piece_part else np.zeros(0, np.int64)
-        return Recording(
+        return LoadRecording(
             session=rows["session"].copy(),
             turn=rows["turn"].copy(),
             client=rows["client"].copy(),

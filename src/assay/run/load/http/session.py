@@ -16,12 +16,12 @@ from time import perf_counter_ns
 from pydantic import JsonValue
 
 from assay.run.contract import Order, Rules, Stage
-from assay.run.load.barrier import Met, meet
+from assay.run.load.barrier import BarrierOutcome, meet
 from assay.run.load.http.clients import ceiling, drive_clients, with_ceiling
-from assay.run.load.http.driver import Asks, HttpLoad, Supply, Warmup
+from assay.run.load.http.driver import HttpLoad, LoadCallbacks, LoadWarmup, Supply
 from assay.run.load.http.origin import Origin
-from assay.run.load.http.recording import Recording
-from assay.run.load.shape import Closed, Shape, shape_of
+from assay.run.load.http.recording import LoadRecording
+from assay.run.load.shape import ClosedShape, Shape, shape_of
 from assay.run.load.timing import read_clocks
 from assay.run.records import Phase
 from assay.run.workloads.trace import Trace
@@ -42,7 +42,7 @@ class Rendezvous:
     """The meeting of one run; where there is none, it costs nothing."""
 
     order: Order
-    met: Met | None = None
+    met: BarrierOutcome | None = None
 
     def start_ns(self, load: HttpLoad, stage: Stage, deadline_ns: int) -> int | None:
         """Wait for the others; when to begin on the clock of the load loop, None for at once.
@@ -116,20 +116,20 @@ def load_of(order: Order, origin: Origin, *, trace: Trace | None = None, rate: f
     )
 
 
-def _warmup(load: Load, measure: Measure, shape: Shape, *, replays: bool) -> Warmup:
+def _warmup(load: Load, measure: Measure, shape: Shape, *, replays: bool) -> LoadWarmup:
     """Warm-up at the load that is measured; stages and traces begin where they begin."""
     asked = measure.warmup
     ramp_s = load.ramp or 0.0
     if isinstance(asked, float):
-        return Warmup(seconds=asked + ramp_s)
+        return LoadWarmup(seconds=asked + ramp_s)
     if isinstance(asked, int):
-        return Warmup(requests=max(asked, shape.most if isinstance(shape, Closed) else 1))
+        return LoadWarmup(requests=max(asked, shape.most if isinstance(shape, ClosedShape) else 1))
     if asked == "none" or replays or load.stages:
-        return Warmup(seconds=ramp_s)
+        return LoadWarmup(seconds=ramp_s)
     longest_s = max(1.0, load.duration or measure.until.at_most)
     if load.clients > 1 or load.hosts > 1:
-        return Warmup(seconds=ramp_s + min(_SHARED_WARMUP_S, longest_s))
-    return Warmup(detect=not ramp_s, seconds=ramp_s + longest_s)
+        return LoadWarmup(seconds=ramp_s + min(_SHARED_WARMUP_S, longest_s))
+    return LoadWarmup(detect=not ramp_s, seconds=ramp_s + longest_s)
 
 
 def reading_s(measure: Measure) -> float:
@@ -146,7 +146,7 @@ def drive_watched(
     began_ns: int,
     latency_s: float = 0.0,
     rendezvous: Rendezvous | None = None,
-) -> Recording:
+) -> LoadRecording:
     """Drive a load, tell how far it is, and put the client's share of its ceiling beside it.
 
     Args:
@@ -168,10 +168,10 @@ def drive_watched(
         return rules.falls_behind(story, latency_s)
 
     stops = order.job.definition.load.saturation == "stop"
-    asks = Asks(
+    asks = LoadCallbacks(
         steady=rules.steady,
         enough=rules.enough,
-        falls_behind=falls_behind if stops and not isinstance(load.shape, Closed) else None,
+        falls_behind=falls_behind if stops and not isinstance(load.shape, ClosedShape) else None,
         progress=stage.progress,
         measuring=measuring,
     )
@@ -185,7 +185,7 @@ def drive_watched(
 def asked_of(load: Load) -> dict[str, float | int | str]:
     """What was asked of a load without a trace, in one line of facts."""
     shape = shape_of(load)
-    if isinstance(shape, Closed):
+    if isinstance(shape, ClosedShape):
         asked: dict[str, float | int | str] = {"shape": "closed", "concurrency": shape.most}
         return asked | ({"think_s": shape.think_s} if shape.think_s else {})
     levels = [level for level in shape.levels if math.isfinite(level.duration_s)] or list(shape.levels)

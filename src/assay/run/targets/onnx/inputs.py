@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from assay.errors import MeasureError, UsageError
 from assay.run.models.graph import Outline, largest_index
 from assay.run.tensors import values
-from assay.run.tensors.dims import Dims, Given, Shape, resolve_dims
+from assay.run.tensors.dims import Dims, FixedShape, Shape, resolve_dims
 from assay.run.tensors.dtypes import Array, ElementType, is_optional, tensor_type
 from assay.run.tensors.values import Values
 from assay.spec.benchmark import InputSpec, Workload
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class OnnxInput:
     """One input as the model declares it."""
 
     element: ElementType
@@ -37,7 +37,7 @@ class Declared:
 class Feeds:
     """Values for every input, and how they came about."""
 
-    inputs: Mapping[str, Declared]
+    inputs: Mapping[str, OnnxInput]
     values: Mapping[str, Values]  # without optional inputs that are left out
     dims: Dims
 
@@ -84,7 +84,7 @@ def make_feeds(session: InferenceSession, workload: Workload, base: Path, outlin
     return Feeds(declared, made, dims)
 
 
-def _declared(name: str, declared: str, shape: list[int | str | None], shapeless: frozenset[str]) -> Declared:
+def _declared(name: str, declared: str, shape: list[int | str | None], shapeless: frozenset[str]) -> OnnxInput:
     element = tensor_type(declared)
     if element is None:
         raise MeasureError(
@@ -94,21 +94,21 @@ def _declared(name: str, declared: str, shape: list[int | str | None], shapeless
             try_="export the model with tensor inputs",
         )
     known = None if name in shapeless else tuple(shape)
-    return Declared(element, known, is_optional(declared))
+    return OnnxInput(element, known, is_optional(declared))
 
 
-def _own(name: str, spec: InputSpec, declared: Declared, base: Path) -> Array | None:
+def _own(name: str, spec: InputSpec, declared: OnnxInput, base: Path) -> Array | None:
     """The user's own array with a shape of its own: from a file or a list."""
     if spec.file is not None:
         return values.read_file(name, declared.element, spec.file, base)
     return values.listed(name, declared.element, spec.value) if isinstance(spec.value, list) else None
 
 
-def _given(name: str, spec: InputSpec, own: Mapping[str, Array]) -> Given | None:
+def _given(name: str, spec: InputSpec, own: Mapping[str, Array]) -> FixedShape | None:
     """The shape that the user's data or `shape` settles."""
     where = f"workload.inputs.{name}.shape"
     if name not in own:
-        return Given(spec.shape, where, not_batched=True) if spec.shape is not None else None
+        return FixedShape(spec.shape, where, not_batched=True) if spec.shape is not None else None
     if spec.shape is not None and spec.shape != own[name].shape:
         raise UsageError(
             f"{where} is {list(spec.shape)}, but {_source(name, spec)} has shape {list(own[name].shape)}",
@@ -116,7 +116,7 @@ def _given(name: str, spec: InputSpec, own: Mapping[str, Array]) -> Given | None
             at=where,
             try_="make both the same, or remove the shape",
         )
-    return Given(own[name].shape, _source(name, spec), not_batched=spec.shape is not None)
+    return FixedShape(own[name].shape, _source(name, spec), not_batched=spec.shape is not None)
 
 
 def _source(name: str, spec: InputSpec) -> str:

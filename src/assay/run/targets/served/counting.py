@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from assay.run.apis.answers import Draft
+from assay.run.apis.answers import AnswerDraft
 from assay.run.tokens import Tokenizer
 
 UNKNOWN, USAGE, SERVER, LOCAL, EVENTS = range(5)
@@ -32,7 +32,7 @@ _CONTEXT = 48
 _ASKED_OF_SERVER = 4000
 
 
-class Spread(NamedTuple):
+class TokenPositions(NamedTuple):
     """Where the tokens of an answer lie in its body."""
 
     ends: Sequence[int]
@@ -82,12 +82,12 @@ class Counter:
         if self.local is not None and texts:
             self.tally.checked += zip(used, self.local.count(texts), strict=True)
 
-    def spread(self, draft: Draft, tokens: int) -> Spread:
+    def spread(self, draft: AnswerDraft, tokens: int) -> TokenPositions:
         """Say with which events the tokens of an answer came; they add up to the count whatever happens."""
         ends = exact_ends(draft, tokens)
         if ends is not None:
             self.tally.largest_chunk = max(self.tally.largest_chunk, int(tokens > 0))
-            return Spread(ends, None, "exact")
+            return TokenPositions(ends, None, "exact")
         weights = self._weights(draft.parts)
         if weights is None:
             self.tally.evenly += 1
@@ -95,7 +95,7 @@ class Counter:
             self.tally.by_tokenizer += 1
         shares = apportion(tokens, np.ones(len(draft.ends)) if weights is None else weights)
         self.tally.largest_chunk = max(self.tally.largest_chunk, int(shares.max(initial=0)))
-        return Spread(draft.ends, shares.tolist(), "even" if weights is None else "tokenizer")
+        return TokenPositions(draft.ends, shares.tolist(), "even" if weights is None else "tokenizer")
 
     def _weights(self, parts: Sequence[str]) -> NDArray[np.float64] | None:
         """Tokens of each chunk as a tokenizer cuts it after the text before it; None where none can."""
@@ -117,7 +117,7 @@ class Counter:
         return weights if weights.any() else None
 
 
-def exact_ends(draft: Draft, tokens: int) -> Sequence[int] | None:
+def exact_ends(draft: AnswerDraft, tokens: int) -> Sequence[int] | None:
     """The events that carry one token each, if there is a way to see them so; None for a server that bundles.
 
     The token that stops an answer has no text: it comes with the event that gives the finish reason. So do tokens

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from assay.run.apis.answers import FAULTS
-from assay.run.apis.contract import Api
+from assay.run.apis.contract import ServedApi
 from assay.run.apis.readers import meaning_of, server_words
-from assay.run.load.http.recording import CODE, MEASURE, OUTCOMES, WARMUP, Recording
+from assay.run.load.http.recording import CODE, MEASURE, OUTCOMES, WARMUP, LoadRecording
 from assay.run.targets.served.counting import SOURCES, disagreement, input_disagreement
 from assay.run.targets.served.figures import SKIPPED
 from assay.run.targets.served.request_metrics import OK, UNFINISHED
@@ -25,7 +25,7 @@ _BUNDLED = 1.1
 _SHARE_OF_STOPS = 0.5
 
 
-def gather(recording: Recording, rows: Rows, api: Api, load: Load, metrics: Mapping[str, float]) -> Facts:
+def gather(recording: LoadRecording, rows: Rows, api: ServedApi, load: Load, metrics: Mapping[str, float]) -> Facts:
     """Everything that is worth telling about a load."""
     facts: Facts = {
         "requests": _requests(recording, rows),
@@ -50,11 +50,11 @@ def gather(recording: Recording, rows: Rows, api: Api, load: Load, metrics: Mapp
     return facts
 
 
-def _ended(recording: Recording, rows: Rows) -> NDArray[np.int64]:
+def _ended(recording: LoadRecording, rows: Rows) -> NDArray[np.int64]:
     return np.flatnonzero((recording.phase == MEASURE) & (rows.outcome == OK))
 
 
-def _requests(recording: Recording, rows: Rows) -> Facts:
+def _requests(recording: LoadRecording, rows: Rows) -> Facts:
     codes = rows.outcome[recording.measured()]
     counts = {name: int(np.count_nonzero(codes == CODE[name])) for name in ("ok", "unfinished", "skipped")}
     facts: Facts = {"due": len(codes), **counts, "failed": len(codes) - sum(counts.values())}
@@ -68,7 +68,7 @@ def _requests(recording: Recording, rows: Rows) -> Facts:
     return facts
 
 
-def _errors(recording: Recording, rows: Rows, phase: int) -> Facts:
+def _errors(recording: LoadRecording, rows: Rows, phase: int) -> Facts:
     """Kind → count and what the first one said."""
     bad = np.flatnonzero(
         (recording.phase == phase) & (rows.outcome != OK) & (rows.outcome != UNFINISHED) & (rows.outcome != SKIPPED)
@@ -85,14 +85,14 @@ def _errors(recording: Recording, rows: Rows, phase: int) -> Facts:
     }
 
 
-def _kind(recording: Recording, rows: Rows, row: int) -> str:
+def _kind(recording: LoadRecording, rows: Rows, row: int) -> str:
     outcome = OUTCOMES[rows.outcome[row]]
     if outcome == "status":
         return f"status {recording.status[row]}"
     return f"content: {FAULTS[rows.fault[row]]}" if outcome == "content" else outcome
 
 
-def _words(recording: Recording, rows: Rows, row: int) -> str:
+def _words(recording: LoadRecording, rows: Rows, row: int) -> str:
     outcome = OUTCOMES[rows.outcome[row]]
     if outcome == "status":
         return server_words(bytes(recording.body_of(row)))
@@ -101,13 +101,13 @@ def _words(recording: Recording, rows: Rows, row: int) -> str:
     return recording.header_of(row, "problem") or meaning_of(outcome)
 
 
-def _statuses(recording: Recording) -> Facts:
+def _statuses(recording: LoadRecording) -> Facts:
     values, counts = np.unique(recording.status[recording.measured()], return_counts=True)
     pairs = zip(values.tolist(), counts.tolist(), strict=True)
     return {str(status): count for status, count in pairs if status}
 
 
-def _load(recording: Recording, load: Load, metrics: Mapping[str, float]) -> Facts:
+def _load(recording: LoadRecording, load: Load, metrics: Mapping[str, float]) -> Facts:
     facts: Facts = {
         "offered_per_s": metrics.get("offered_per_s"),
         "delivered_per_s": metrics.get("throughput_per_s"),
@@ -123,7 +123,7 @@ def _load(recording: Recording, load: Load, metrics: Mapping[str, float]) -> Fac
     return facts
 
 
-def _finishes(recording: Recording, rows: Rows) -> Facts:
+def _finishes(recording: LoadRecording, rows: Rows) -> Facts:
     codes = rows.finish[_ended(recording, rows)]
     names = (*rows.finish_names, "none given")
     counts = {
@@ -139,7 +139,7 @@ def _finishes(recording: Recording, rows: Rows) -> Facts:
     return facts
 
 
-def _lengths(recording: Recording, rows: Rows, side: str) -> Facts:
+def _lengths(recording: LoadRecording, rows: Rows, side: str) -> Facts:
     ended = _ended(recording, rows)
     asked, counted = (
         (rows.asked_input[ended], rows.input_tokens[ended])
@@ -174,7 +174,7 @@ def _sources(codes: NDArray[np.int8]) -> JsonValue:
     return {SOURCES[value]: count for value, count in zip(values.tolist(), counts.tolist(), strict=True)}
 
 
-def _tokens(recording: Recording, rows: Rows) -> Facts:
+def _tokens(recording: LoadRecording, rows: Rows) -> Facts:
     """Who counted tokens, whether chunks are tokens here, and whether two counts disagree."""
     ended = _ended(recording, rows)
     facts: Facts = {
@@ -212,7 +212,7 @@ def _itl_is(rows: Rows) -> str:
     return f"{inside}; a tokenizer told the tokens of the chunks of {told} answers, those of {even} were spread evenly"
 
 
-def _reasoning(recording: Recording, rows: Rows) -> Facts:
+def _reasoning(recording: LoadRecording, rows: Rows) -> Facts:
     ended = _ended(recording, rows)
     hidden = np.maximum(rows.hidden_tokens[ended], 0)
     sent = rows.reasoned[ended]
@@ -230,7 +230,7 @@ def _reasoning(recording: Recording, rows: Rows) -> Facts:
     return facts
 
 
-def _stages(recording: Recording, rows: Rows) -> list[JsonValue]:
+def _stages(recording: LoadRecording, rows: Rows) -> list[JsonValue]:
     """The parts of a load, each by itself."""
     found: list[JsonValue] = []
     for stage in np.unique(recording.stage[recording.measured()]).tolist():

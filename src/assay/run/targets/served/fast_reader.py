@@ -1,7 +1,7 @@
-"""Streams of one load mostly differ in their texts, an id, a time and their counts: they are read without parsing events.
+"""Streams of one load mostly differ in their texts, an id, a time and their counts: read without parsing their events.
 
 What they have in common is learned from one that was read event by event. Another one is rebuilt from that template and
-from its own texts; where that gives its very bytes, everything about it is known, and no event of it is parsed. Where it
+its own texts; where that gives its very bytes, everything about it is known, and no event of it is parsed. Where it
 does not, the answer is read event by event. Answers known in outline go into columns a block at a time.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
-from assay.run.apis.answers import REASONING, TOOL, Draft, Usage, decode_string
+from assay.run.apis.answers import REASONING, TOOL, AnswerDraft, Usage, decode_string
 from assay.run.apis.readers import Take, read_part, usage_of
 
 # What may differ in the opening of an event without a change of its meaning: an id, and a time.
@@ -46,7 +46,7 @@ class Edge(NamedTuple):
     done: bool
 
 
-class Form(NamedTuple):
+class StreamTemplate(NamedTuple):
     """What answers have in common: some events, a run of events that differ in one text alone, and some more."""
 
     before: int  # events before the run
@@ -59,12 +59,12 @@ class Form(NamedTuple):
     heads: dict[Key, Edge]
     tails: dict[Key, Edge]
 
-    def same(self, other: Form) -> bool:
+    def same(self, other: StreamTemplate) -> bool:
         """Whether two forms differ in their edges alone."""
         return self[:7] == other[:7]
 
 
-def is_plain(body: bytes, draft: Draft) -> bool:
+def is_plain(body: bytes, draft: AnswerDraft) -> bool:
     """Whether an answer can teach a form: one that ended well, said text alone and has its events line by line."""
     if not draft.streamed or draft.fault is not None or draft.usage is None or draft.blanks or elsewhere(draft):
         return False
@@ -74,7 +74,7 @@ def is_plain(body: bytes, draft: Draft) -> bool:
     return not any(lines[1::2]) and all(lines[:-1:2])
 
 
-def form_of(body: bytes, draft: Draft) -> Form | None:
+def form_of(body: bytes, draft: AnswerDraft) -> StreamTemplate | None:
     """What an answer may have in common with others: the longest run of like events about its middle."""
     lines = body.split(b"\n")[:-1:2]
     line_ends = list(accumulate([len(line) + 2 for line in lines], initial=-2))[1:]
@@ -100,7 +100,7 @@ def form_of(body: bytes, draft: Draft) -> Form | None:
     if after - before < _LEAST_RUN or max(before, len(lines) - after) > _MOST_EDGE:
         return None
     opening, size = _opening_of(prefix)
-    return Form(before, len(lines) - after, opening, prefix[size:], suffix, text_mark, usage_mark, {}, {})
+    return StreamTemplate(before, len(lines) - after, opening, prefix[size:], suffix, text_mark, usage_mark, {}, {})
 
 
 def _around(line: bytes, text: str) -> tuple[bytes, bytes, bytes] | None:
@@ -136,7 +136,7 @@ def _opening_of(prefix: bytes) -> tuple[re.Pattern[bytes], int]:
     return re.compile(written), at
 
 
-def edge_of(draft: Draft, part: bytes, shift: int) -> Edge:
+def edge_of(draft: AnswerDraft, part: bytes, shift: int) -> Edge:
     """What some events say, by their number; their positions in the draft are later by a shift."""
     ends = list(accumulate([len(line) + 2 for line in part.split(b"\n")[:-1:2]], initial=shift - 2))[1:]
     spoken = tuple(number for number, end in enumerate(ends) if end in draft.ends)
@@ -144,18 +144,18 @@ def edge_of(draft: Draft, part: bytes, shift: int) -> Edge:
     return Edge(spoken, draft.finish, finish_at, draft.done)
 
 
-def says_text_alone(draft: Draft) -> bool:
+def says_text_alone(draft: AnswerDraft) -> bool:
     """Whether events carry nothing but text."""
     nothing = draft.fault is None and draft.finish is None and draft.usage is None and not draft.done
     return nothing and not draft.blanks and not elsewhere(draft)
 
 
-def elsewhere(draft: Draft) -> bool:
+def elsewhere(draft: AnswerDraft) -> bool:
     """Whether anything was said beside the text."""
     return bool(draft.said[REASONING] or draft.said[TOOL])
 
 
-class Outline(NamedTuple):
+class AnswerOutline(NamedTuple):
     """An answer without its texts; it ended well, and said text alone. Positions are inside its body."""
 
     lead: Sequence[int]  # ends of events with text before the run
@@ -173,9 +173,9 @@ class Outline(NamedTuple):
         """How many events carry text."""
         return len(self.lead) + len(self.sizes) + len(self.trail)
 
-    def draft(self) -> Draft:
+    def draft(self) -> AnswerDraft:
         """The draft of the answer, without its texts and its id."""
-        draft = Draft(streamed=True)
+        draft = AnswerDraft(streamed=True)
         # Two line breaks follow an event, and are not part of it.
         run = list(accumulate([size + self.around for size in self.sizes], initial=self.start - 2))
         draft.ends = [*self.lead, *run[1:], *self.trail]
@@ -183,16 +183,16 @@ class Outline(NamedTuple):
         return draft
 
 
-class Alike:
+class FastReader:
     """Learns the forms of the answers of one load, and reads by them what it can."""
 
     def __init__(self, take: Take) -> None:
         self._take = take
-        self._forms: list[Form] = []
+        self._forms: list[StreamTemplate] = []
         self._usages: dict[bytes, Usage | None] = {}
         self._tries = self._hits = self._lessons = 0
 
-    def read(self, body: bytes) -> Outline | None:
+    def read(self, body: bytes) -> AnswerOutline | None:
         """What an answer says beside its texts; None where it has to be read event by event."""
         if not self._forms or self._tries > _TRIES + _TRIES_PER_HIT * self._hits:
             return None
@@ -207,7 +207,7 @@ class Alike:
                 return outline
         return None
 
-    def learn(self, body: bytes, draft: Draft) -> None:
+    def learn(self, body: bytes, draft: AnswerDraft) -> None:
         """Learn from an answer that was read event by event."""
         if self._lessons >= _LESSONS + self._hits // _HITS_PER_LESSON or not is_plain(body, draft):
             return
@@ -228,7 +228,7 @@ class Alike:
         elif known is None:
             self._forms.append(form)
 
-    def _learn_edges(self, form: Form, body: bytes, lines: Sequence[bytes]) -> bool:
+    def _learn_edges(self, form: StreamTemplate, body: bytes, lines: Sequence[bytes]) -> bool:
         """Read the events around the run by themselves, and keep what they say."""
         matched = form.opening.match(lines[2 * form.before])
         if matched is None:
@@ -248,7 +248,7 @@ class Alike:
         form.tails[(*_key(before, form.text_mark, opening)[0], after)] = edge_of(last, tail, len(event))
         return True
 
-    def _by_form(self, form: Form, body: bytes, lines: list[bytes]) -> Outline | None:
+    def _by_form(self, form: StreamTemplate, body: bytes, lines: list[bytes]) -> AnswerOutline | None:
         begin, end = 2 * form.before, len(lines) - 1 - 2 * form.after
         matched = form.opening.match(lines[begin]) if end > begin else None
         if matched is None:
@@ -273,7 +273,7 @@ class Alike:
         head, tail = form.heads.get(head_key), form.tails.get((*tail_key, after))
         if head is None or tail is None or usage is None or not _are_strings([head_text, *texts, tail_text]):
             return None
-        return Outline(
+        return AnswerOutline(
             _ends(lines, head.spoken, 0, 0),
             start,
             list(map(len, texts)),
@@ -285,7 +285,7 @@ class Alike:
             usage,
         )
 
-    def _usage_in(self, form: Form, tail: bytes) -> tuple[Usage | None, bytes, bytes]:
+    def _usage_in(self, form: StreamTemplate, tail: bytes) -> tuple[Usage | None, bytes, bytes]:
         """The counts that end an event, what stands before them, and what after their line; None where they do not."""
         before, mark, rest = tail.rpartition(form.usage_mark)
         if not mark:
@@ -332,7 +332,7 @@ def _are_strings(texts: list[bytes]) -> bool:
         return False
 
 
-def _bounds(form: Form, body: bytes, lines: Sequence[bytes]) -> tuple[int, int]:
+def _bounds(form: StreamTemplate, body: bytes, lines: Sequence[bytes]) -> tuple[int, int]:
     """Where the run begins and ends."""
     before, after = 2 * form.before, 2 * form.after
     start = sum(map(len, lines[:before])) + before
@@ -344,25 +344,25 @@ def _ends(lines: Sequence[bytes], which: Sequence[int], begin: int, at: int) -> 
     return [at + sum(map(len, lines[begin : begin + 2 * one + 1])) + 2 * one for one in which] if which else ()
 
 
-def _agree(one: Draft, other: Draft) -> bool:
+def _agree(one: AnswerDraft, other: AnswerDraft) -> bool:
     """Whether two drafts say the same, their texts and ids apart."""
     names = ("ends", "finish", "finish_end", "done", "usage", "blanks", "fault", "streamed")
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
-class Outlines:
+class AnswerOutlines:
     """Outlines of one block, each with its row and where its body begins."""
 
     def __init__(self) -> None:
         self.finishes: list[int] = []
         self._rows: list[int] = []
         self._starts: list[int] = []
-        self._found: list[Outline] = []
+        self._found: list[AnswerOutline] = []
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, row: int, start: int, outline: Outline, finish: int) -> None:
+    def add(self, row: int, start: int, outline: AnswerOutline, finish: int) -> None:
         """Keep one that is exact, with the code of its finish reason."""
         self.finishes.append(finish)
         self._rows.append(row)
@@ -408,13 +408,13 @@ class Outlines:
         return np.array(ends, dtype=np.int64)
 
 
-def tokens_of(outline: Outline) -> int:
+def tokens_of(outline: AnswerOutline) -> int:
     """Tokens that were sent: the server may have kept some to itself. -1 where it gave no count."""
     usage = outline.usage
     return -1 if usage.output is None else usage.output - min(usage.reasoning or 0, usage.output)
 
 
-def is_exact(outline: Outline) -> bool:
+def is_exact(outline: AnswerOutline) -> bool:
     """Whether each event with text carried one token; the last may have come with the finish reason."""
     missing = tokens_of(outline) - outline.events
     return missing == 0 or (missing == 1 and outline.finish_end >= 0)

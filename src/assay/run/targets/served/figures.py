@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from assay.run.apis.contract import Api
-from assay.run.load.http.recording import CODE, MEASURE, WARMUP, Recording
+from assay.run.apis.contract import ServedApi
+from assay.run.load.http.recording import CODE, MEASURE, WARMUP, LoadRecording
 from assay.run.records import SamplePhase, SampleSet
 from assay.run.targets.served.facts import gather
 from assay.run.targets.served.request_metrics import (
     OK,
     UNFINISHED,
     Gaps,
-    Judged,
+    GoodRequests,
     chunk_gaps,
     column,
     is_column,
@@ -44,7 +44,7 @@ _NOT_COUNTED = "the server gave no usage, has no tokenizer endpoint, and target.
 _PHASES: tuple[tuple[int, SamplePhase], ...] = ((WARMUP, "warmup"), (MEASURE, "measure"))
 
 
-def window_totals(recording: Recording, rows: Rows, api: Api) -> Numbers:
+def window_totals(recording: LoadRecording, rows: Rows, api: ServedApi) -> Numbers:
     """Rates, concurrency and errors of the measured window."""
     begin, end = recording.window
     length_s = (end - begin) / 1e9
@@ -70,14 +70,14 @@ def window_totals(recording: Recording, rows: Rows, api: Api) -> Numbers:
     return metrics, absent
 
 
-def ended_inside(recording: Recording, rows: Rows) -> NDArray[np.bool_]:
+def ended_inside(recording: LoadRecording, rows: Rows) -> NDArray[np.bool_]:
     """The requests that ended well in the window, whenever they were due: throughput and goodput count these."""
     begin, end = recording.window
     found: NDArray[np.bool_] = (rows.outcome == OK) & (recording.end_ns >= begin) & (recording.end_ns < end)
     return found
 
 
-def counted(recording: Recording, rows: Rows, metrics: Mapping[str, float]) -> dict[str, JsonValue]:
+def counted(recording: LoadRecording, rows: Rows, metrics: Mapping[str, float]) -> dict[str, JsonValue]:
     """What was done in the measured window, and when that was: the numbers behind the rates."""
     begin, end = recording.window
     found: dict[str, JsonValue] = {
@@ -90,7 +90,7 @@ def counted(recording: Recording, rows: Rows, metrics: Mapping[str, float]) -> d
     return found
 
 
-def in_flight(recording: Recording) -> float:
+def in_flight(recording: LoadRecording) -> float:
     """Requests in flight, averaged over the window by time."""
     begin, end = recording.window
     sent = recording.sent_ns > 0
@@ -112,7 +112,7 @@ def _per_second(
 
 
 def _output_rate(
-    recording: Recording, rows: Rows, length_s: float, metrics: dict[str, float], absent: dict[str, str]
+    recording: LoadRecording, rows: Rows, length_s: float, metrics: dict[str, float], absent: dict[str, str]
 ) -> None:
     """Tokens that arrived inside the window, of whatever answer."""
     begin, end = recording.window
@@ -125,7 +125,7 @@ def _output_rate(
     metrics["output_tokens_per_s"] = float(rows.piece_tokens[arrived].sum(dtype=np.int64)) / length_s
 
 
-def costs(recording: Recording, rows: Rows, price: Price | None) -> Numbers:
+def costs(recording: LoadRecording, rows: Rows, price: Price | None) -> Numbers:
     """What the measured requests cost at the rates of the file."""
     if price is None:
         return {}, {}
@@ -154,12 +154,12 @@ class Figures:
     metrics: Mapping[str, float]
     absent: Mapping[str, str]
     facts: Mapping[str, JsonValue]
-    judged: Judged
+    judged: GoodRequests
     """Which requests met the objective by themselves."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Probe:
+class RateProbe:
     """The requests that were due in the window of one probe of a rate, each by itself."""
 
     rows: NDArray[np.int64]
@@ -177,7 +177,7 @@ class Probe:
     metrics: Mapping[str, float]
 
 
-def figures(recording: Recording, rows: Rows, api: Api, definition: Definition) -> Figures:
+def figures(recording: LoadRecording, rows: Rows, api: ServedApi, definition: Definition) -> Figures:
     """Work out all figures of a load."""
     found = tuple(_samples(recording, rows, api))
     metrics, absent = window_totals(recording, rows, api)
@@ -198,7 +198,7 @@ def figures(recording: Recording, rows: Rows, api: Api, definition: Definition) 
     return Figures(found, metrics, absent, facts, judged)
 
 
-def probe_figures(recording: Recording, rows: Rows, api: Api, definition: Definition) -> Probe:
+def probe_figures(recording: LoadRecording, rows: Rows, api: ServedApi, definition: Definition) -> RateProbe:
     """What a search for a rate needs of one probe: columns by request, and the window's numbers."""
     due = recording.measured()
     names = _OF_TEXT if api.generates else (*_OF_OTHERS, "e2e_ms")
@@ -210,7 +210,7 @@ def probe_figures(recording: Recording, rows: Rows, api: Api, definition: Defini
     judged = judge(recording, rows, definition.objective)
     metrics, _ = window_totals(recording, rows, api)
     _goodput(recording, rows, judged, metrics, {}, asked=True)
-    return Probe(
+    return RateProbe(
         rows=due,
         due_ns=recording.due_ns[due] - recording.window[0],
         columns=columns,
@@ -221,7 +221,7 @@ def probe_figures(recording: Recording, rows: Rows, api: Api, definition: Defini
     )
 
 
-def _samples(recording: Recording, rows: Rows, api: Api) -> Iterator[SampleSet]:
+def _samples(recording: LoadRecording, rows: Rows, api: ServedApi) -> Iterator[SampleSet]:
     """The samples of each metric and phase in the order of their time, which runs from the start of the phase."""
     begins = {"measure": recording.window[0], "warmup": _warmup_begin(recording)}
     by_due = np.argsort(recording.due_ns, kind="stable")
@@ -238,20 +238,26 @@ def _samples(recording: Recording, rows: Rows, api: Api) -> Iterator[SampleSet]:
         yield from _gap_samples(name, gaps, recording, begins)
 
 
-def _gap_samples(name: str, gaps: Gaps, recording: Recording, begins: Mapping[str, int]) -> Iterator[SampleSet]:
+def _gap_samples(name: str, gaps: Gaps, recording: LoadRecording, begins: Mapping[str, int]) -> Iterator[SampleSet]:
     for code, phase in _PHASES:
         at, values = samples(gaps, recording.phase[gaps.row] == code)
         if len(values):
             yield SampleSet(name, phase, at - begins[phase], values)
 
 
-def _warmup_begin(recording: Recording) -> int:
+def _warmup_begin(recording: LoadRecording) -> int:
     due = recording.due_ns[recording.phase == WARMUP]
     return int(due.min()) if len(due) else recording.window[0]
 
 
 def _goodput(
-    recording: Recording, rows: Rows, judged: Judged, metrics: dict[str, float], absent: dict[str, str], *, asked: bool
+    recording: LoadRecording,
+    rows: Rows,
+    judged: GoodRequests,
+    metrics: dict[str, float],
+    absent: dict[str, str],
+    *,
+    asked: bool,
 ) -> None:
     length_s = (recording.window[1] - recording.window[0]) / 1e9
     if not asked:
@@ -262,7 +268,7 @@ def _goodput(
         metrics["goodput_per_s"] = float(np.count_nonzero(judged.good & ended_inside(recording, rows))) / length_s
 
 
-def _missing(recording: Recording, rows: Rows, api: Api, found: set[str]) -> dict[str, str]:
+def _missing(recording: LoadRecording, rows: Rows, api: ServedApi, found: set[str]) -> dict[str, str]:
     """Why metrics of single requests have no sample."""
     ended = np.flatnonzero((recording.phase == MEASURE) & (rows.outcome == OK))
     if api.generates:
@@ -272,7 +278,7 @@ def _missing(recording: Recording, rows: Rows, api: Api, found: set[str]) -> dic
     return dict.fromkeys(names, _NOT_COUNTED if len(ended) else "no request that was due in the window ended well")
 
 
-def why_absent(name: str, recording: Recording, rows: Rows, api: Api) -> str:
+def why_absent(name: str, recording: LoadRecording, rows: Rows, api: ServedApi) -> str:
     """Why no request of a load has a value of a metric."""
     if not is_column(name) and name not in ("itl_ms", "chunk_gap_ms"):
         return "it is not a time of one request"
@@ -282,7 +288,7 @@ def why_absent(name: str, recording: Recording, rows: Rows, api: Api) -> str:
     return _missing(recording, rows, api, set()).get(name, f"{name} belongs to streams of tokens")
 
 
-def _why(name: str, rows: Rows, ended: NDArray[np.int64], api: Api) -> str:
+def _why(name: str, rows: Rows, ended: NDArray[np.int64], api: ServedApi) -> str:
     if not len(ended):
         return "no request that was due in the window ended well"
     if name in _NEED_STREAM and not rows.streamed[ended].any():

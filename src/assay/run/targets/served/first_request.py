@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.errors import MeasureError
-from assay.run.apis import Api
+from assay.run.apis import ServedApi
 from assay.run.apis.readers import meaning_of, server_words
 from assay.run.contract import Order
-from assay.run.endpoint import Endpoint
+from assay.run.endpoint import ServedEndpoint
 from assay.run.load.http.driver import HttpLoad, Repeat
 from assay.run.load.http.loops import drive
-from assay.run.load.http.recording import OUTCOMES, Recording
-from assay.run.load.shape import Closed, Level
+from assay.run.load.http.recording import OUTCOMES, LoadRecording
+from assay.run.load.shape import ClosedShape, RateLevel
 from assay.run.services import log_tail
 from assay.run.targets.served.rows import Rows, read_rows
 from assay.run.targets.served.supply import ApiSupply
 
 TRIES = 3
-_ONE_USER = Closed((Level(math.inf, 1, 1),))
+_ONE_USER = ClosedShape((RateLevel(math.inf, 1, 1),))
 _OUR_FAULT, _SERVER_FAULT = 400, 500
 _TOO_MANY = 429
 _MOST_WAIT_S = 30.0
@@ -28,7 +28,7 @@ _UNREACHED = frozenset({"refused", "unresolved", "tls", "proxy", "timeout"})
 
 
 @dataclass(frozen=True, slots=True)
-class First:
+class FirstRequest:
     """How the first request went."""
 
     e2e_ms: float
@@ -37,7 +37,7 @@ class First:
     """When its first token came, 0 where that cannot be told."""
 
 
-def ask_once(order: Order, there: Endpoint, supply: ApiSupply, api: Api, session: int) -> First:
+def ask_once(order: Order, there: ServedEndpoint, supply: ApiSupply, api: ServedApi, session: int) -> FirstRequest:
     """Ask once and wait for the answer; try again where a failure may be chance.
 
     Args:
@@ -60,13 +60,13 @@ def ask_once(order: Order, there: Endpoint, supply: ApiSupply, api: Api, session
         if OUTCOMES[rows.outcome[0]] == "ok":
             token_ns = int(rows.first_ns[0]) or int(recording.first_ns[0])
             ttft_ms = (token_ns - int(recording.due_ns[0])) / 1e6 if rows.streamed[0] else None
-            return First((int(recording.end_ns[0]) - int(recording.due_ns[0])) / 1e6, ttft_ms, token_ns)
+            return FirstRequest((int(recording.end_ns[0]) - int(recording.due_ns[0])) / 1e6, ttft_ms, token_ns)
         if attempt + 1 == TRIES or _is_certain(recording, rows):
             raise _refused(there, recording, rows)
     raise AssertionError("unreachable")
 
 
-def refuse_unreachable(order: Order, there: Endpoint, api: Api) -> None:
+def refuse_unreachable(order: Order, there: ServedEndpoint, api: ServedApi) -> None:
     """Tell a server that is not there from one that lacks something; any answer at all shows that it is there.
 
     Raises:
@@ -81,7 +81,7 @@ def refuse_unreachable(order: Order, there: Endpoint, api: Api) -> None:
         raise _refused(there, recording, read_rows(recording, api, ()))
 
 
-def _is_certain(recording: Recording, rows: Rows) -> bool:
+def _is_certain(recording: LoadRecording, rows: Rows) -> bool:
     """Whether asking again would only get the same answer: the request itself is refused."""
     status = int(recording.status[0])
     if OUTCOMES[rows.outcome[0]] in ("timeout", "tls", "redirect"):
@@ -89,7 +89,7 @@ def _is_certain(recording: Recording, rows: Rows) -> bool:
     return OUTCOMES[rows.outcome[0]] == "status" and _OUR_FAULT <= status < _SERVER_FAULT and status != _TOO_MANY
 
 
-def _refused(there: Endpoint, recording: Recording, rows: Rows) -> MeasureError:
+def _refused(there: ServedEndpoint, recording: LoadRecording, rows: Rows) -> MeasureError:
     outcome = OUTCOMES[rows.outcome[0]]
     status = int(recording.status[0])
     body = bytes(recording.body_of(0))

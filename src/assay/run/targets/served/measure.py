@@ -15,10 +15,10 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.run import window
-from assay.run.apis import Api, find_api
+from assay.run.apis import ServedApi, find_api
 from assay.run.contract import Measured, Order, Rules, Stage
-from assay.run.endpoint import Endpoint, local_tokenizer_of, reached, server_tokenizer_of
-from assay.run.load.http.recording import Recording, client_metrics
+from assay.run.endpoint import ServedEndpoint, local_tokenizer_of, reached, server_tokenizer_of
+from assay.run.load.http.recording import LoadRecording, client_metrics
 from assay.run.load.http.session import Rendezvous, drive_watched, load_of, reading_s
 from assay.run.load.timing import read_clocks
 from assay.run.probes import ServiceProbe, Telemetry, service_probe
@@ -64,7 +64,7 @@ class _Run:
     order: Order
     stage: Stage
     rules: Rules
-    there: Endpoint
+    there: ServedEndpoint
     began_ns: int
     metrics: dict[str, float] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class _Run:
 
     # -- before the load ------------------------------------------------------------------------------------------
 
-    def _workset(self, api: Api, local: Tokenizer | None) -> tuple[Trace | None, Workset]:
+    def _workset(self, api: ServedApi, local: Tokenizer | None) -> tuple[Trace | None, Workset]:
         """What is asked, new in every run; the server's tokenizer is asked for only where lengths in tokens are."""
         definition = with_new_prompts(self.order.job, self.order.run_id)
         load, workload = definition.load, definition.workload
@@ -136,7 +136,7 @@ class _Run:
             return trace, trace_workset(definition, self.base, tokenizer, trace)
         return None, make_workset(definition, self.base, tokenizer)
 
-    def _budget(self, work: Workset, api: Api) -> int | None:
+    def _budget(self, work: Workset, api: ServedApi) -> int | None:
         price = self.there.target.price
         if price is None or price.budget is None:
             return None
@@ -152,7 +152,7 @@ class _Run:
         }
         return most
 
-    def _first(self, supply: ApiSupply, api: Api, work: Workset) -> None:
+    def _first(self, supply: ApiSupply, api: ServedApi, work: Workset) -> None:
         """The first request of all, by itself: a cold start, and the moment to say what is wrong."""
         with self.stage.phase("first"):
             first = ask_once(self.order, self.there, supply, api, session=len(work.items) - 1)
@@ -201,8 +201,14 @@ class _Run:
     # -- the load ------------------------------------------------------------------------------------------
 
     def _load(
-        self, supply: ApiSupply, api: Api, work: Workset, trace: Trace | None, most: int | None, local: Tokenizer | None
-    ) -> Recording:
+        self,
+        supply: ApiSupply,
+        api: ServedApi,
+        work: Workset,
+        trace: Trace | None,
+        most: int | None,
+        local: Tokenizer | None,
+    ) -> LoadRecording:
         latency_s = self.metrics["first_ms"] / 1e3
         load = replace(load_of(self.order, self.there.origin, trace=trace), most_requests=most)
         if self.definition.load.rate != "search":
@@ -251,7 +257,7 @@ class _Run:
 
     # -- after the load ------------------------------------------------------------------------------------------
 
-    def _telemetry(self, watched: object, recording: Recording) -> None:
+    def _telemetry(self, watched: object, recording: LoadRecording) -> None:
         if not isinstance(watched, ServiceProbe):
             return
         seen: Telemetry = watched.finish(recording.window)
@@ -262,7 +268,7 @@ class _Run:
         if seen.file is not None:
             self.files[seen.file.name] = seen.file
 
-    def _read(self, recording: Recording, api: Api, work: Workset, local: Tokenizer | None) -> Rows:
+    def _read(self, recording: LoadRecording, api: ServedApi, work: Workset, local: Tokenizer | None) -> Rows:
         rows = read_rows(recording, api, work.items, Counter(self.server_tokenizer, local))
         counted = not api.generates or not np.any((rows.output_source == UNKNOWN) & (rows.outcome == 0))
         # Chunks of several tokens that a local tokenizer could not split, a server's cannot split either.
@@ -275,7 +281,7 @@ class _Run:
             return rows
         return read_rows(recording, api, work.items, Counter(self.server_tokenizer, local))
 
-    def _keep(self, found: Figures, recording: Recording, work: Workset) -> None:
+    def _keep(self, found: Figures, recording: LoadRecording, work: Workset) -> None:
         self.metrics |= dict(found.metrics) | client_metrics(recording.clients)
         self.absent |= dict(found.absent)
         self.samples += found.samples
@@ -309,14 +315,14 @@ class _Run:
                 else "raise load.duration, load.requests or load.rate",
             )
 
-    def _share(self, found: Figures, recording: Recording, rows: Rows, api: Api) -> None:
+    def _share(self, found: Figures, recording: LoadRecording, rows: Rows, api: ServedApi) -> None:
         """Leave what is needed to put this share of a load together with those of other machines."""
         if self.definition.load.hosts > 1:
             self.facts["share"] = share_facts(self.definition)
             name, path = keep_requests(self.scratch, recording, rows, found.judged, api)
             self.files[name] = path
 
-    def _score(self, recording: Recording, rows: Rows, api: Api, work: Workset) -> None:
+    def _score(self, recording: LoadRecording, rows: Rows, api: ServedApi, work: Workset) -> None:
         keep = self.definition.workload.keep_outputs
         if not api.generates or (not work.scorers if keep is None else not keep and not work.scorers):
             return
@@ -336,7 +342,7 @@ class _Run:
             self.facts["scores"] = dict(said.facts)
 
 
-def _outputs(recording: Recording, rows: Rows, api: Api, work: Workset) -> Sequence[Output]:
+def _outputs(recording: LoadRecording, rows: Rows, api: ServedApi, work: Workset) -> Sequence[Output]:
     by_id: Mapping[str, Any] = {item.id: item for item in work.items}
     found = []
     for row in outputs(recording, rows, api, work.items):
@@ -359,13 +365,13 @@ def _outputs(recording: Recording, rows: Rows, api: Api, work: Workset) -> Seque
     return found
 
 
-def _due_of(recording: Recording) -> np.typing.NDArray[np.int64]:
+def _due_of(recording: LoadRecording) -> np.typing.NDArray[np.int64]:
     due = np.sort(recording.due_ns[recording.measured()], kind="stable")
     shifted: np.typing.NDArray[np.int64] = due - recording.window[0]
     return shifted
 
 
-def _of(seen: Window, recording: Recording) -> Window:
+def _of(seen: Window, recording: LoadRecording) -> Window:
     """The window as the clients measured it; what the machine did meanwhile was read around the whole load."""
     wall_s = (recording.window[1] - recording.window[0]) / 1e9
     return replace(seen, wall_s=max(seen.wall_s, wall_s))

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from pydantic import JsonValue
 
-from assay.run.apis.contract import Api
+from assay.run.apis.contract import ServedApi
 from assay.run.apis.readers import meaning_of, server_words
-from assay.run.load.http.recording import MEASURE, OUTCOMES, Recording
+from assay.run.load.http.recording import MEASURE, OUTCOMES, LoadRecording
 from assay.run.targets.served.request_metrics import OK, UNFINISHED, column
 from assay.run.targets.served.rows import Rows
 from assay.run.workloads.records import Item
@@ -20,7 +20,7 @@ _REQUEST_IDS = ("x-request-id", "request-id")
 
 
 def outputs(
-    recording: Recording, rows: Rows, api: Api, items: Sequence[Item], *, warmup: bool = False
+    recording: LoadRecording, rows: Rows, api: ServedApi, items: Sequence[Item], *, warmup: bool = False
 ) -> Iterator[dict[str, JsonValue]]:
     """One row per request that was due in the measured window, by when it was due.
 
@@ -46,7 +46,7 @@ def outputs(
         }
 
 
-def _said(recording: Recording, rows: Rows, api: Api, row: int) -> dict[str, JsonValue]:
+def _said(recording: LoadRecording, rows: Rows, api: ServedApi, row: int) -> dict[str, JsonValue]:
     outcome = OUTCOMES[rows.outcome[row]]
     body = bytes(recording.body_of(row))
     known = next((found for name in _REQUEST_IDS if (found := recording.header_of(row, name))), None)

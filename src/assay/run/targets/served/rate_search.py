@@ -10,11 +10,11 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
-from assay.run.apis import Api
 from assay.run.contract import Order, RateProbe, Rules, Stage
-from assay.run.load.http.driver import HttpLoad, Supply, Warmup
+from assay.run.apis import ServedApi
+from assay.run.load.http.driver import HttpLoad, LoadWarmup, Supply
 from assay.run.load.http.origin import Origin
-from assay.run.load.http.recording import Recording
+from assay.run.load.http.recording import LoadRecording
 from assay.run.load.http.session import drive_watched, load_of, reading_s
 from assay.run.targets.served.counting import Counter
 from assay.run.targets.served.figures import probe_figures, why_absent
@@ -31,12 +31,12 @@ _OF_STREAMS = ("itl_ms", "chunk_gap_ms", "tpot_ms", "user_tokens_per_s", "ttft_m
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class RateSearchResult:
     """The answer of a search, and what was seen at it."""
 
     capacity: float | None
     facts: Mapping[str, JsonValue]
-    recording: Recording
+    recording: LoadRecording
     """Of the longest probe at the capacity, or of the slowest rate where none met the objective."""
 
 
@@ -44,7 +44,7 @@ def search_rate(
     order: Order,
     origin: Origin,
     supply: Supply,
-    api: Api,
+    api: ServedApi,
     items: Sequence[Item],
     stage: Stage,
     rules: Rules,
@@ -53,7 +53,7 @@ def search_rate(
     latency_s: float,
     most: int | None,
     counter: Callable[[], Counter],
-) -> Found:
+) -> RateSearchResult:
     """Search for the highest rate that meets the objective.
 
     Raises:
@@ -68,7 +68,7 @@ def search_rate(
             try_="say what must hold, such as objective: {ttft_ms.p99: 500}",
         )
     searching = rules.search(definition)
-    probes: list[tuple[float, float, Recording]] = []
+    probes: list[tuple[float, float, LoadRecording]] = []
     left, sessions = most, 0
     judgeable = _Judgeable(definition.objective)
     deadline_ns = began_ns + int((definition.measure.timeout - reading_s(definition.measure)) * 1e9)
@@ -96,12 +96,12 @@ def search_rate(
     facts = searching.facts()
     capacity = facts.get("capacity")
     found = float(capacity) if isinstance(capacity, int | float) else None
-    return Found(found, facts, _telling(probes, found))
+    return RateSearchResult(found, facts, _telling(probes, found))
 
 
 def _probe(order: Order, origin: Origin, rate: float, duration_s: float, left: int | None, *, first: bool) -> HttpLoad:
     load = load_of(order, origin, rate=rate)
-    settle = load.warmup if first else Warmup(seconds=min(_MOST_SETTLE_S, _SETTLE * duration_s))
+    settle = load.warmup if first else LoadWarmup(seconds=min(_MOST_SETTLE_S, _SETTLE * duration_s))
     return replace(load, warmup=settle, duration_s=duration_s, requests=None, most_requests=left)
 
 
@@ -113,7 +113,7 @@ class _Judgeable:
         self._unseen = set(self._limits.values())
         self._probes = self._answers = 0
 
-    def check(self, seen: RateProbe, recording: Recording, rows: Rows, api: Api) -> None:
+    def check(self, seen: RateProbe, recording: LoadRecording, rows: Rows, api: ServedApi) -> None:
         """Look at one more probe.
 
         Raises:
@@ -137,7 +137,7 @@ class _Judgeable:
         )
 
 
-def _seen(rate: float, recording: Recording, api: Api, rows: Rows, order: Order) -> RateProbe:
+def _seen(rate: float, recording: LoadRecording, api: ServedApi, rows: Rows, order: Order) -> RateProbe:
     probe = probe_figures(recording, rows, api, order.job.definition)
     wall_s = max(1e-9, (recording.window[1] - recording.window[0]) / 1e9)
     return RateProbe(
@@ -151,7 +151,7 @@ def _seen(rate: float, recording: Recording, api: Api, rows: Rows, order: Order)
     )
 
 
-def _telling(probes: Sequence[tuple[float, float, Recording]], capacity: float | None) -> Recording:
+def _telling(probes: Sequence[tuple[float, float, LoadRecording]], capacity: float | None) -> LoadRecording:
     """The recording that describes the answer best."""
     if capacity is None:
         return min(probes, key=lambda one: one[0])[2]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from assay.metrics import METRICS
-from assay.run.load.http.recording import CODE, Recording
+from assay.run.load.http.recording import CODE, LoadRecording
 from assay.run.targets.served.rows import Rows
 
 Column = NDArray[np.float64]
@@ -25,7 +25,7 @@ _ROWS_AT_ONCE = 1 << 20
 _BY_GAP = ("itl_ms", "chunk_gap_ms")
 
 
-def column(name: str, recording: Recording, rows: Rows) -> Column:
+def column(name: str, recording: LoadRecording, rows: Rows) -> Column:
     """One metric of every request.
 
     Only requests that ended well have one; but a first token that came counts even if its answer was cut off by the
@@ -47,28 +47,28 @@ def _between(begin: NDArray[np.int64], end: NDArray[np.int64], where: NDArray[np
     return values
 
 
-def _ttft(recording: Recording, rows: Rows) -> Column:
+def _ttft(recording: LoadRecording, rows: Rows) -> Column:
     return _between(recording.due_ns, rows.first_ns, _begun(rows))
 
 
-def _first_answer(recording: Recording, rows: Rows) -> Column:
+def _first_answer(recording: LoadRecording, rows: Rows) -> Column:
     return _between(recording.due_ns, rows.answer_ns, _begun(rows) & rows.reasoned)
 
 
-def _e2e(recording: Recording, rows: Rows) -> Column:
+def _e2e(recording: LoadRecording, rows: Rows) -> Column:
     return _between(recording.due_ns, recording.end_ns, rows.outcome == OK)
 
 
-def _service(recording: Recording, rows: Rows) -> Column:
+def _service(recording: LoadRecording, rows: Rows) -> Column:
     return _between(recording.sent_ns, recording.end_ns, rows.outcome == OK)
 
 
-def _delay(recording: Recording, rows: Rows) -> Column:
+def _delay(recording: LoadRecording, rows: Rows) -> Column:
     # How late a request was sent says something about us, however the server answered it.
     return _between(recording.due_ns, recording.sent_ns, rows.outcome != CODE["skipped"])
 
 
-def _tpot(_: Recording, rows: Rows) -> Column:
+def _tpot(_: LoadRecording, rows: Rows) -> Column:
     took, after = _decoding(rows)
     values = np.full(len(took), np.nan)
     found = after > 0
@@ -76,7 +76,7 @@ def _tpot(_: Recording, rows: Rows) -> Column:
     return values
 
 
-def _user_speed(_: Recording, rows: Rows) -> Column:
+def _user_speed(_: LoadRecording, rows: Rows) -> Column:
     took, after = _decoding(rows)
     values = np.full(len(took), np.nan)
     found = (after > 0) & (took > 0)
@@ -95,11 +95,11 @@ def _decoding(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.where(known, rows.last_ns - rows.first_ns, 0), after
 
 
-def _input(_: Recording, rows: Rows) -> Column:
+def _input(_: LoadRecording, rows: Rows) -> Column:
     return _counts(rows.input_tokens, rows)
 
 
-def _output(_: Recording, rows: Rows) -> Column:
+def _output(_: LoadRecording, rows: Rows) -> Column:
     return _counts(rows.output_tokens, rows)
 
 
@@ -112,7 +112,7 @@ def _begun(rows: Rows) -> NDArray[np.bool_]:
     return begun
 
 
-_COLUMNS: Mapping[str, Callable[[Recording, Rows], Column]] = {
+_COLUMNS: Mapping[str, Callable[[LoadRecording, Rows], Column]] = {
     "ttft_ms": _ttft,
     "first_answer_ms": _first_answer,
     "tpot_ms": _tpot,
@@ -139,17 +139,17 @@ class Gaps:
     """Tokens that came with it; 1 for gaps between chunks."""
 
 
-def token_gaps(recording: Recording, rows: Rows) -> Gaps:
+def token_gaps(recording: LoadRecording, rows: Rows) -> Gaps:
     """Gaps between arrivals of tokens."""
     return _gaps(recording, rows, rows.piece_tokens > 0, rows.piece_tokens)
 
 
-def chunk_gaps(recording: Recording, rows: Rows) -> Gaps:
+def chunk_gaps(recording: LoadRecording, rows: Rows) -> Gaps:
     """Gaps between arrivals of text."""
     return _gaps(recording, rows, rows.piece_events > 0, None)
 
 
-def _gaps(recording: Recording, rows: Rows, arrived: NDArray[np.bool_], tokens: NDArray[np.int32] | None) -> Gaps:
+def _gaps(recording: LoadRecording, rows: Rows, arrived: NDArray[np.bool_], tokens: NDArray[np.int32] | None) -> Gaps:
     """The tokens of a first arrival end no gap, so they give none."""
     at = np.flatnonzero(arrived)
     owner = np.searchsorted(recording.pieces, at, side="right") - 1
@@ -210,7 +210,7 @@ def _statistic(times: NDArray[np.float64], starts: NDArray[np.int64], name: str)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
+class GoodRequests:
     """Which requests were good, and by which of the objectives."""
 
     good: NDArray[np.bool_]
@@ -223,7 +223,7 @@ class Judged:
     """Why nothing could be judged."""
 
 
-def judge(recording: Recording, rows: Rows, objective: Mapping[str, float]) -> Judged:
+def judge(recording: LoadRecording, rows: Rows, objective: Mapping[str, float]) -> GoodRequests:
     """Hold each request against the limits; one that failed or did not end is not good.
 
     A request that has no value, such as the time per token of an answer of one token, breaks no limit; but where no
@@ -231,7 +231,7 @@ def judge(recording: Recording, rows: Rows, objective: Mapping[str, float]) -> J
     """
     good = rows.outcome == OK
     if not objective:
-        return Judged(good, (), absent="the file has no objective that a request could meet")
+        return GoodRequests(good, (), absent="the file has no objective that a request could meet")
     by: list[str] = []
     ignored: dict[str, JsonValue] = {}
     for key, limit in objective.items():
@@ -243,15 +243,15 @@ def judge(recording: Recording, rows: Rows, objective: Mapping[str, float]) -> J
         values = _values(metric, statistic, recording, rows)
         ended = rows.outcome == OK
         if ended.any() and np.isnan(values[ended]).all() and not _may_lack(metric, rows, ended):
-            return Judged(good & False, tuple(by), ignored, f"no request has {metric}, so {key} cannot be judged")
+            return GoodRequests(good & False, tuple(by), ignored, f"no request has {metric}, so {key} cannot be judged")
         by.append(key)
         worse = values > limit if METRICS[metric].better == "lower" else values < limit
         good = good & ~worse
         if metric == "first_answer_ms":
             good = good & (rows.answer_ns > 0)
     if not by:
-        return Judged(good, (), ignored, "no objective is about single requests")
-    return Judged(good, tuple(by), ignored)
+        return GoodRequests(good, (), ignored, "no objective is about single requests")
+    return GoodRequests(good, tuple(by), ignored)
 
 
 def _not_of_one_request(metric: str, statistic: str) -> str:
@@ -264,7 +264,7 @@ def _not_of_one_request(metric: str, statistic: str) -> str:
     return ""
 
 
-def _values(metric: str, statistic: str, recording: Recording, rows: Rows) -> NDArray[np.float64]:
+def _values(metric: str, statistic: str, recording: LoadRecording, rows: Rows) -> NDArray[np.float64]:
     if metric == "itl_ms":
         return statistic_by_row(token_gaps(recording, rows), statistic, len(recording))
     if metric == "chunk_gap_ms":

@@ -11,11 +11,11 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.run.apis.answers import FAULTS, REASONING, TEXT, TOOL, Draft, Usage
-from assay.run.apis.contract import Api
-from assay.run.load.http.recording import CODE, Recording
+from assay.run.apis.answers import FAULTS, REASONING, TEXT, TOOL, AnswerDraft, Usage
+from assay.run.apis.contract import ServedApi
+from assay.run.load.http.recording import CODE, LoadRecording
 from assay.run.targets.served.counting import CHECKED, EVENTS, LOCAL, UNKNOWN, USAGE, Counter, Tally, apportion
-from assay.run.targets.served.fast_reader import Alike, Outline, Outlines, is_exact
+from assay.run.targets.served.fast_reader import AnswerOutline, AnswerOutlines, FastReader, is_exact
 from assay.run.tokens import Tokenizer
 from assay.run.workloads.records import Item
 
@@ -110,7 +110,7 @@ class _Placed:
         self.events = _Marks()
         self.single = _Marks()  # tokens that came one by one
         self.bundled = _Marks()  # tokens that came several at once
-        self.known = Outlines()  # answers whose events have one token each
+        self.known = AnswerOutlines()  # answers whose events have one token each
         self.answers: list[tuple[int, int]] = []  # row, and position of the first event after reasoning
 
 
@@ -119,17 +119,17 @@ class _Pending:
     """Answers of one block that a tokenizer has to count."""
 
     rows: list[int] = field(default_factory=list)
-    drafts: list[Draft] = field(default_factory=list)
+    drafts: list[AnswerDraft] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
 
 
 class _Reader:
     """Fills the columns block by block."""
 
-    def __init__(self, recording: Recording, api: Api, counter: Counter) -> None:
+    def __init__(self, recording: LoadRecording, api: ServedApi, counter: Counter) -> None:
         n, pieces = len(recording), len(recording.piece_ns)
         self.recording, self.api, self.counter = recording, api, counter
-        self.alike = None if api.take is None else Alike(api.take)
+        self.alike = None if api.take is None else FastReader(api.take)
         self.outcome = recording.outcome.copy()
         self.fault = np.full(n, -1, dtype=np.int8)
         self.streamed = np.zeros(n, dtype=np.bool_)
@@ -176,13 +176,13 @@ class _Reader:
         self._place(low, high, placed)
         recording.let_go(high)
 
-    def _outline(self, body: bytes, code: int, checks: int) -> Outline | None:
+    def _outline(self, body: bytes, code: int, checks: int) -> AnswerOutline | None:
         """Read one answer without its texts, where it is like others and nobody will want them."""
         if self.alike is None or code != _OK or self.counter.wants_check(checks):
             return None
         return self.alike.read(body)
 
-    def _draft(self, body: bytes, code: int, outline: Outline | None) -> Draft:
+    def _draft(self, body: bytes, code: int, outline: AnswerOutline | None) -> AnswerDraft:
         """Read one answer whole, or as far as it is wanted."""
         if outline is not None and self.counter.source == UNKNOWN:
             return outline.draft()
@@ -191,7 +191,7 @@ class _Reader:
             self.alike.learn(body, draft)
         return draft
 
-    def _note_outlines(self, known: Outlines) -> None:
+    def _note_outlines(self, known: AnswerOutlines) -> None:
         """Keep what answers that were read in outline say about themselves, and the server's counts."""
         rows, counts = known.rows(), {name: known.usage(name) for name in Usage._fields}
         output = counts["output"]
@@ -209,7 +209,7 @@ class _Reader:
     def _finish_code(self, reason: str | None) -> int:
         return -1 if reason is None else self.finish_codes.setdefault(reason, len(self.finish_codes))
 
-    def _note(self, row: int, draft: Draft, code: int) -> None:
+    def _note(self, row: int, draft: AnswerDraft, code: int) -> None:
         """Keep what an answer says about itself."""
         self.streamed[row] = draft.streamed
         self.chunks[row] = len(draft.ends) if draft.streamed else 0
@@ -228,7 +228,7 @@ class _Reader:
             self.words.setdefault((int(self.recording.phase[row]), draft.fault.kind), draft.fault.words)
 
     def _count(
-        self, row: int, draft: Draft, start: int, stop: int, placed: _Placed, pending: _Pending, checks: _Pending
+        self, row: int, draft: AnswerDraft, start: int, stop: int, placed: _Placed, pending: _Pending, checks: _Pending
     ) -> None:
         """Take the server's count, or leave the answer for a tokenizer."""
         usage = draft.usage
@@ -245,7 +245,7 @@ class _Reader:
             checks.drafts.append(draft)
         self._spread(row, draft, usage.output - hidden, start, stop, placed)
 
-    def _spread(self, row: int, draft: Draft, tokens: int, start: int, stop: int, placed: _Placed) -> None:
+    def _spread(self, row: int, draft: AnswerDraft, tokens: int, start: int, stop: int, placed: _Placed) -> None:
         """Say where in the content the tokens of one answer lie."""
         if not draft.streamed:
             placed.bundled.add(stop, (0,), (tokens,))
@@ -303,7 +303,12 @@ class _Reader:
 
 
 def read_rows(
-    recording: Recording, api: Api, items: Sequence[Item], counter: Counter | None = None, *, block: int = _BLOCK
+    recording: LoadRecording,
+    api: ServedApi,
+    items: Sequence[Item],
+    counter: Counter | None = None,
+    *,
+    block: int = _BLOCK,
 ) -> Rows:
     """Read every answer of a load.
 
@@ -333,7 +338,7 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _first_answer(draft: Draft) -> list[int]:
+def _first_answer(draft: AnswerDraft) -> list[int]:
     """Position of the first event after reasoning, if there is one."""
     for at, channel in enumerate(draft.channels):
         if channel != REASONING:
@@ -382,7 +387,7 @@ def _count_inputs(reader: _Reader, items: Sequence[Item]) -> None:
         counter.tally.checked_inputs = list(zip(reader.input[rows].tolist(), local, strict=True))
 
 
-def _prompt_counts(tokenizer: Tokenizer | None, items: Sequence[Item], api: Api) -> list[int]:
+def _prompt_counts(tokenizer: Tokenizer | None, items: Sequence[Item], api: ServedApi) -> list[int]:
     """Tokens of what the first request of each item says, without what a chat template adds."""
     if tokenizer is None or not items:
         return []

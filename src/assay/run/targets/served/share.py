@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 from pydantic import JsonValue
 
-from assay.run.apis.contract import Api
-from assay.run.load.http.recording import WARMUP, Recording
+from assay.run.apis.contract import ServedApi
+from assay.run.load.http.recording import WARMUP, LoadRecording
 from assay.run.load.requests import REQUESTS, requests_of, write_requests
 from assay.run.load.timing import ClockPair
-from assay.run.targets.served.request_metrics import OK, Judged
+from assay.run.targets.served.request_metrics import OK, GoodRequests
 from assay.run.targets.served.rows import Rows
 from assay.spec.benchmark import Definition
 
 
-def clock_facts(recording: Recording, paired: ClockPair) -> dict[str, JsonValue]:
+def clock_facts(recording: LoadRecording, paired: ClockPair) -> dict[str, JsonValue]:
     """When the load was, on the clock of the day."""
     shift = paired.epoch_ns - paired.loop_ns
     before = recording.due_ns[recording.phase == WARMUP]
@@ -37,7 +37,9 @@ def share_facts(definition: Definition) -> dict[str, JsonValue]:
     }
 
 
-def keep_requests(folder: Path, recording: Recording, rows: Rows, judged: Judged, api: Api) -> tuple[str, Path]:
+def keep_requests(
+    folder: Path, recording: LoadRecording, rows: Rows, judged: GoodRequests, api: ServedApi
+) -> tuple[str, Path]:
     """Write every request into a file, from which the window can be counted again; return its name and path."""
     ok = rows.outcome == OK
     counted = api.generates and not np.any(ok & (rows.output_tokens < 0))

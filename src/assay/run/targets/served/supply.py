@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from assay.errors import MeasureError
-from assay.run.apis import Api, wire_path
+from assay.run.apis import ServedApi, wire_path
 from assay.run.load.http.origin import Origin
 from assay.run.workloads.records import Item
 from assay.spec.target import Price
@@ -23,7 +23,7 @@ _TEMPLATE_TOKENS = 64
 class ApiSupply:
     """The items of a workload in the words of a protocol."""
 
-    def __init__(self, items: Sequence[Item], api: Api, origin: Origin, headers: Mapping[str, str]) -> None:
+    def __init__(self, items: Sequence[Item], api: ServedApi, origin: Origin, headers: Mapping[str, str]) -> None:
         self._items = items
         self._api = api
         self._origin = origin

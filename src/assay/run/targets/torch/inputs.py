@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from assay.errors import UsageError
 from assay.run.tensors import values
-from assay.run.tensors.dims import Dims, Given, Shape, Size, batch_keys, resolve_dims
+from assay.run.tensors.dims import Dims, DimSize, FixedShape, Shape, batch_keys, resolve_dims
 from assay.run.tensors.dtypes import ELEMENT_TYPES, Array, ElementType
 from assay.run.tensors.values import Values
 from assay.spec.benchmark import InputSpec, Workload
@@ -25,7 +25,7 @@ _EXAMPLE = "the example that the program was exported with"
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class TorchInput:
     """One tensor that a program takes."""
 
     element: ElementType
@@ -45,12 +45,12 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fed:
+class TorchFeeds:
     """Values for every input, on the host, and how they came about."""
 
     values: Mapping[str, Values]
     elements: Mapping[str, ElementType]
-    dims: Mapping[str, Size]
+    dims: Mapping[str, DimSize]
     items: int
 
     def tensor(self, name: str, device: str) -> Tensor:
@@ -92,7 +92,9 @@ def element_of(dtype: Any, name: str) -> ElementType:  # noqa: ANN401  (a torch.
     return _ELEMENTS[word]
 
 
-def by_signature(declared: Mapping[str, Declared], bounds: Mapping[str, Bounds], workload: Workload, base: Path) -> Fed:
+def by_signature(
+    declared: Mapping[str, TorchInput], bounds: Mapping[str, Bounds], workload: Workload, base: Path
+) -> TorchFeeds:
     """Make values for a program that knows its inputs.
 
     Raises:
@@ -114,10 +116,10 @@ def by_signature(declared: Mapping[str, Declared], bounds: Mapping[str, Bounds],
         else _made(name, one, dims.shapes[name], workload)
         for name, one in declared.items()
     }
-    return Fed(made, {name: one.element for name, one in declared.items()}, dims.sizes, dims.items)
+    return TorchFeeds(made, {name: one.element for name, one in declared.items()}, dims.sizes, dims.items)
 
 
-def by_file(names: Sequence[str], workload: Workload, base: Path) -> Fed:
+def by_file(names: Sequence[str], workload: Workload, base: Path) -> TorchFeeds:
     """Make values for a program that says how its inputs are called, and no more.
 
     A shape may hold -1, which stands for `workload.batch`.
@@ -154,11 +156,14 @@ def by_file(names: Sequence[str], workload: Workload, base: Path) -> Fed:
             at="workload.batch",
             try_="write -1 in the shape where the batch belongs",
         )
-    return Fed(made, elements, {"batch": Size(batch, "workload.batch")} if workload.batch else {}, batch)
+    return TorchFeeds(made, elements, {"batch": DimSize(batch, "workload.batch")} if workload.batch else {}, batch)
 
 
 def _sized(
-    declared: Mapping[str, Declared], bounds: Mapping[str, Bounds], workload: Workload, given: Mapping[str, Given]
+    declared: Mapping[str, TorchInput],
+    bounds: Mapping[str, Bounds],
+    workload: Workload,
+    given: Mapping[str, FixedShape],
 ) -> Dims:
     shapes: dict[str, Shape | None] = {name: one.shape for name, one in declared.items()}
     batches = batch_keys(shapes, workload.dims)
@@ -177,11 +182,11 @@ def _sized(
     origins = {**dict.fromkeys(defaults, _EXAMPLE)}
     if batch != workload.batch:
         origins |= dict.fromkeys(batches, "the smallest that the program takes")
-    sizes = {key: Size(size.value, origins.get(key, size.origin)) for key, size in dims.sizes.items()}
+    sizes = {key: DimSize(size.value, origins.get(key, size.origin)) for key, size in dims.sizes.items()}
     return Dims(dims.shapes, sizes, dims.items)
 
 
-def _check_bounds(sizes: Mapping[str, Size], bounds: Mapping[str, Bounds]) -> None:
+def _check_bounds(sizes: Mapping[str, DimSize], bounds: Mapping[str, Bounds]) -> None:
     for key, size in sizes.items():
         allowed = bounds.get(key)
         if allowed is None or (allowed.low <= size.value and (allowed.high is None or size.value <= allowed.high)):
@@ -202,7 +207,7 @@ def _own(name: str, spec: InputSpec, element: ElementType, base: Path) -> Array 
     return values.listed(name, element, spec.value) if isinstance(spec.value, list) else None
 
 
-def _given(name: str, spec: InputSpec, own: Mapping[str, Array]) -> Given | None:
+def _given(name: str, spec: InputSpec, own: Mapping[str, Array]) -> FixedShape | None:
     where = f"workload.inputs.{name}.shape"
     if name in own:
         if spec.shape is not None and spec.shape != own[name].shape:
@@ -212,15 +217,15 @@ def _given(name: str, spec: InputSpec, own: Mapping[str, Array]) -> Given | None
                 at=where,
                 try_="make both the same, or remove the shape",
             )
-        return Given(own[name].shape, _source(name, spec), not_batched=spec.shape is not None)
-    return Given(spec.shape, where, not_batched=True) if spec.shape is not None else None
+        return FixedShape(own[name].shape, _source(name, spec), not_batched=spec.shape is not None)
+    return FixedShape(spec.shape, where, not_batched=True) if spec.shape is not None else None
 
 
 def _source(name: str, spec: InputSpec) -> str:
     return f"workload.inputs.{name}.{'file' if spec.file is not None else 'value'}"
 
 
-def _made(name: str, one: Declared, shape: tuple[int, ...], workload: Workload) -> Values:
+def _made(name: str, one: TorchInput, shape: tuple[int, ...], workload: Workload) -> Values:
     spec = workload.inputs.get(name, InputSpec())
     if spec.range is not None:
         return values.from_range(name, one.element, shape, workload.seed, spec.range)

@@ -13,8 +13,8 @@ from assay.errors import MeasureError
 from assay.run import torch_devices as devices
 from assay.run.contract import Order
 from assay.run.records import DeviceProof
-from assay.run.targets.torch.inputs import Fed
-from assay.run.targets.torch.programs import Program, kind_of, open_program
+from assay.run.targets.torch.inputs import TorchFeeds
+from assay.run.targets.torch.programs import LoadedProgram, kind_of, open_program
 from assay.spec.target import ModelTarget
 
 
@@ -28,8 +28,8 @@ class TorchProgram:
         devices.set_threads(target)
         self._kind = kind_of(self._path)
         _import_loaders()
-        self._program: Program | None = None
-        self._fed: Fed | None = None
+        self._program: LoadedProgram | None = None
+        self._fed: TorchFeeds | None = None
         self._once: Callable[[], object] | None = None
         self.device_memory: tuple[dict[str, float], dict[str, str]] = ({}, {})
 
@@ -91,7 +91,7 @@ class TorchProgram:
         """Free everything."""
         self._program = self._fed = self._once = None
 
-    def _opened(self) -> Program:
+    def _opened(self) -> LoadedProgram:
         if self._program is None:
             raise MeasureError("the program is not loaded", code="target", at="target.model", try_="call load() first")
         return self._program

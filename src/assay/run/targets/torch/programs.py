@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from assay.errors import MeasureError, UsageError
 from assay.run.policy import refuse_program
-from assay.run.targets.torch.inputs import Bounds, Declared, Fed, by_file, by_signature, element_of
+from assay.run.targets.torch.inputs import Bounds, TorchFeeds, TorchInput, by_file, by_signature, element_of
 from assay.run.torch_devices import TorchPlacement, library
 from assay.spec.benchmark import Workload
 
@@ -92,16 +92,16 @@ def _refused(message: str, try_: str) -> MeasureError:
     return MeasureError(message, code="model", at="target.model", try_=try_)
 
 
-class Program(Protocol):
+class LoadedProgram(Protocol):
     """A loaded program."""
 
     kind: Kind
 
-    def fed(self, workload: Workload, base: Path) -> Fed:
+    def fed(self, workload: Workload, base: Path) -> TorchFeeds:
         """Values for its inputs."""
         ...
 
-    def bound(self, fed: Fed, device: str) -> Callable[[], object]:
+    def bound(self, fed: TorchFeeds, device: str) -> Callable[[], object]:
         """One call with these values, ready to be made."""
         ...
 
@@ -110,7 +110,7 @@ class Program(Protocol):
         ...
 
 
-def open_program(path: Path, kind: Kind, placement: TorchPlacement) -> Program:
+def open_program(path: Path, kind: Kind, placement: TorchPlacement) -> LoadedProgram:
     """Load a program onto its device.
 
     Raises:
@@ -137,10 +137,10 @@ class _Exported:
             program = move_to_device_pass(program, placement.name)
         self._program, self._module = program, program.module()
 
-    def fed(self, workload: Workload, base: Path) -> Fed:
+    def fed(self, workload: Workload, base: Path) -> TorchFeeds:
         return by_signature(self._declared(), self._bounds(), workload, base)
 
-    def bound(self, fed: Fed, device: str) -> Callable[[], object]:
+    def bound(self, fed: TorchFeeds, device: str) -> Callable[[], object]:
         from torch.utils import _pytree as pytree
 
         leaves = [
@@ -161,7 +161,7 @@ class _Exported:
         examples = pytree.tree_leaves(self._program.example_inputs)
         return list(zip(specs, examples if len(examples) == len(specs) else [None] * len(specs), strict=True))
 
-    def _declared(self) -> dict[str, Declared]:
+    def _declared(self) -> dict[str, TorchInput]:
         nodes = {node.name: node for node in self._program.graph.nodes if node.op == "placeholder"}
         rows = self._tables()
         found = {}
@@ -172,7 +172,7 @@ class _Exported:
             fake = nodes[name].meta["val"]
             shape = tuple(size if isinstance(size, int) else str(size) for size in fake.shape)
             was = tuple(example.shape) if example is not None else None
-            found[name] = Declared(element_of(fake.dtype, name), shape, was, rows.get(name))
+            found[name] = TorchInput(element_of(fake.dtype, name), shape, was, rows.get(name))
         return found
 
     def _bounds(self) -> dict[str, Bounds]:
@@ -202,7 +202,7 @@ class _Script:
         self._types = {one.name: str(one.type) for one in arguments}
         self._optional = {one.name for one in arguments if one.has_default_value()}
 
-    def fed(self, workload: Workload, base: Path) -> Fed:
+    def fed(self, workload: Workload, base: Path) -> TorchFeeds:
         specs = workload.inputs
         wanted = [name for name in self._types if name not in self._optional or name in specs]
         for name in wanted:
@@ -220,7 +220,7 @@ class _Script:
         others = {name: spec for name, spec in specs.items() if name not in self._scalars}
         return by_file(tensors, workload.model_copy(update={"inputs": others}), base)
 
-    def bound(self, fed: Fed, device: str) -> Callable[[], object]:
+    def bound(self, fed: TorchFeeds, device: str) -> Callable[[], object]:
         tensors = {name: fed.tensor(name, device) for name in fed.values}
         return _inferring(self._module, (), {**tensors, **self._scalars})
 

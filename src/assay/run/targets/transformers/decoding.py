@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.run.records import Phase, SamplePhase, SampleSet
-from assay.run.targets.transformers.prompts import Ask, Batch
+from assay.run.targets.transformers.prompts import Ask, PromptBatch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,12 +57,12 @@ class Stepper:
         self.last: Tensor | None = None  # the logits of the last step, to see where they were computed
         self.memory: str | None = None  # class of what the model remembers in
 
-    def run(self, batch: Batch, output_tokens: int) -> Steps:
+    def run(self, batch: PromptBatch, output_tokens: int) -> Steps:
         """Answer the prompts of one batch, each with `output_tokens` tokens or up to a stop token."""
         with self._torch.inference_mode():
             return self._run(batch, output_tokens)
 
-    def _run(self, batch: Batch, output_tokens: int) -> Steps:
+    def _run(self, batch: PromptBatch, output_tokens: int) -> Steps:
         torch, clock = self._torch, perf_counter_ns
         ends: list[int] = []
         tokens: list[tuple[int, ...]] = []

@@ -16,7 +16,7 @@ from assay.errors import MeasureError, UsageError
 from assay.run import torch_devices as devices
 from assay.run.contract import Measured, Order, Stage
 from assay.run.records import DeviceProof, Phase
-from assay.run.targets.transformers.model import Source, model_facts, tensors_of
+from assay.run.targets.transformers.model import ModelFolder, model_facts, tensors_of
 from assay.run.targets.transformers.prompts import OwnTokenizer
 from assay.run.workloads import Workset, make_workset
 from assay.spec.benchmark import Definition
@@ -173,7 +173,7 @@ class Embedder:
         self._order, self._target, self._folder = order, target, folder
         self._placement = devices.place(target.device)
         devices.set_threads(target)
-        self._source = Source(folder, target, self._placement)
+        self._source = ModelFolder(folder, target, self._placement)
         begun = perf_counter()
         self._tokenizer = self._source.tokenizer()
         self._tokenizer_s = perf_counter() - begun

@@ -18,7 +18,7 @@ from assay.run.contract import Measured, Order, Stage
 from assay.run.records import DeviceProof, Phase, SampleSet
 from assay.run.scoring import OUTPUTS, Output, as_asked, scored, write_outputs
 from assay.run.targets.transformers.decoding import Generated, Stepper, answer_lengths, counted, numbers, sample_sets
-from assay.run.targets.transformers.model import Source, model_facts, stop_tokens, tensors_of
+from assay.run.targets.transformers.model import ModelFolder, model_facts, stop_tokens, tensors_of
 from assay.run.targets.transformers.prompts import Ask, OwnTokenizer, Prompter, Sessions
 from assay.run.workloads import make_workset
 from assay.spec.benchmark import Definition
@@ -41,7 +41,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
+class AnswerScores:
     """What is said about the answers."""
 
     samples: tuple[SampleSet, ...] = ()
@@ -86,7 +86,7 @@ def first_answers(calls: Iterable[Generated], text: Callable[[Generated, int], s
     return Answers(tuple(one[0] for one in found), tuple(one[1] for one in found), asked, differing)
 
 
-def judge(answers: Answers, scorers: Sequence[str], order: Order) -> Judged:
+def judge(answers: Answers, scorers: Sequence[str], order: Order) -> AnswerScores:
     """Score the answers and keep them where the file asks for it, or where something scores them."""
     said = scored(answers.outputs, scorers)
     at = np.array(answers.at_ns, dtype=np.int64)
@@ -103,7 +103,7 @@ def judge(answers: Answers, scorers: Sequence[str], order: Order) -> Judged:
         "scorers": dict(said.facts),
         "kept": bool(files),
     }
-    return Judged(samples, dict(said.absent), facts, files)
+    return AnswerScores(samples, dict(said.absent), facts, files)
 
 
 class Generator:
@@ -119,7 +119,7 @@ class Generator:
         self._order, self._target, self._folder = order, target, folder
         self._placement = devices.place(target.device)
         devices.set_threads(target)
-        self._source = Source(folder, target, self._placement)
+        self._source = ModelFolder(folder, target, self._placement)
         _refuse_encoder(self._source.config)
         begun = perf_counter()
         self._tokenizer = self._source.tokenizer()

@@ -77,7 +77,7 @@ def dtype_of(target: ModelTarget) -> Any:  # noqa: ANN401  (a torch.dtype, or `a
     return getattr(torch_library(), _DTYPES[target.dtype.lower()])
 
 
-class Source:
+class ModelFolder:
     """A model folder that may be loaded: its configuration is read and its code imported, its weights are not."""
 
     def __init__(self, folder: Path, target: ModelTarget, placement: TorchPlacement) -> None:

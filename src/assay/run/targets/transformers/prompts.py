@@ -27,7 +27,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class PromptBatch:
     """Prompts as tensors, filled up on the left so that all end where the answer begins."""
 
     ids: Tensor
@@ -91,7 +91,7 @@ class Prompter:
         ids: list[list[int]] = self._tokenizer(list(texts), add_special_tokens=self._special)["input_ids"]
         return ids
 
-    def batch(self, texts: Sequence[str]) -> Batch:
+    def batch(self, texts: Sequence[str]) -> PromptBatch:
         """The prompts of one call."""
         import torch
 
@@ -100,7 +100,7 @@ class Prompter:
         width = max(lengths)
         ids = torch.tensor([[self._pad] * (width - len(row)) + row for row in rows], dtype=torch.long)
         mask = torch.tensor([[0] * (width - size) + [1] * size for size in lengths], dtype=torch.long)
-        return Batch(ids, mask, lengths)
+        return PromptBatch(ids, mask, lengths)
 
     def facts(self) -> dict[str, JsonValue]:
         return {

@@ -33,12 +33,12 @@ from assay.spec.secrets import resolve_secrets
 from assay.spec.target import EndpointTarget, LibraryTarget, ServiceTarget, Target, Tls
 
 if TYPE_CHECKING:
-    from assay.run.endpoint import Endpoint
-    from assay.run.targets.vector.http import Rest
+    from assay.run.endpoint import ServedEndpoint
+    from assay.run.targets.vector.http import JsonClient
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ServiceContext:
     """Where a search is answered. A library is answered in this process and has none of this."""
 
     service: RunningService | None = None
@@ -127,7 +127,7 @@ class Access(Protocol):
     def collection(self) -> Collection: ...
 
     @property
-    def around(self) -> Surroundings: ...
+    def around(self) -> ServiceContext: ...
 
     def first_ms(self, queries: Floats) -> float:
         """Search once and return its milliseconds."""
@@ -162,7 +162,7 @@ def _within_reach(order: Order, stage: Stage) -> AbstractContextManager[Access]:
     target = order.job.definition.target
     kind = find_collection(target)
     if kind is not None and isinstance(target, LibraryTarget) and issubclass(kind, LibraryCollection):
-        return nullcontext(Calls(kind(_task(order.job.definition), target.threads), Surroundings()))
+        return nullcontext(ThreadAccess(kind(_task(order.job.definition), target.threads), ServiceContext()))
     if kind is not None and isinstance(target, EndpointTarget | ServiceTarget):
         if issubclass(kind, HttpCollection):
             return _over_http(kind, order, stage)
@@ -195,17 +195,19 @@ def _through_driver(
         metrics = target.metrics
         address = pinned(metrics, "target.metrics") if metrics is not None and "://" in metrics else None
         headers = metrics_headers(target, url, metrics)
-        yield Calls(collection, Surroundings(service, pid, order.services, metrics, address, headers, target.tls))
+        yield ThreadAccess(
+            collection, ServiceContext(service, pid, order.services, metrics, address, headers, target.tls)
+        )
 
 
 @contextmanager
 def _over_http(kind: type[HttpCollection], order: Order, stage: Stage) -> Iterator[Access]:
     from assay.run.endpoint import reached
-    from assay.run.targets.vector.http import Rest
+    from assay.run.targets.vector.http import JsonClient
 
     with reached(order, stage) as place:
         target, definition = place.target, order.job.definition
-        rest = Rest(
+        rest = JsonClient(
             kind.name,
             place.url,
             headers=place.headers,
@@ -215,7 +217,7 @@ def _over_http(kind: type[HttpCollection], order: Order, stage: Stage) -> Iterat
             base=Path(order.job.base),
             own=place.service is not None,
         )
-        around = Surroundings(
+        around = ServiceContext(
             place.service,
             place.local_pid,
             order.services,
@@ -224,15 +226,15 @@ def _over_http(kind: type[HttpCollection], order: Order, stage: Stage) -> Iterat
             place.metrics_headers,
             target.tls,
         )
-        yield Requests(kind(rest, _task(definition), definition.measure.timeout), around, rest, place)
+        yield HttpAccess(kind(rest, _task(definition), definition.measure.timeout), around, rest, place)
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class ThreadAccess:
     """A collection that is searched by calls from threads."""
 
     collection: ThreadCollection
-    around: Surroundings
+    around: ServiceContext
 
     def first_ms(self, queries: Floats) -> float:
         """Search once."""
@@ -256,13 +258,13 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class HttpAccess:
     """A collection that is searched over HTTP."""
 
     collection: HttpCollection
-    around: Surroundings
-    rest: Rest
-    place: Endpoint
+    around: ServiceContext
+    rest: JsonClient
+    place: ServedEndpoint
 
     def first_ms(self, queries: Floats) -> float:
         """Search once."""

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.run.targets.vector.collection import HttpCollection, SearchTask, own_name, refuse_ignored, renamed
-from assay.run.targets.vector.http import Rest
+from assay.run.targets.vector.http import JsonClient
 from assay.run.workloads.corpus import Block, Floats
 
 _SPACE = {"cosine": "cosine", "euclid": "l2", "dot": "ip"}
@@ -44,7 +44,7 @@ class Chroma(HttpCollection):
 
     name = "Chroma"
 
-    def __init__(self, rest: Rest, task: SearchTask, patience_s: float) -> None:
+    def __init__(self, rest: JsonClient, task: SearchTask, patience_s: float) -> None:
         super().__init__(rest, task, patience_s)
         rest.url, database = split_url(rest.url)
         self._collection = own_name("-")

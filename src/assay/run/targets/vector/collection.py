@@ -17,7 +17,7 @@ from assay.run.workloads.corpus import Block, Floats
 from assay.spec.workload import Corpus
 
 if TYPE_CHECKING:
-    from assay.run.targets.vector.http import Rest
+    from assay.run.targets.vector.http import JsonClient
 
 Options = Mapping[str, JsonValue]
 
@@ -72,7 +72,7 @@ class Collection(ABC):
 class HttpCollection(Collection):
     """A collection that is searched over HTTP; the load loop sends its requests."""
 
-    def __init__(self, rest: Rest, task: SearchTask, patience_s: float) -> None:
+    def __init__(self, rest: JsonClient, task: SearchTask, patience_s: float) -> None:
         self._rest, self._task, self._patience_s = rest, task, patience_s
 
     @abstractmethod

@@ -21,7 +21,7 @@ from assay.run import window
 from assay.run.contract import Order, Rules, Stage
 from assay.run.load.http.driver import Repeat
 from assay.run.load.http.origin import Origin
-from assay.run.load.http.recording import OUTCOMES, Recording, client_metrics
+from assay.run.load.http.recording import OUTCOMES, LoadRecording, client_metrics
 from assay.run.load.http.session import asked_of, drive_watched, load_of
 from assay.run.models.transport import client_options
 from assay.run.records import Window
@@ -36,7 +36,7 @@ _KINDS = (OK, *OUTCOMES[1:])
 _CONTENT = OUTCOMES.index("content")
 
 
-class Rest:
+class JsonClient:
     """One server that speaks JSON."""
 
     def __init__(
@@ -181,7 +181,7 @@ def drive_http(
     return replace(found, facts={"load": {**asked_of(definition.load), **_about(recording)}})
 
 
-def first_over_http(engine: HttpCollection, rest: Rest, query: Floats) -> float:
+def first_over_http(engine: HttpCollection, rest: JsonClient, query: Floats) -> float:
     """Send one search by itself and return its milliseconds."""
     method, path, body = engine.search_request(query)
     return 1e3 * rest.timed(method, path, body, code="search-option", at="target.search")
@@ -204,7 +204,7 @@ def _wire(engine: HttpCollection, origin: Origin, root: str, query: Floats) -> b
     return origin.request(method, root + path, engine.headers(), body)
 
 
-def _read(engine: HttpCollection, recording: Recording, queries: int, k: int, machine: Window) -> Searches:
+def _read(engine: HttpCollection, recording: LoadRecording, queries: int, k: int, machine: Window) -> Searches:
     """What the clients saw, with the answers read."""
     outcome = recording.outcome.astype(np.int16)
     ids: NDArray[np.int64] = np.full((len(recording), k), -1, dtype=np.int64)
@@ -240,6 +240,6 @@ def _read(engine: HttpCollection, recording: Recording, queries: int, k: int, ma
     )
 
 
-def _about(recording: Recording) -> dict[str, JsonValue]:
+def _about(recording: LoadRecording) -> dict[str, JsonValue]:
     warm = int((recording.due_ns < recording.window[0]).sum())
     return {"how": "HTTP", "clients": len(recording.clients), "warmup": {"calls": warm}}

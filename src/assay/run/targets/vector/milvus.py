@@ -19,7 +19,7 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.run.targets.vector.collection import HttpCollection, Options, SearchTask, own_name, refuse_ignored, renamed
-from assay.run.targets.vector.http import Rest, encoded
+from assay.run.targets.vector.http import JsonClient, encoded
 from assay.run.workloads.corpus import Block, Floats
 
 _API = "/api/v1"
@@ -42,7 +42,7 @@ class Milvus(HttpCollection):
 
     name = "Milvus"
 
-    def __init__(self, rest: Rest, task: SearchTask, patience_s: float) -> None:
+    def __init__(self, rest: JsonClient, task: SearchTask, patience_s: float) -> None:
         super().__init__(rest, task, patience_s)
         self._collection = own_name()
         self._own: dict[str, JsonValue] = {"collection_name": self._collection}

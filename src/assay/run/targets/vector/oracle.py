@@ -269,7 +269,7 @@ def _write(path: Path, found: Neighbours) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
+class AnswerRecall:
     """What a set of answers is worth."""
 
     recall: Doubles
@@ -284,14 +284,14 @@ class Judged:
     """Answers with fewer vectors than there are to find."""
 
 
-def judge(vectors: VectorSet, truth: Neighbours, queries: Integers, answers: Integers) -> Judged:
+def judge(vectors: VectorSet, truth: Neighbours, queries: Integers, answers: Integers) -> AnswerRecall:
     """Compare answers with the truth.
 
     Args:
         answers: answers × k numbers of vectors, -1 where an answer is shorter.
     """
     if not len(answers):
-        return Judged(np.zeros(0), 0, 0, 0, 0)
+        return AnswerRecall(np.zeros(0), 0, 0, 0, 0)
     first, which = _distinct(queries, answers)
     asked, given = queries[first], np.sort(answers[first], axis=1)
     again = np.zeros(given.shape, dtype=np.bool_)
@@ -303,7 +303,7 @@ def judge(vectors: VectorSet, truth: Neighbours, queries: Integers, answers: Int
     more = _right_beyond(vectors, truth, asked, np.where(allowed & ~right, given, -1))
     times = np.bincount(which, minlength=len(first))
     hits = np.minimum((right | more).sum(axis=1), truth.wanted)
-    return Judged(
+    return AnswerRecall(
         recall=(hits / truth.wanted)[which],
         ties=int(((ties | more).sum(axis=1) * times).sum()),
         outside=int((((given >= 0) & ~allowed).sum(axis=1) * times).sum()),

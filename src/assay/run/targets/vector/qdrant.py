@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.run.targets.vector.collection import HttpCollection, SearchTask, own_name, refuse_ignored, renamed
-from assay.run.targets.vector.http import Rest
+from assay.run.targets.vector.http import JsonClient
 from assay.run.workloads.corpus import Block, Floats
 
 _DISTANCE = {"cosine": "Cosine", "euclid": "Euclid", "dot": "Dot"}
@@ -33,7 +33,7 @@ class Qdrant(HttpCollection):
 
     name = "Qdrant"
 
-    def __init__(self, rest: Rest, task: SearchTask, patience_s: float) -> None:
+    def __init__(self, rest: JsonClient, task: SearchTask, patience_s: float) -> None:
         super().__init__(rest, task, patience_s)
         self._collection = own_name()
         self._path = f"/collections/{self._collection}"

@@ -23,7 +23,7 @@ from assay.run.load.shape import shape_of
 from assay.run.load.timing import quiet_collector
 from assay.run.targets.vector.collection import Search, ThreadCollection
 from assay.run.targets.vector.report import OK, Searches
-from assay.run.targets.vector.workers import RECENT, Crew, Log, Turns, working
+from assay.run.targets.vector.workers import RECENT, Log, SearchSchedule, SearchWorkers, working
 from assay.run.workloads.corpus import Floats
 from assay.spec.benchmark import Definition
 from assay.spec.driving import Load
@@ -35,7 +35,7 @@ _HOPELESS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ThreadLoadPlan:
     """How long to load, warm-up and measurement."""
 
     warm_s: float
@@ -52,12 +52,12 @@ class Plan:
     """When the load must be over, so that its answers can still be read."""
 
 
-def plan_of(definition: Definition, began_ns: int) -> Plan:
+def plan_of(definition: Definition, began_ns: int) -> ThreadLoadPlan:
     """The plan of a definition; the same rules as for every other load."""
     asked, until, load = definition.measure.warmup, definition.measure.until, definition.load
     calls = asked if isinstance(asked, int) else None
     warm_s = asked if isinstance(asked, float) else 0.0 if asked == "none" else max(1.0, until.at_most)
-    return Plan(
+    return ThreadLoadPlan(
         warm_s=math.inf if calls else warm_s,
         warm_calls=calls,
         detect=asked == "auto",
@@ -85,7 +85,7 @@ def drive_threads(
     definition = order.job.definition
     refuse_other_loads(definition)
     k = definition.workload.k
-    turns = Turns(shape_of(definition.load), len(queries), definition.workload.seed + order.run_id)
+    turns = SearchSchedule(shape_of(definition.load), len(queries), definition.workload.seed + order.run_id)
     plan = plan_of(definition, began_ns)
     null = _null_load(turns.users if turns.is_closed else 1, len(queries), k)
     seen = _Seen(stage, rules, plan)
@@ -130,12 +130,12 @@ class _Seen:
 
     stage: Stage
     rules: Rules
-    plan: Plan
+    plan: ThreadLoadPlan
     why: str = "finished"
     facts: dict[str, JsonValue] = field(default_factory=dict)
     _next_look: int = 30
 
-    def warm_up(self, crew: Crew, turns: Turns) -> None:
+    def warm_up(self, crew: SearchWorkers, turns: SearchSchedule) -> None:
         """Load until the times are level, or as long or as often as the file says."""
         plan, steady = self.plan, False
         while not steady and not self._must_end(crew, turns):
@@ -155,7 +155,7 @@ class _Seen:
             "steady": steady if plan.detect else None,
         }
 
-    def measure(self, crew: Crew, turns: Turns) -> tuple[int, int]:
+    def measure(self, crew: SearchWorkers, turns: SearchSchedule) -> tuple[int, int]:
         """Go on without a pause until enough is known; return the measured window."""
         begin = turns.begin_ns if not self.plan.warm_s else perf_counter_ns()
         before = crew.count()
@@ -164,7 +164,7 @@ class _Seen:
             time.sleep(_LOOK_S)
         return begin, perf_counter_ns()
 
-    def _enough(self, crew: Crew, begin: int, before: int, turns: Turns) -> bool:
+    def _enough(self, crew: SearchWorkers, begin: int, before: int, turns: SearchSchedule) -> bool:
         plan, elapsed_s = self.plan, (perf_counter_ns() - begin) / 1e9
         count = crew.count() - before
         if plan.requests is not None:
@@ -182,7 +182,7 @@ class _Seen:
         self._next_look = int(count * 1.4) + 1
         return self.rules.enough(crew.durations_ns(begin), plan.interval)
 
-    def _must_end(self, crew: Crew, turns: Turns) -> bool:
+    def _must_end(self, crew: SearchWorkers, turns: SearchSchedule) -> bool:
         if turns.stopping or turns.exhausted or crew.is_over:
             return True
         if perf_counter_ns() >= self.plan.deadline_ns:
@@ -207,7 +207,7 @@ def _null_load(users: int, queries: int, k: int) -> _Null:
     """Drive a search that does nothing with as many threads as the load has, and with one."""
     costs, rates = [], []
     for count in sorted({1, users}):
-        turns = Turns(shape_of(Load(concurrency=count)), queries, 0)
+        turns = SearchSchedule(shape_of(Load(concurrency=count)), queries, 0)
         with quiet_collector(), _quick_switches(), working((), lambda: _Nothing(k), k, turns) as crew:
             time.sleep(_NULL_S)
         span_s = (perf_counter_ns() - turns.begin_ns) / 1e9
@@ -227,7 +227,7 @@ class _Nothing:
         """Nothing to let go of."""
 
 
-def _collected(crew: Crew, bounds: tuple[int, int], requests: int | None) -> Searches:
+def _collected(crew: SearchWorkers, bounds: tuple[int, int], requests: int | None) -> Searches:
     """The rows of all threads, by when they were due."""
     words = sorted({one for log in crew.logs for one in log.failures})
     kinds = (OK, "error") if words else (OK,)
@@ -249,7 +249,7 @@ def _collected(crew: Crew, bounds: tuple[int, int], requests: int | None) -> Sea
     )
 
 
-def _column(crew: Crew, of: Callable[[Log], array[int]]) -> NDArray[np.int64]:
+def _column(crew: SearchWorkers, of: Callable[[Log], array[int]]) -> NDArray[np.int64]:
     return np.concatenate([np.frombuffer(of(log), np.int64) for log in crew.logs])
 
 

@@ -14,7 +14,7 @@ from time import perf_counter_ns
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.run.load.shape import Closed, Open, Shape, level_at
+from assay.run.load.shape import ClosedShape, OpenShape, Shape, level_at
 from assay.run.targets.vector.collection import Searcher
 
 # Connections of an open loop, as a pool of an application has them; a request that finds none free waits its turn.
@@ -23,7 +23,7 @@ _ROWS = 4096
 RECENT = 100
 
 
-class Turns:
+class SearchSchedule:
     """Whose turn it is: which query is next, and when it is due."""
 
     def __init__(self, shape: Shape, queries: int, seed: int) -> None:
@@ -37,34 +37,34 @@ class Turns:
     def begin(self) -> None:
         """Start the clock of the load."""
         self.begin_ns = perf_counter_ns()
-        if isinstance(self._shape, Open):
+        if isinstance(self._shape, OpenShape):
             blocks = self._shape.due(self._seed)
             self._due = (self.begin_ns + int(at) for block in blocks for at in block.at_ns)
 
     @property
     def users(self) -> int:
         """Threads that this load needs."""
-        return self._shape.most if isinstance(self._shape, Closed) else POOL
+        return self._shape.most if isinstance(self._shape, ClosedShape) else POOL
 
     @property
     def is_closed(self) -> bool:
         """Whether users wait for their answers."""
-        return isinstance(self._shape, Closed)
+        return isinstance(self._shape, ClosedShape)
 
     @property
     def is_finite(self) -> bool:
         """Whether the shape itself says when it is over."""
-        if isinstance(self._shape, Open) and self._shape.times is not None:
+        if isinstance(self._shape, OpenShape) and self._shape.times is not None:
             return True
         return math.isfinite(sum(level.duration_s for level in self._shape.levels))
 
     def take(self, user: int, chance: np.random.Generator) -> tuple[int, int] | None:
         """Wait for the next turn of a thread: a query and when it was due (0: now); None when the load is over."""
-        return self._asked(user, chance) if isinstance(self._shape, Closed) else self._arrived()
+        return self._asked(user, chance) if isinstance(self._shape, ClosedShape) else self._arrived()
 
     def _asked(self, user: int, chance: np.random.Generator) -> tuple[int, int] | None:
         shape = self._shape
-        if not isinstance(shape, Closed):
+        if not isinstance(shape, ClosedShape):
             raise TypeError("an open loop has no users")
         if shape.think_s:
             self._sleep_until(perf_counter_ns() + int(chance.exponential(shape.think_s) * 1e9))
@@ -124,7 +124,7 @@ class Log:
         return np.concatenate(self._chunks)[: len(self.query)]
 
 
-class Crew:
+class SearchWorkers:
     """The threads of a load and what they saw."""
 
     def __init__(
@@ -133,7 +133,7 @@ class Crew:
         make: Callable[[], Searcher],
         users: int,
         k: int,
-        turns: Turns,
+        turns: SearchSchedule,
     ) -> None:
         self.logs = [Log(k) for _ in range(users)]
         self.broken: BaseException | None = None
@@ -234,10 +234,10 @@ class Crew:
 
 @contextmanager
 def working(
-    failures: tuple[type[Exception], ...], make: Callable[[], Searcher], k: int, turns: Turns
-) -> Iterator[Crew]:
+    failures: tuple[type[Exception], ...], make: Callable[[], Searcher], k: int, turns: SearchSchedule
+) -> Iterator[SearchWorkers]:
     """Threads at work; they have ended when this is left."""
-    crew = Crew(failures, make, turns.users, k, turns)
+    crew = SearchWorkers(failures, make, turns.users, k, turns)
     crew.gather()
     try:
         crew.go()
