@@ -32,8 +32,9 @@ import numpy as np
 from assay import files
 from assay.errors import MeasureError
 from assay.run.load.http.driver import HttpLoad, LoadCallbacks, LoadWarmup, Repeat, Supply
-from assay.run.load.http.loops import ClosedLoop, Poller, drive
+from assay.run.load.http.loops import ClosedLoop, drive
 from assay.run.load.http.origin import origin_of
+from assay.run.load.http.poller import Poller
 from assay.run.load.http.recording import COLUMNS, ClientCost, LoadRecording, join, mapped
 from assay.run.load.shape import ClosedShape, RateLevel
 

@@ -10,8 +10,8 @@ from typing import Literal, Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from assay.run.load.http.loops import READ, WRITE, Poller
 from assay.run.load.http.origin import Origin
+from assay.run.load.http.poller import READ, WRITE, Poller
 from assay.run.load.http.recording import CODE
 
 KEPT_HEADERS = frozenset({b"x-request-id", b"request-id", b"retry-after", b"openai-processing-ms", b"server"})

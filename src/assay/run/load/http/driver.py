@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.run.load.http.connection import UNCONNECTED, ClientConnection
-from assay.run.load.http.loops import make_poller
 from assay.run.load.http.origin import Origin
+from assay.run.load.http.poller import make_poller
 from assay.run.load.http.recording import CODE, MEASURE, WARMUP, ClientCost, LoadRecording, RequestColumns
 from assay.run.load.shape import Shape
 from assay.run.load.timing import quiet_collector

@@ -13,8 +13,7 @@ from assay.run.apis.contract import ServedApi
 from assay.run.apis.readers import meaning_of, server_words
 from assay.run.load.http.recording import CODE, MEASURE, OUTCOMES, WARMUP, LoadRecording
 from assay.run.targets.served.counting import SOURCES, disagreement, input_disagreement
-from assay.run.targets.served.figures import SKIPPED
-from assay.run.targets.served.request_metrics import OK, UNFINISHED
+from assay.run.targets.served.request_metrics import OK, SKIPPED, UNFINISHED
 from assay.run.targets.served.rows import Rows
 from assay.spec.driving import Load
 

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from assay.run.apis.contract import ServedApi
-from assay.run.load.http.recording import CODE, MEASURE, WARMUP, LoadRecording
+from assay.run.load.http.recording import MEASURE, WARMUP, LoadRecording
 from assay.run.records import SamplePhase, SampleSet
 from assay.run.targets.served.facts import gather
 from assay.run.targets.served.request_metrics import (
     OK,
+    SKIPPED,
     UNFINISHED,
     Gaps,
     GoodRequests,
@@ -29,7 +30,6 @@ from assay.run.targets.served.rows import Rows
 from assay.spec.benchmark import Definition
 from assay.spec.target import Price, Served
 
-SKIPPED = CODE["skipped"]
 Numbers = tuple[dict[str, float], dict[str, str]]
 """Metric → value, and metric → why it is absent."""
 

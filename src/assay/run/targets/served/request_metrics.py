@@ -17,7 +17,7 @@ from assay.run.load.http.recording import CODE, LoadRecording
 from assay.run.targets.served.rows import Rows
 
 Column = NDArray[np.float64]
-OK, UNFINISHED = CODE["ok"], CODE["unfinished"]
+OK, UNFINISHED, SKIPPED = CODE["ok"], CODE["unfinished"], CODE["skipped"]
 _QUANTILES = {"median": 0.5, "p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
 # A key for sorting holds the row above and a time below: 2^42 ns are more than an hour.
 _TIME_BITS = 42
@@ -65,7 +65,7 @@ def _service(recording: LoadRecording, rows: Rows) -> Column:
 
 def _delay(recording: LoadRecording, rows: Rows) -> Column:
     # How late a request was sent says something about us, however the server answered it.
-    return _between(recording.due_ns, recording.sent_ns, rows.outcome != CODE["skipped"])
+    return _between(recording.due_ns, recording.sent_ns, rows.outcome != SKIPPED)
 
 
 def _tpot(_: LoadRecording, rows: Rows) -> Column:
