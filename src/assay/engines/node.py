@@ -19,7 +19,7 @@ from types import FrameType
 from assay.engines.base import Progress
 from assay.errors import MeasureError
 from assay.report.live import PlainView
-from assay.run.load.barrier import Meeting, Met, give_up, meet
+from assay.run.load.barrier import BarrierOutcome, Meeting, give_up, meet
 from assay.spec.benchmark import Service
 
 # Set to `off` by a campaign that was begun without the control workload.
@@ -115,7 +115,7 @@ class TerminationWatch:
         raise TerminationRequest(self.why)
 
 
-def begin_together(meeting: Meeting, within_s: float) -> Met:
+def begin_together(meeting: Meeting, within_s: float) -> BarrierOutcome:
     """Wait until the jobs of all clients have begun; their times in the queue may be far apart.
 
     A client whose job is run again after a failure finds that the others have begun: it joins them at the next run.
@@ -129,7 +129,7 @@ def begin_together(meeting: Meeting, within_s: float) -> Met:
     except MeasureError as problem:
         if problem.problem.code != "barrier-missed":
             raise
-        return Met(meeting.of, 0, 0.0, 0.0, None)
+        return BarrierOutcome(meeting.of, 0, 0.0, 0.0, None)
 
 
 def give_up_all(meeting: Meeting, runs: int, why: str) -> None:

@@ -19,8 +19,8 @@ from pydantic import JsonValue
 from assay.errors import MeasureError
 from assay.run import window
 from assay.run.contract import InProcessModel, Measured, Order, Rules, Stage
-from assay.run.processes import peak_mb, reset_peak, resident_mb
 from assay.run.load.timing import Call, Stopwatch, harness_cost_ns, quiet_collector, time_calls
+from assay.run.processes import peak_mb, reset_peak, resident_mb
 from assay.run.records import DeviceProof, SamplePhase, SampleSet, Window
 from assay.spec.benchmark import Load, Until
 

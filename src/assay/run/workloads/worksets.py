@@ -18,8 +18,8 @@ from pydantic import JsonValue
 from assay.plan.digest import content_hash
 from assay.plan.job import Job
 from assay.plan.parts import is_part, point_key
-from assay.run.load.http.recording import MEASURE, Recording
-from assay.run.load.shape import Closed, shape_of
+from assay.run.load.http.recording import MEASURE, LoadRecording
+from assay.run.load.shape import ClosedShape, shape_of
 from assay.run.tokens import Tokenizer
 from assay.run.workloads.records import Item, Workset
 from assay.spec.benchmark import Definition
@@ -160,14 +160,14 @@ def requests_needed(definition: Definition) -> float:
     asked = definition.measure.warmup
     warm_s = asked if isinstance(asked, float) else 0.0 if asked == "none" else max(1.0, measured_s)
     seconds = measured_s + (load.ramp or 0.0) + warm_s
-    if isinstance(shape, Closed):
+    if isinstance(shape, ClosedShape):
         answer_s = _FASTEST_ANSWER_S + _FASTEST_TOKEN_S * _mean(definition.workload.output_tokens) + shape.think_s
         return shape.most * seconds / answer_s
     due = seconds * max(max(level.begin, level.end) for level in shape.levels)
     return due + 4 * math.sqrt(due) + 16  # arrivals by chance are sometimes more
 
 
-def repeated_requests(recording: Recording, items: Sequence[Item]) -> int:
+def repeated_requests(recording: LoadRecording, items: Sequence[Item]) -> int:
     """How many measured requests asked what this run had asked before.
 
     Args:

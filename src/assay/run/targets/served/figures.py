@@ -159,7 +159,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RateProbe:
+class ProbeRequests:
     """The requests that were due in the window of one probe of a rate, each by itself."""
 
     rows: NDArray[np.int64]
@@ -198,7 +198,7 @@ def figures(recording: LoadRecording, rows: Rows, api: ServedApi, definition: De
     return Figures(found, metrics, absent, facts, judged)
 
 
-def probe_figures(recording: LoadRecording, rows: Rows, api: ServedApi, definition: Definition) -> RateProbe:
+def probe_figures(recording: LoadRecording, rows: Rows, api: ServedApi, definition: Definition) -> ProbeRequests:
     """What a search for a rate needs of one probe: columns by request, and the window's numbers."""
     due = recording.measured()
     names = _OF_TEXT if api.generates else (*_OF_OTHERS, "e2e_ms")
@@ -210,7 +210,7 @@ def probe_figures(recording: LoadRecording, rows: Rows, api: ServedApi, definiti
     judged = judge(recording, rows, definition.objective)
     metrics, _ = window_totals(recording, rows, api)
     _goodput(recording, rows, judged, metrics, {}, asked=True)
-    return RateProbe(
+    return ProbeRequests(
         rows=due,
         due_ns=recording.due_ns[due] - recording.window[0],
         columns=columns,

@@ -10,8 +10,8 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
-from assay.run.contract import Order, RateProbe, Rules, Stage
 from assay.run.apis import ServedApi
+from assay.run.contract import Order, RateProbe, Rules, Stage
 from assay.run.load.http.driver import HttpLoad, LoadWarmup, Supply
 from assay.run.load.http.origin import Origin
 from assay.run.load.http.recording import LoadRecording
