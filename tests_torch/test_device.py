@@ -7,7 +7,6 @@ import weakref
 
 import pytest
 import torch
-from assay.run.targets.device.one_run import _Loaded, _proof
 from tests_torch.conftest import FakeStage
 
 from assay.errors import AssayError
@@ -19,6 +18,7 @@ from assay.hardware.bench.records import GB, TERA, BenchOptions
 from assay.hardware.bench.sweep import sweep
 from assay.plan.job import Job
 from assay.run.contract import Order
+from assay.run.targets.device import _Loaded, _proof
 from assay.run.targets.device import measure as device_measure
 from assay.run.torch_devices import TorchPlacement
 from assay.spec.benchmark import Definition
