@@ -15,7 +15,7 @@ from assay.clock import SYSTEM_CLOCK, Clock
 from assay.documents import from_json
 from assay.errors import UsageError
 from assay.plan.job import Job
-from assay.series.repository import KnownFinding, SeriesStore, Taken
+from assay.series.repository import ImportCounts, KnownFinding, SeriesStore
 from assay.store.alerts import AlertRules
 from assay.store.listing import JobFilter, Listing
 from assay.store.series_file import FilePoint
@@ -101,7 +101,7 @@ def collect(store: Store, clock: Clock = SYSTEM_CLOCK, benchmark: str = "") -> I
 
 def take(
     store: Store, points: Sequence[FilePoint], clock: Clock = SYSTEM_CLOCK
-) -> tuple[Taken, tuple[KnownFinding, ...]]:
+) -> tuple[ImportCounts, tuple[KnownFinding, ...]]:
     """Take points of a file into the store, and check their series; return what became of them, and what is found."""
     series = SeriesStore(store, clock)
     taken = series.take(points)

@@ -1,10 +1,10 @@
-"""One look at many series of a store: changes found, held against what was known, and explained."""
+"""A check of many series of a store: changes are detected, matched with the known ones, and explained."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ _AROUND = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Concluded:
+class FindingDocument:
     """A finding as its document in the store holds it."""
 
     finding: Finding
@@ -38,24 +38,25 @@ class Concluded:
 
 
 @dataclass(frozen=True, slots=True)
-class Conclusion:
-    """What a look at one series is to leave in the store, and the findings that are news."""
+class SeriesOutcome:
+    """What the check of one series is to leave in the store."""
 
     check: Checked
-    told: tuple[str, ...]
+    news: tuple[str, ...]
+    """Findings that are new, or changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _StoredFinding:
     kept: KeptFinding
-    told: Concluded
+    document: FindingDocument
     place: int
     """Where the first point after it lies; -1 where it is older than what is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """One series under one look."""
+class _CheckedSeries:
+    """One series of a check."""
 
     id: str
     stand: Stand
@@ -63,9 +64,9 @@ class _Seen:
     """Of its points, without those that are skipped."""
     skipped: int
     first: int
-    """The first point that was looked at: nothing before it counts any more."""
+    """The first point that was looked at: nothing before it counts."""
     report: SeriesReport
-    known: tuple[_Known, ...]
+    known: tuple[_StoredFinding, ...]
 
     @property
     def count(self) -> int:
@@ -77,78 +78,84 @@ class _Seen:
 
 
 @dataclass(slots=True)
-class Look:
-    """A look at series, portion by portion; all of them together decide what is believed."""
+class SeriesCheck:
+    """A check of series, portion by portion; all of them together decide what is believed."""
 
     rows: SeriesRows
     findings: FindingRows
     now: float
-    _seen: list[_Seen] = field(default_factory=list)
+    _checked: list[_CheckedSeries] = field(default_factory=list)
 
-    def at(self, series: Sequence[str]) -> None:
-        """Look at some series; nothing is concluded yet."""
-        # In this order: whatever is added or checked after the first question, the check begins anew or has seen it.
+    def add(self, series: Sequence[str]) -> None:
+        """Detect changes in some series; nothing is concluded yet."""
+        # In this order: whatever is added or checked after the first question, the check begins again or has seen it.
         stands = self.findings.before(series)
         columns = self.rows.columns(series, LONGEST)
-        self._seen += [_look(name, stands[name], columns[name]) for name in series if name in stands]
+        self._checked += [_check_one(name, stands[name], columns[name]) for name in series if name in stands]
 
-    def conclusions(self, portion: int) -> Iterator[tuple[Conclusion, ...]]:
-        if not self._seen:
+    def outcomes(self, portion: int) -> Iterator[tuple[SeriesOutcome, ...]]:
+        if not self._checked:
             return
-        among = discoveries([one.report for one in self._seen])
-        pairs = list(zip(self._seen, among.reports, strict=True))
+        among = discoveries([one.report for one in self._checked])
+        pairs = list(zip(self._checked, among.reports, strict=True))
         for begin in range(0, len(pairs), portion):
-            yield tuple(self._conclude(seen, report, among) for seen, report in pairs[begin : begin + portion])
+            yield tuple(self._conclude(checked, report, among) for checked, report in pairs[begin : begin + portion])
 
-    def _conclude(self, seen: _Seen, judged: SeriesReport, among: Discoveries) -> Conclusion:
-        known = {one.kept.id: one for one in seen.known if one.kept.state != "expected" and one.place >= 0}
+    def _conclude(self, checked: _CheckedSeries, judged: SeriesReport, among: Discoveries) -> SeriesOutcome:
+        known = {one.kept.id: one for one in checked.known if one.kept.state != "expected" and one.place >= 0}
         matched = same_changes(
             judged.findings,
-            {name: one.told.finding for name, one in known.items()},
+            {name: one.document.finding for name, one in known.items()},
             {name: one.place for name, one in known.items()},
         )
-        used = {one.kept.id for one in seen.known}
+        used = {one.kept.id for one in checked.known}
         kept: list[tuple[KeptFinding, bool]] = []
         for number in range(len(judged.findings)):
             before = known.get(matched.get(number, ""))
-            name = before.kept.id if before else _new_id(seen, judged.findings[number], used)
+            name = before.kept.id if before else _new_id(checked, judged.findings[number], used)
             used.add(name)
-            kept.append(self._keep(seen, judged, among, number, name, before))
-        kept += [(_gone(one), True) for one in _vanished(seen, known, set(matched.values()))]
-        old = {one.kept for one in seen.known}
+            kept.append(self._keep(checked, judged, among, number, name, before))
+        kept += [(replace(one.kept, state="gone"), True) for one in _vanished(checked, known, set(matched.values()))]
+        old = {one.kept for one in checked.known}
         new = tuple(one for one, _ in kept if one not in old)
         report = json.dumps(shown_report(judged), separators=(",", ":"))
-        check = Checked(seen.id, (seen.stand.checked, seen.stand.report), seen.count, report, new)
-        return Conclusion(check, tuple(one.id for one, news in kept if news))
+        check = Checked(checked.id, (checked.stand.checked, checked.stand.report), checked.count, report, new)
+        return SeriesOutcome(check, tuple(one.id for one, news in kept if news))
 
     def _keep(
-        self, seen: _Seen, judged: SeriesReport, among: Discoveries, number: int, name: str, before: _Known | None
+        self,
+        checked: _CheckedSeries,
+        judged: SeriesReport,
+        among: Discoveries,
+        number: int,
+        name: str,
+        before: _StoredFinding | None,
     ) -> tuple[KeptFinding, bool]:
         # One that is back is as doubtful as a new one.
         standing = before is not None and before.kept.state == "open"
-        was = (before.told.finding, before.told.doubt) if before is not None and standing else None
-        points = seen.count if seen.stand.checked else None
-        finding, doubt = believed(seen.report.findings[number], judged.findings[number], among, was, points)
-        last_good, first_bad = seen.point(finding.last_good), seen.point(finding.first_bad)
+        was = (before.document.finding, before.document.doubt) if before is not None and standing else None
+        points = checked.count if checked.stand.checked else None
+        finding, doubt = believed(checked.report.findings[number], judged.findings[number], among, was, points)
+        last_good, first_bad = checked.point(finding.last_good), checked.point(finding.first_bad)
         moved = before is None or (before.kept.last_good, before.kept.first_bad) != (last_good, first_bad)
-        answered = before is None or before.told.finding.answer != finding.answer
-        fresh = seen.count != seen.stand.checked and finding.first_bad + _AROUND >= seen.stand.checked
+        answered = before is None or before.document.finding.answer != finding.answer
+        fresh = checked.count != checked.stand.checked and finding.first_bad + _AROUND >= checked.stand.checked
         if before is None or moved or answered or fresh:
-            reason = self._triage(seen, judged, number, finding)
+            reason = self._triage(checked, judged, number, finding)
         else:
-            reason = before.told.triage
-        until = seen.point(finding.range[1]) if finding.kind == "drift" else first_bad
-        document = to_json(Concluded(finding, reason, until, doubt))
+            reason = before.document.triage
+        until = checked.point(finding.range[1]) if finding.kind == "drift" else first_bad
+        document = to_json(FindingDocument(finding, reason, until, doubt))
         found_at = self.now if before is None else before.kept.found_at
-        kept = KeptFinding(name, seen.id, last_good, first_bad, found_at, "open", document)
+        kept = KeptFinding(name, checked.id, last_good, first_bad, found_at, "open", document)
         back = before is not None and before.kept.state == "gone"
-        news = moved or answered or back or (before is not None and before.told.triage.cause != reason.cause)
+        news = moved or answered or back or (before is not None and before.document.triage.cause != reason.cause)
         return kept, news
 
-    def _triage(self, seen: _Seen, judged: SeriesReport, number: int, finding: Finding) -> CauseAnalysis:
-        before, after = runs_around(judged.findings, number, (seen.first, seen.count), _AROUND)
-        contexts = self.rows.contexts([seen.point(index) for index in (*before, *after)])
-        sides = ([contexts[seen.point(index)] for index in side] for side in (before, after))
+    def _triage(self, checked: _CheckedSeries, judged: SeriesReport, number: int, finding: Finding) -> CauseAnalysis:
+        before, after = runs_around(judged.findings, number, (checked.first, checked.count), _AROUND)
+        contexts = self.rows.contexts([checked.point(index) for index in (*before, *after)])
+        sides = ([contexts[checked.point(index)] for index in side] for side in (before, after))
         return triage(finding, *sides)
 
 
@@ -158,23 +165,23 @@ def shown_report(report: SeriesReport) -> dict[str, object]:
     return {**document, "findings": len(report.findings)}
 
 
-def _look(name: str, stand: Stand, column: Column) -> _Seen:
+def _check_one(name: str, stand: Stand, column: Column) -> _CheckedSeries:
     places = {point: column.skipped + place for place, point in enumerate(column.ids)}
-    known = tuple(_known(kept, places) for kept in stand.findings)
-    expected = [places.get(one.told.until, 0) for one in known if one.kept.state == "expected"]
+    known = tuple(_stored_finding(kept, places) for kept in stand.findings)
+    expected = [places.get(one.document.until, 0) for one in known if one.kept.state == "expected"]
     first = max([column.skipped, *expected])
     # Only the ids stay: thousands of series may be looked at together.
     ids = np.array(column.ids, dtype=np.int64)
-    report = shifted(_detected(name, stand, column, first), first)
-    return _Seen(name, stand, ids, column.skipped, first, report, known)
+    report = shifted(_detect(name, stand, column, first), first)
+    return _CheckedSeries(name, stand, ids, column.skipped, first, report, known)
 
 
-def _known(kept: KeptFinding, places: dict[int, int]) -> _Known:
-    told = from_json(Concluded, kept.document, source=f"finding {kept.id}")
-    return _Known(kept, told, places.get(kept.first_bad, -1))
+def _stored_finding(kept: KeptFinding, places: dict[int, int]) -> _StoredFinding:
+    document = from_json(FindingDocument, kept.document, source=f"finding {kept.id}")
+    return _StoredFinding(kept, document, places.get(kept.first_bad, -1))
 
 
-def _detected(name: str, stand: Stand, column: Column, first: int) -> SeriesReport:
+def _detect(name: str, stand: Stand, column: Column, first: int) -> SeriesReport:
     begin = first - column.skipped
     values = np.array([np.nan if one is None else one for one in column.values[begin:]], dtype=np.float64)
     errors = column.errors[begin:]
@@ -183,26 +190,21 @@ def _detected(name: str, stand: Stand, column: Column, first: int) -> SeriesRepo
     return detect(Series(values, stand.better, spreads, name=name))
 
 
-def _new_id(seen: _Seen, finding: Finding, used: set[str]) -> str:
+def _new_id(checked: _CheckedSeries, finding: Finding, used: set[str]) -> str:
     """A name for a finding: the same change of the same series gets the same one wherever it is found first."""
     number = 0
     while True:
         way = "up" if finding.difference > 0 else "down"
-        name = content_hash([seen.id, seen.point(finding.first_bad), way, number])[:16]
+        name = content_hash([checked.id, checked.point(finding.first_bad), way, number])[:16]
         if name not in used:
             return name
         number += 1
 
 
-def _vanished(seen: _Seen, known: dict[str, _Known], matched: set[str]) -> Iterator[_Known]:
-    """Open findings that are not found any more, although they could be."""
-    margin = 0 if not seen.first else _MARGIN_OF_LONG if seen.first == seen.skipped else _MARGIN
+def _vanished(checked: _CheckedSeries, known: dict[str, _StoredFinding], matched: set[str]) -> Iterator[_StoredFinding]:
+    """Open findings that are no longer found, although they could be."""
+    margin = 0 if not checked.first else _MARGIN_OF_LONG if checked.first == checked.skipped else _MARGIN
     for name, one in known.items():
-        near_the_edge = one.place < seen.first + margin
+        near_the_edge = one.place < checked.first + margin
         if name not in matched and one.kept.state == "open" and not near_the_edge:
             yield one
-
-
-def _gone(one: _Known) -> KeptFinding:
-    kept = one.kept
-    return KeptFinding(kept.id, kept.series, kept.last_good, kept.first_bad, kept.found_at, "gone", kept.document)

@@ -16,7 +16,7 @@ from assay.analyse.series.identity import context, identity, machine_kind
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.documents import from_json
 from assay.errors import UsageError
-from assay.series.check import Concluded, Look
+from assay.series.check import FindingDocument, SeriesCheck
 from assay.store.findings import FindingRows
 from assay.store.listing import Page
 from assay.store.series import FindingState, KeptFinding, NewPoint, Point, SeriesFilter, SeriesRecord, SeriesRows
@@ -25,7 +25,7 @@ from assay.store.store import Store
 
 # Series are read and kept in portions of this many.
 _PORTION = 200
-# So many times a check begins anew when somebody else checks the same series at the same moment.
+# A check begins again at most so often, when another process checks the same series at the same moment.
 _ROUNDS = 8
 LONGEST_NAME = 200
 
@@ -46,7 +46,7 @@ class KnownFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ImportCounts:
     """What became of imported points."""
 
     series: tuple[str, ...]
@@ -108,7 +108,7 @@ class SeriesStore:
         self._rows.add(new, points)
         return tuple(found)
 
-    def take(self, points: Sequence[FilePoint]) -> Taken:
+    def take(self, points: Sequence[FilePoint]) -> ImportCounts:
         """Keep points of a file; those that are there already stay as they are."""
         by_series: dict[str, list[FilePoint]] = {}
         for point in points:
@@ -123,7 +123,7 @@ class SeriesStore:
                 for one in by_series[name]
             ]
             added += self._rows.take([records[name] for name in part], new)
-        return Taken(tuple(records[name].id for name in names), added, len(points) - added)
+        return ImportCounts(tuple(records[name].id for name in names), added, len(points) - added)
 
     def points(self, series_id: str, newest: int | None = None) -> tuple[Point, ...]:
         """The points of a series, oldest first; only the newest so many of them, if a number is given."""
@@ -159,9 +159,9 @@ class SeriesStore:
     # Findings
 
     def check(self, series_ids: Iterable[str]) -> tuple[KnownFinding, ...]:
-        """Look at series again, and keep what is found.
+        """Check series again, and keep what is found.
 
-        Those that are looked at together are judged together: of what is told, only a small share may be chance.
+        Those that are checked together are judged together: of what is reported, only a small share may be chance.
 
         Returns:
             The findings that are new, or of which place, answer, cause or state changed.
@@ -171,8 +171,8 @@ class SeriesStore:
         for _ in range(_ROUNDS):
             if not left:
                 break
-            told, left = self._check(left)
-            changed |= dict.fromkeys(told)
+            news, left = self._check(left)
+            changed |= dict.fromkeys(news)
         found = self._findings.by_id(tuple(changed))
         return self._known([found[name] for name in changed if name in found])
 
@@ -212,7 +212,7 @@ class SeriesStore:
         return self._known([self._findings.get(reference)])[0]
 
     def expect(self, finding_id: str) -> KnownFinding:
-        """Take a change as meant: from there on the series is judged anew.
+        """Take a change as meant: from there on the series is judged again.
 
         Raises:
             UsageError: `unknown-finding` if there is none, `lifecycle` if it is gone.
@@ -226,17 +226,17 @@ class SeriesStore:
         return self.finding(kept.id)
 
     def _check(self, series: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Look once: the findings that changed, and the series to look at again."""
-        look = Look(self._rows, self._findings, self._clock.utc().timestamp())
+        """Check once: the findings that changed, and the series to check again."""
+        check = SeriesCheck(self._rows, self._findings, self._clock.utc().timestamp())
         for begin in range(0, len(series), _PORTION):
-            look.at(series[begin : begin + _PORTION])
+            check.add(series[begin : begin + _PORTION])
         again: tuple[str, ...] = ()
-        told: tuple[str, ...] = ()
-        for portion in look.conclusions(_PORTION):
+        changed: tuple[str, ...] = ()
+        for portion in check.outcomes(_PORTION):
             left = self._findings.keep([one.check for one in portion])
             again += left
-            told += tuple(name for one in portion if one.check.series not in left for name in one.told)
-        return told, again
+            changed += tuple(name for one in portion if one.check.series not in left for name in one.news)
+        return changed, again
 
     def _known(self, kept: Sequence[KeptFinding]) -> tuple[KnownFinding, ...]:
         series = self._rows.records(one.series for one in kept)
@@ -249,8 +249,8 @@ class SeriesStore:
 
 
 def _known(kept: KeptFinding, series: SeriesRecord, last_good: Point, first_bad: Point) -> KnownFinding:
-    told = from_json(Concluded, kept.document, source=f"finding {kept.id}")
-    return KnownFinding(kept.id, series, told.finding, told.triage, kept.state, last_good, first_bad, kept.found_at)
+    read = from_json(FindingDocument, kept.document, source=f"finding {kept.id}")
+    return KnownFinding(kept.id, series, read.finding, read.triage, kept.state, last_good, first_bad, kept.found_at)
 
 
 def _imported(name: str, points: Sequence[FilePoint]) -> SeriesRecord:
