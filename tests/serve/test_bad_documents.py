@@ -7,8 +7,7 @@ from tests.serve.setups import Agent, benchmark, enrolment, is_problem, result_o
 from tests.spec.bad_files import BAD_FILES, BadFile
 
 from assay.serve.settings import ServerSettings
-from assay.serve.web.limits import SizeLimits
-from assay.serve.web.zero_bytes import holds_zero, without_zero
+from assay.serve.web.middleware import SizeLimits, holds_zero, without_zero
 
 TEXTS = [bad for bad in BAD_FILES if bad.is_text]
 DOCUMENTS = [bad for bad in TEXTS if bad.name.startswith(("json", "spec"))]

@@ -11,7 +11,7 @@ from tests.serve.test_notifying import alert, keep_alerts, outbox
 
 from assay.alert.message import new_notice
 from assay.alert.notify.channels import read_channels
-from assay.serve.facts.channels import place_of
+from assay.serve.routes.channels import place_of
 
 pytestmark = pytest.mark.live
 

@@ -6,7 +6,7 @@ import pytest
 from tests.serve.setups import Agent, benchmark, is_problem, result_of, submit
 
 from assay.serve.settings import ServerSettings
-from assay.serve.web.limits import SizeLimits
+from assay.serve.web.middleware import SizeLimits
 
 
 def test_each_kind_of_request_has_its_limit():

@@ -26,7 +26,7 @@ from assay.alert.notify.protocol import Channel, NotifyError
 from assay.clock import SYSTEM_CLOCK
 from assay.errors import UsageError
 from assay.serve.app import create_app
-from assay.serve.live.notifying import Notifying
+from assay.serve.live.notifications import Notifying
 from assay.serve.settings import ServerSettings
 from assay.store.database import writing
 from assay.store.notices import EVERY_CHANNEL, NoticePolicy, Notices
@@ -227,7 +227,7 @@ SENDER = """
 import sys, time
 from pathlib import Path
 from assay.clock import SYSTEM_CLOCK
-from assay.serve.live.notifying import Notifying
+from assay.serve.live.notifications import Notifying
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
 from assay.store.notices import NoticePolicy

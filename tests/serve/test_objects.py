@@ -24,11 +24,11 @@ def _hasty(monkeypatch):
     """Uploads settle at once, and a bucket that is away is told soon and asked again soon."""
     from datetime import timedelta
 
-    from assay.serve.live import sending
+    import assay.serve.live.object_upload as object_upload
     from assay.store.objects import backing, s3
 
-    monkeypatch.setattr(sending, "_SETTLED_S", 0.3)
-    monkeypatch.setattr(sending, "EVERY_S", 0.1)
+    monkeypatch.setattr(object_upload, "_SETTLED_S", 0.3)
+    monkeypatch.setattr(object_upload, "EVERY_S", 0.1)
     monkeypatch.setattr(s3, "_RETRY_WITHIN", timedelta(milliseconds=300))
     monkeypatch.setattr(backing, "_REST_S", 0.5)
 
@@ -148,7 +148,7 @@ def test_copies_make_room_and_come_back(serve, s3, monkeypatch):
     from assay.store.objects import transfer
 
     monkeypatch.setattr(transfer, "_IN_USE_S", 0.0)
-    monkeypatch.setattr("assay.serve.live.sending._TRIM_EVERY_S", 0.2)
+    monkeypatch.setattr("assay.serve.live.object_upload._TRIM_EVERY_S", 0.2)
     server = serve(objects=s3.url(), objects_cache_mb=0)
     submit(server.client)
     job, samples, _ = delivered(server, Agent(server.client))

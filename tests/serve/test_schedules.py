@@ -14,10 +14,9 @@ from assay.errors import StoreError
 from assay.place.fleet.protocol import Submission
 from assay.plan.firing import MOST_AT_ONCE
 from assay.plan.job import JobFile
-from assay.serve.intake.scheduling import keep_schedule
-from assay.serve.intake.submission import plan_submission
-from assay.serve.live import schedules as live
-from assay.serve.live.schedules import Scheduler
+from assay.serve.intake.submission import keep_schedule, plan_submission
+from assay.serve.live import scheduler as live
+from assay.serve.live.scheduler import Scheduler
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
 from assay.store.database import writing

@@ -24,8 +24,7 @@ from tests.store.setups import FakeClock
 
 from assay.place.fleet.protocol import Submission
 from assay.plan.cron import start_of
-from assay.serve.intake.scheduling import keep_schedule
-from assay.serve.intake.submission import plan_submission
+from assay.serve.intake.submission import keep_schedule, plan_submission
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
 from assay.spec.watching import Schedule

@@ -15,11 +15,11 @@ from starlette.middleware.cors import CORSMiddleware
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.serve import dashboard
 from assay.serve.dashboard.files import BUILT, BuiltFiles
-from assay.serve.live.notifying import Notifying
-from assay.serve.live.schedules import Scheduler
-from assay.serve.live.sending import Sending
+from assay.serve.live.notifications import Notifying
+from assay.serve.live.object_upload import Sending
+from assay.serve.live.scheduler import Scheduler
 from assay.serve.live.ticker import Ticker
-from assay.serve.logs import tell_failure
+from assay.serve.observability import tell_failure
 from assay.serve.routes import (
     agents,
     alerts,
@@ -28,31 +28,18 @@ from assay.serve.routes import (
     benchmarks,
     campaigns,
     channels,
-    compare,
-    drawings,
-    elsewhere,
-    events,
-    hardware,
-    health,
     jobs,
-    notices,
     overview,
-    prices,
     results,
     schedules,
-    scores,
     series,
-    session,
-    tokens,
+    server,
 )
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
 from assay.serve.web import docs
-from assay.serve.web.durable import Durable
-from assay.serve.web.limits import Limit, SizeLimits
-from assay.serve.web.observe import Observe
+from assay.serve.web.middleware import Durable, Limit, Observe, SizeLimits, ZeroBytes
 from assay.serve.web.problems import add_problem_answers
-from assay.serve.web.zero_bytes import ZeroBytes
 
 ROUTERS: tuple[APIRouter, ...] = (
     # Those asked most often come first: a request is held against one route after another.
@@ -61,27 +48,25 @@ ROUTERS: tuple[APIRouter, ...] = (
     benchmarks.router,
     campaigns.router,
     jobs.router,
-    drawings.router,
-    hardware.router,
-    compare.router,
-    elsewhere.router,
+    results.compare_router,
+    attempts.external_router,
     schedules.router,
     alerts.router,
     alerts.rules_router,
-    notices.router,
+    channels.notices_router,
     channels.router,
-    prices.router,
-    scores.router,
+    server.prices_router,
+    results.scores_router,
     results.router,
     series.router,
     series.findings_router,
     artefacts.router,
-    events.router,
-    tokens.router,
-    session.router,
+    overview.events_router,
+    server.tokens_router,
+    server.session_router,
     overview.router,
-    health.router,
-    health.metrics_router,
+    server.health_router,
+    server.metrics_router,
     docs.router,
     # Last: it takes whatever page address no other has.
     dashboard.router,

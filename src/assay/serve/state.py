@@ -17,14 +17,10 @@ from fastapi import Request
 from assay.clock import Clock, SteadyClock
 from assay.errors import StoreError
 from assay.place.leasing import Lease
-from assay.serve.live.beats import BeatCollector
-from assay.serve.live.bell import Bell
-from assay.serve.live.dispatch import Dispatcher
-from assay.serve.live.feed import Feed
-from assay.serve.live.queueing import RedisQueue, SqlQueue
-from assay.serve.live.syncing import GroupSync
-from assay.serve.logs import tell
-from assay.serve.metrics import Counts, ServerMetrics, count_states
+from assay.serve.live.batches import BeatCollector, GroupSync
+from assay.serve.live.dispatch import Dispatcher, RedisQueue, SqlQueue
+from assay.serve.live.feed import Bell, Feed
+from assay.serve.observability import Counts, ServerMetrics, count_states, tell
 from assay.serve.settings import MB, ServerSettings
 from assay.serve.web.problems import Unavailable, is_away
 from assay.spec.benchmark import Definition

@@ -17,8 +17,8 @@ from assay.errors import UsageError
 from assay.metrics import Better, describe
 from assay.report.energy import grade_of, price_of
 from assay.report.wording import machine_name
+from assay.serve.facts.compare import ReadResult, ReadSide
 from assay.serve.facts.records import Frontier, FrontierAxis, FrontierPoint
-from assay.serve.facts.sides import ReadResult, ReadSide
 from assay.serve.state import Kept
 from assay.store.prices import PriceRecord, Prices, price_for
 

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from assay.errors import Problem, SpecError, UsageError
 from assay.place.fleet.protocol import Submission
+from assay.place.needs import needs_in_words
 from assay.plan.job import Job, JobFile
 from assay.plan.plan import Plan, make_plan
 from assay.plan.support import refuse_unsupported
@@ -20,18 +21,23 @@ from assay.run.job_files import local_paths, place_files
 from assay.run.models.sources import hub_name
 from assay.run.targets import find_target, target_name
 from assay.run.targets.program import words_of
-from assay.serve.intake.delivery import missing_artefacts
-from assay.serve.intake.files import missing
+from assay.serve.intake.delivery import missing, missing_artefacts
+from assay.serve.observability import tell
 from assay.serve.state import Kept, ServerState
+from assay.serve.web.records import BenchmarkPreview, JobPreview, PlacementView, ScheduleView
 from assay.spec.benchmark import Definition
 from assay.spec.load import Loaded, load
 from assay.spec.paths import Program, service_programs
 from assay.spec.target import CommandTarget, ModelTarget
+from assay.spec.watching import Schedule
+from assay.store.firings import Firings
 from assay.store.fleet.campaigns import Also
 from assay.store.records import FleetSettings
+from assay.store.schedules import ScheduleRecord, Schedules
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 Files = Mapping[str, tuple[JobFile, ...]]
+_SHOWN = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,3 +226,68 @@ def _settings(
         origin=origin,
         version=version,
     )
+
+
+def preview(state: ServerState, planned: Planned) -> BenchmarkPreview:
+    """The jobs of a plan, what they need, who could take them, and what would have to be uploaded first."""
+    plan = planned.plan
+    wanted = dict.fromkeys(file.sha256 for job in plan.jobs for found in job.files.values() for file in found)
+    jobs = tuple(
+        JobPreview(job.index, label_of(job), job.digest, needs_in_words(job), job.definition.measure.runs)
+        for job in plan.jobs[:_SHOWN]
+    )
+    return BenchmarkPreview(
+        benchmark=plan.benchmark,
+        digest=plan.digest,
+        jobs=len(plan.jobs),
+        job_list=jobs,
+        placement=PlacementView.of(state.kept.control.preview(plan.jobs)),
+        files_missing=missing(state.kept.store, wanted),
+    )
+
+
+def keep_schedule(
+    state: ServerState, planned: Planned, submission: Submission, *, by: str
+) -> tuple[ScheduleView, bool]:
+    """Make the schedule of a benchmark or change the one of its name; the second part says whether it is new.
+
+    Raises:
+        SpecError: if the benchmark has no schedule, or a name that no path can hold.
+    """
+    name = planned.plan.benchmark
+    if planned.document.get("schedule") is None:
+        raise SpecError(
+            "the benchmark has no schedule",
+            code="no-schedule",
+            at="schedule",
+            try_='add one to the file: schedule: "0 3 * * *"',
+        )
+    if "/" in name or "\\" in name:
+        raise SpecError(f"a schedule's name has no slash; this one is {name!r}", code="name", at="benchmark")
+    schedule = Schedule.model_validate(planned.document["schedule"])
+    kept = Schedules(state.kept.store.engine, state.clock)
+    record, new = kept.keep(name, schedule, _whole(planned, submission), by)
+    tell(
+        "schedule made" if new else "schedule changed",
+        schedule=record.id,
+        benchmark=name,
+        cron=schedule.cron,
+        timezone=schedule.timezone,
+        by=by,
+    )
+    state.changed(jobs=False)
+    return seen(state, record), new
+
+
+def seen(state: ServerState, record: ScheduleRecord) -> ScheduleView:
+    """A schedule as it is now, with its newest firing."""
+    newest = Firings(state.kept.store.engine, state.clock).newest([record.id])
+    return ScheduleView.of(record, newest.get(record.id), state.clock.utc())
+
+
+def _whole(planned: Planned, submission: Submission) -> Submission:
+    """What to submit each time: a stored benchmark as it is now, and the agent that was asked for, written out."""
+    files: dict[str, tuple[JobFile, ...]] = {
+        text: found for job in planned.plan.jobs for text, found in job.files.items()
+    }
+    return replace(submission, document=planned.document, benchmark="", version=None, files=files, agent="")

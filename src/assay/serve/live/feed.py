@@ -1,8 +1,4 @@
-"""Live updates: one reader of the events table for all listeners of this process; progress goes straight to them.
-
-A listener that comes back with the id of the last event it saw gets everything since. Progress is not kept: it has no
-id and is not repeated.
-"""
+"""A bell: rung from any thread, heard by one task of the event loop."""
 
 from __future__ import annotations
 
@@ -15,8 +11,7 @@ from typing import Protocol
 import anyio.to_thread
 
 from assay.documents import to_json
-from assay.serve.live.bell import Bell
-from assay.serve.logs import tell
+from assay.serve.observability import tell
 from assay.store.records import EventRecord
 
 ASK_EVERY_S = 0.5
@@ -24,6 +19,37 @@ STILL_HERE_S = 15.0
 _PAGE = 500
 _QUEUE = 10_000
 _AFTER_OUTAGE_S = 2.0
+
+
+@dataclass(slots=True)
+class Bell:
+    """Remembers that it was rung until somebody hears it."""
+
+    _rung: asyncio.Event = field(default_factory=asyncio.Event)
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    def hang(self) -> None:
+        """Belong to the loop that runs now; before that, ringing does nothing."""
+        self._loop = asyncio.get_running_loop()
+
+    def ring(self) -> None:
+        """Wake whoever waits; from any thread."""
+        self.soon(self._rung.set)
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Have something done by the loop; from any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(work)
+
+    async def wait(self, at_most_s: float) -> bool:
+        """Wait for a ring; whether there was one in that time."""
+        try:
+            async with asyncio.timeout(at_most_s):
+                await self._rung.wait()
+        except TimeoutError:
+            return False
+        self._rung.clear()
+        return True
 
 
 class EventSource(Protocol):

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 import anyio.to_thread
 
 from assay.errors import AssayError
-from assay.serve.live.alerting import Alerting
-from assay.serve.logs import tell, tell_failure
-from assay.serve.metrics import count_poisoned
+from assay.serve.live.notifications import Alerting
+from assay.serve.observability import count_poisoned, tell, tell_failure
 from assay.serve.state import Kept, ServerState
 from assay.serve.web.problems import is_away
 

@@ -21,11 +21,25 @@ from assay.place.fleet.protocol import (
     LeaseRequest,
 )
 from assay.place.leasing import Lease
-from assay.serve.intake.enlisting import ask_agent, call_agent
-from assay.serve.logs import tell
+from assay.serve.facts.hardware import hardware_of
+from assay.serve.facts.records import AgentHardware
+from assay.serve.intake.enrolment import ask_agent, call_agent
+from assay.serve.observability import tell
 from assay.serve.state import ServerState
-from assay.serve.web.access import Admin, User, admins, agents_alone, readers, users
-from assay.serve.web.parameters import AgentId, AgentKey, AgentStateName, Cursor, Limit, State
+from assay.serve.web.access import (
+    Admin,
+    AgentId,
+    AgentKey,
+    AgentStateName,
+    Cursor,
+    Limit,
+    State,
+    User,
+    admins,
+    agents_alone,
+    readers,
+    users,
+)
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.records import AgentAddress, AgentChange, Listed, Queues
 from assay.store.records import AgentRecord
@@ -223,3 +237,9 @@ def agent_id(state: ServerState, reference: str) -> str:
     if len(found) > 1:
         raise UsageError(f"{len(found)} agents are named {reference!r}", code="ambiguous", try_=f"use {found[0]} …")
     return found[0] if found else reference
+
+
+@router.get("/{agent}/hardware", dependencies=[readers])
+def get_agent_hardware(agent: AgentId, state: State) -> AgentHardware:
+    """Read the fitness, the noise and the tests of an agent's machine, from the newest results that it delivered."""
+    return hardware_of(state.kept, state.kept.control.agent(agent_id(state, agent)))

@@ -12,10 +12,9 @@ from pydantic import JsonValue
 from assay.alert import service
 from assay.alert.evaluate import act
 from assay.alert.records import AlertRecord, Trigger
-from assay.serve.logs import tell
+from assay.serve.observability import tell
 from assay.serve.state import ServerState
-from assay.serve.web.access import Principal, User, readers, users
-from assay.serve.web.parameters import Answers, Cursor, Limit, State, Text
+from assay.serve.web.access import Answers, Cursor, Limit, Principal, State, Text, User, readers, users
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.records import Listed
 from assay.store.alerts import AlertFilter, AlertRules

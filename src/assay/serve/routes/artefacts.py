@@ -11,11 +11,10 @@ import anyio.to_thread
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
 
-from assay.serve.intake.files import held, known_size
+from assay.serve.intake.delivery import held, known_size
 from assay.serve.settings import MB
 from assay.serve.state import ServerState
-from assay.serve.web.access import agents, everybody_known
-from assay.serve.web.parameters import Answers, Digest, State, unchanged
+from assay.serve.web.access import Answers, Digest, State, agents, everybody_known, unchanged
 from assay.serve.web.problems import RequestProblem
 from assay.store.artefacts import ArtefactRecord, Upload
 

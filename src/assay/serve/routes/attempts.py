@@ -1,26 +1,38 @@
-"""Attempts: what an agent says about a job that it holds."""
+"""What is reported about jobs: by agents that hold them, and by engines that run campaigns of their own."""
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
+from math import isfinite
 from typing import Annotated
 
 import anyio.to_thread
-from fastapi import APIRouter, Query, Request
-from pydantic import JsonValue
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import JsonValue, ValidationError
 
 from assay.analyse.records import MultiRunJobResult
-from assay.place.fleet.protocol import Delivered, Progress, Release
-from assay.serve.intake.delivery import deliver, missing_artefacts
-from assay.serve.intake.files import known_size
-from assay.serve.logs import tell
-from assay.serve.web.access import agents_alone
-from assay.serve.web.parameters import AgentKey, Answers, ByAgent, Fence, JobId, State
+from assay.documents import adapter
+from assay.place.fleet.protocol import Delivered, Elsewhere, Known, Progress, Release, Standing, Standings
+from assay.serve.intake.delivery import deliver, deliver_told, known_size, missing_artefacts
+from assay.serve.intake.submission import label_of
+from assay.serve.observability import tell
+from assay.serve.state import ServerState
+from assay.serve.web.access import AgentKey, Answers, ByAgent, Fence, JobId, State, User, agents_alone, users
 from assay.serve.web.problems import RequestProblem
 from assay.store.records import EventRecord
 
+# The bodies of `deliver_result` and `tell_result` are read by hand; this makes their shape part of the document.
+DESCRIBED = MultiRunJobResult
 router = APIRouter(prefix="/api/v1/jobs/{job}/attempts/{fence}", tags=["attempts"])
 
 _LOST: Answers = {409: {"description": "The lease is lost: the attempt must stop."}}
+external_router = APIRouter(prefix="/api/v1/elsewhere/{campaign}", tags=["elsewhere"])
+CampaignThere = Annotated[str, Path(pattern=r"^[a-z0-9]{1,40}$", description="Its id, the same there and here.")]
+JobIndex = Annotated[int, Path(ge=0, le=2**31 - 1, description="Position of the job in its campaign.")]
+_ENGINE = re.compile(r"[a-z][a-z0-9-]{0,15}")
+_OURS = ("fleet", "local")
+_LONGEST_NAME, _LONGEST_TIME, _LONGEST_NOTE, _MOST = 200, 40, 1000, 2**31 - 1
 
 
 @router.post("/progress", dependencies=[agents_alone], status_code=204, responses=_LOST)
@@ -93,5 +105,112 @@ def attach_artefact(
     state.kept.artefacts.attach(job, fence, agent, name, sha256)
 
 
-# The body of `deliver_result` is read by hand; this makes its shape part of the document.
-DESCRIBED = MultiRunJobResult
+@external_router.put(
+    "",
+    responses={201: {"model": Known}, 409: {"description": "Another campaign has this id."}},
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "type": "object",
+                        "required": ["engine", "benchmark", "created_at", "document", "jobs"],
+                        "properties": {
+                            "engine": {"type": "string"},
+                            "benchmark": {"type": "string"},
+                            "created_at": {"type": "string", "format": "date-time"},
+                            "document": {"type": "object"},
+                            "labels": {"type": "object"},
+                            "jobs": {"type": "array", "items": {"$ref": "#/components/schemas/Job"}},
+                        },
+                    }
+                }
+            },
+        }
+    },
+)
+async def know_campaign(campaign: CampaignThere, state: State, by: User, request: Request, response: Response) -> Known:
+    """Make a campaign known under the id that it has there; one that is known stays as it is."""
+    body = await request.body()
+    known = await anyio.to_thread.run_sync(lambda: _know(state, campaign, body, by.name))
+    response.status_code = 201 if known.new else 200
+    return known
+
+
+@external_router.post("/standings", dependencies=[users], status_code=204)
+def tell_standings(campaign: CampaignThere, standings: Standings, state: State) -> None:
+    """Say how jobs stand: what they wait for, where they run and how far they are; those that have ended stay so."""
+    noted = state.kept.control.stand(campaign, [_bounded(one) for one in standings.jobs])
+    now = state.clock.utc().timestamp()
+    for job, detail in noted:
+        state.feed.push(EventRecord(campaign, job, "progress", now, detail))
+    state.changed(jobs=False)
+
+
+@external_router.put(
+    "/jobs/{index}/result",
+    dependencies=[users],
+    responses={409: {"description": "Samples and files that the result names must be uploaded first."}},
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/MultiRunJobResult"}}},
+        }
+    },
+)
+async def tell_result(campaign: CampaignThere, index: JobIndex, state: State, request: Request) -> Delivered:
+    """Hand over a result, once; the same again changes nothing, one that has more in it takes its place."""
+    body = await request.body()
+    return await anyio.to_thread.run_sync(lambda: deliver_told(state, f"{campaign}-job-{index}", body))
+
+
+def _know(state: ServerState, campaign: str, body: bytes, by: str) -> Known:
+    told = _read(body)
+    _check(campaign, told)
+    new = state.kept.control.know(campaign, told, by=by, label_of=label_of)
+    if new:
+        tell("campaign told", campaign=campaign, benchmark=told.benchmark, jobs=len(told.jobs), by=by)
+    state.changed(jobs=False)
+    return Known(campaign, new)
+
+
+def _read(body: bytes) -> Elsewhere:
+    try:
+        return adapter(Elsewhere).validate_json(body)
+    except ValidationError as invalid:
+        errors = [
+            {"message": one["msg"], "at": ".".join(map(str, one["loc"]))}
+            for one in invalid.errors(include_url=False, include_input=False, include_context=False)[:20]
+        ]
+        raise RequestProblem(422, "this is not a campaign", code="request", errors=errors) from None
+
+
+def _check(campaign: str, told: Elsewhere) -> None:
+    """Refuse what no store could keep, or would read as something else."""
+    if not _ENGINE.fullmatch(told.engine) or told.engine in _OURS:
+        raise _wrong("engine", f"is {told.engine[:20]!r}; it names what measures elsewhere, such as slurm")
+    if not 0 < len(told.benchmark) <= _LONGEST_NAME:
+        raise _wrong("benchmark", f"has 1 to {_LONGEST_NAME} characters")
+    try:
+        moment = datetime.fromisoformat(told.created_at)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or len(told.created_at) > _LONGEST_TIME:
+        raise _wrong("created_at", "is no moment with its time zone")
+    if not told.jobs:
+        raise _wrong("jobs", "is empty")
+    for position, job in enumerate(told.jobs):
+        if (job.campaign, job.index, job.benchmark) != (campaign, position, told.benchmark) or len(job.digest) > 64:
+            raise _wrong(f"jobs.{position}", f"is not job {position} of this campaign")
+
+
+def _bounded(one: Standing) -> Standing:
+    if not all(0 <= number <= _MOST for number in (one.index, one.run, one.runs)) or not isfinite(one.share):
+        raise _wrong("jobs", f"has a number out of range: {one.index}")
+    phase, note = one.phase[:_LONGEST_NAME], one.note[:_LONGEST_NOTE]
+    return Standing(one.index, one.state, note, one.run, one.runs, phase, min(max(one.share, 0.0), 1.0))
+
+
+def _wrong(at: str, what: str) -> RequestProblem:
+    return RequestProblem(422, f"{at} {what}", code="request", at=at)

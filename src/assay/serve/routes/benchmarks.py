@@ -8,14 +8,12 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from assay.errors import SpecError
 from assay.place.fleet.protocol import Submission
-from assay.serve.intake.checking import BenchmarkRead, BenchmarkText, read_text
-from assay.serve.intake.preview import preview
-from assay.serve.intake.submission import plan_submission
-from assay.serve.logs import tell
+from assay.serve.intake.benchmark_text import BenchmarkRead, BenchmarkText, read_text
+from assay.serve.intake.submission import plan_submission, preview
+from assay.serve.observability import tell
 from assay.serve.state import ServerState
-from assay.serve.web.access import User, readers, users
+from assay.serve.web.access import Cursor, Limit, State, Text, User, readers, unchanged, users
 from assay.serve.web.headlines import MOST, Headline, headlines
-from assay.serve.web.parameters import Cursor, Limit, State, Text, unchanged
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.records import BenchmarkInput, BenchmarkPreview, Listed
 from assay.store.catalogue import BenchmarkSummary, Draft, StoredBenchmark

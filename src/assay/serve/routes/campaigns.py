@@ -13,12 +13,22 @@ from assay.place.fleet.protocol import Submission
 from assay.plan.job import JobFile
 from assay.plan.plan import Plan
 from assay.report.reading import read_campaign
-from assay.serve.intake.scheduling import keep_schedule
-from assay.serve.intake.submission import demand_files, keep, plan_submission, submit
-from assay.serve.logs import tell
+from assay.serve.intake.submission import demand_files, keep, keep_schedule, plan_submission, submit
+from assay.serve.observability import tell
 from assay.serve.state import Kept, ServerState
-from assay.serve.web.access import User, readers, users
-from assay.serve.web.parameters import Answers, CampaignId, CampaignStateName, Cursor, Limit, State, Text, unchanged
+from assay.serve.web.access import (
+    Answers,
+    CampaignId,
+    CampaignStateName,
+    Cursor,
+    Limit,
+    State,
+    Text,
+    User,
+    readers,
+    unchanged,
+    users,
+)
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.reading import result_tag
 from assay.serve.web.records import (

@@ -1,18 +1,31 @@
-"""Jobs: listed, read in full, cancelled, retried."""
+"""Jobs: listed, read in full with pictures and answers, cancelled, retried."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
 
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import to_json
 from assay.report.wording import failed, is_advice
-from assay.serve.logs import tell
-from assay.serve.web.access import User, readers, users
-from assay.serve.web.parameters import Answers, Cursor, JobId, Limit, RunId, State, WantedJobs
+from assay.serve.facts.job_page import outputs_page, panels_of_job, panels_tag
+from assay.serve.facts.records import Output, Panels
+from assay.serve.observability import tell
+from assay.serve.web.access import (
+    Answers,
+    Cursor,
+    JobId,
+    Limit,
+    RunId,
+    State,
+    User,
+    WantedJobs,
+    readers,
+    unchanged,
+    users,
+)
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.reading import job_result
 from assay.serve.web.records import (
@@ -140,3 +153,27 @@ def get_samples(job: JobId, run: RunId, state: State) -> FileResponse:
         filename=f"{job}-run-{run}.parquet",
         headers={"ETag": f'"{digest}"'},
     )
+
+
+@router.get(
+    "/{job}/panels",
+    dependencies=[readers],
+    response_model=Panels,
+    responses={304: {"description": "They have not changed."}},
+)
+def get_job_panels(job: JobId, state: State, request: Request) -> Response:
+    """Read the pictures of a job, drawn as the HTML report draws them, each with its numbers."""
+    detail = state.kept.listing.job(job)
+    tag = panels_tag(state.kept, detail)
+    if (answer := unchanged(request, tag)) is not None:
+        return answer
+    # Thousands of numbers that are known to be right: they are not checked once more on their way out.
+    drawn = to_json(panels_of_job(state.kept, detail))
+    return Response(drawn, media_type="application/json", headers={"ETag": tag, "Cache-Control": "no-cache"})
+
+
+@router.get("/{job}/outputs", dependencies=[readers])
+def list_job_outputs(job: JobId, state: State, cursor: Cursor = None, limit: Limit = 50) -> Listed[Output]:
+    """List the answers that the runs of a job kept, in the order in which they were asked for."""
+    page = outputs_page(state.kept, job, cursor, limit)
+    return Listed(page.items, page.next)

@@ -7,15 +7,12 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Path, Query, Response
 
 from assay.place.fleet.protocol import Submission
-from assay.serve.intake.scheduling import keep_schedule, seen
-from assay.serve.intake.submission import demand_files, plan_submission
-from assay.serve.live.schedules import Scheduler
-from assay.serve.logs import tell
+from assay.serve.intake.submission import demand_files, keep_schedule, plan_submission, seen
+from assay.serve.live.scheduler import Scheduler
+from assay.serve.observability import tell
 from assay.serve.state import ServerState
-from assay.serve.web.access import User, readers, users
-from assay.serve.web.parameters import Answers, Cursor, Limit, State, Text
-from assay.serve.web.records import Listed
-from assay.serve.web.schedules import FiringView, ScheduleFull, ScheduleView
+from assay.serve.web.access import Answers, Cursor, Limit, State, Text, User, readers, users
+from assay.serve.web.records import FiringView, Listed, ScheduleFull, ScheduleView
 from assay.store.firings import Firings
 from assay.store.schedules import ScheduleRecord, Schedules
 

@@ -13,10 +13,9 @@ from fastapi import APIRouter, Path, Query
 from assay.alert.ingest import expect, take
 from assay.errors import UsageError
 from assay.series.repository import KnownFinding, SeriesStore
-from assay.serve.logs import tell
+from assay.serve.observability import tell
 from assay.serve.state import ServerState
-from assay.serve.web.access import User, readers, users
-from assay.serve.web.parameters import Answers, Cursor, Limit, State, Text
+from assay.serve.web.access import Answers, Cursor, Limit, State, Text, User, readers, users
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.records import Listed
 from assay.store.series import Point, SeriesFilter, SeriesRecord

@@ -20,10 +20,9 @@ from assay.report.export import render_sark_csv, results_filename
 from assay.report.reading import read_campaign
 from assay.serve.intake.submission import Planned, keep, plan_submission
 from assay.serve.sark.errors import SarkRoute, json_body
-from assay.serve.sark.words import agent_id, breakdown, campaign_record, job_record, result_record, worker_id
+from assay.serve.sark.records import agent_id, breakdown, campaign_record, job_record, result_record, worker_id
 from assay.serve.state import ServerState, state_of
-from assay.serve.web.access import User, readers
-from assay.serve.web.parameters import Answers
+from assay.serve.web.access import Answers, User, readers
 from assay.spec.devices import compute_unit
 from assay.spec.importers.sark import benchmarks_of
 from assay.spec.target import ModelTarget

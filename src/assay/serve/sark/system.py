@@ -10,7 +10,7 @@ from assay.clock import iso
 from assay.errors import StoreError
 from assay.serve.sark.campaigns import OUTPUTS, every_campaign
 from assay.serve.sark.errors import SarkRoute
-from assay.serve.sark.words import capabilities, queue_name, worker_id
+from assay.serve.sark.records import capabilities, queue_name, worker_id
 from assay.serve.state import ServerState, state_of
 from assay.serve.web.access import admins, public, readers
 from assay.spec.devices import COMPUTE_UNITS, compute_unit

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends
 from assay.errors import UsageError
 from assay.place.fleet.protocol import AgentState, Heartbeat
 from assay.serve.sark.errors import SarkRoute, json_body
-from assay.serve.sark.words import (
+from assay.serve.sark.records import (
     WORKER_STATES,
     agent_id,
     enrolment_of,
@@ -18,8 +18,7 @@ from assay.serve.sark.words import (
     worker_record,
 )
 from assay.serve.state import ServerState, state_of
-from assay.serve.web.access import agents, readers
-from assay.serve.web.parameters import AgentKey
+from assay.serve.web.access import AgentKey, agents, readers
 from assay.store.records import AgentRecord
 
 router = APIRouter(prefix="/api", tags=["SARK"], route_class=SarkRoute)

@@ -17,7 +17,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 
 from assay.errors import AssayError, Problem, SpecError, StoreError, UsageError
-from assay.serve.logs import tell, tell_failure
+from assay.serve.observability import tell, tell_failure
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 2

@@ -13,8 +13,7 @@ from pydantic import Field, JsonValue
 from assay.errors import AssayError, Problem
 from assay.place.fleet.protocol import Submission
 from assay.plan.job import JobFile
-from assay.serve.intake.preview import preview
-from assay.serve.intake.submission import plan_loaded
+from assay.serve.intake.submission import plan_loaded, preview
 from assay.serve.state import ServerState
 from assay.serve.web.problems import is_away
 from assay.serve.web.records import BenchmarkPreview

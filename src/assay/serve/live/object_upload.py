@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from assay.errors import AssayError, Problem
-from assay.serve.logs import tell, tell_failure
+from assay.serve.observability import tell, tell_failure
 from assay.serve.state import ServerState
 from assay.serve.web.problems import Unavailable, is_away
 from assay.store.objects.transfer import Sent

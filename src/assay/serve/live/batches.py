@@ -1,7 +1,4 @@
-"""Heartbeats that come at the same time are noted together, so that a thousand agents cost little.
-
-The first one is noted at once; what arrives meanwhile forms the next transaction. Nobody waits longer than that.
-"""
+"""Requests that come at the same time share one transaction for heartbeats, and one sync of the disk."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ import anyio.to_thread
 from assay.errors import UsageError
 from assay.place.fleet.protocol import Heartbeat, HeartbeatAnswer
 from assay.store.control import Control
+from assay.store.database import WriteAheadLog
 from assay.store.fleet.transactions import unknown_agent
 
 _AT_ONCE = 200
@@ -85,3 +83,29 @@ class BeatCollector:
             return self.control().heartbeat(one.agent, one.beat)
         except UsageError as problem:
             return problem
+
+
+@dataclass(slots=True)
+class GroupSync:
+    """One sync at a time; requests that come meanwhile share the next."""
+
+    log: WriteAheadLog
+    _syncing: asyncio.Task[None] | None = None
+    _limiter: anyio.CapacityLimiter | None = None
+
+    async def wait(self) -> None:
+        """Return when everything that was committed before this call is on disk.
+
+        Raises:
+            StoreError: `disk` if the disk did not take it.
+        """
+        until = self.log.committed
+        while not self.log.has(until):
+            if self._syncing is None or self._syncing.done():
+                self._syncing = asyncio.create_task(self._sync())
+            await asyncio.shield(self._syncing)
+
+    async def _sync(self) -> None:
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(1)
+        await anyio.to_thread.run_sync(self.log.sync, limiter=self._limiter)

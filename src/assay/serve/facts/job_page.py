@@ -1,11 +1,11 @@
-"""The answers that the runs of a job kept, a page at a time: run by run, in the order in which they were asked for."""
+"""What the page of one job shows beside its record: pictures of the HTML report, and the answers that its runs kept."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,14 +13,30 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.analyse.headline import is_quality
+from assay.analyse.records import CampaignRecord, MultiRunJobResult
+from assay.documents import from_json
 from assay.errors import AssayError, StoreError
 from assay.report.wording import section
+from assay.plan.digest import content_hash
+from assay.report.html.goodput import draw_goodput
+from assay.report.html.load import draw_curves, draw_recall
+from assay.report.html.picture import Picture
+from assay.report.html.pictures import job_pictures
+from assay.report.reading import file_reader
+from assay.report.served import is_served
+from assay.report.wording import job_labels, unmeasured_sentence
+from assay.run.probes.job import FILE
 from assay.run.records import SampleSet, SingleRunResult
 from assay.run.scoring.outputs import OUTPUTS
-from assay.serve.facts.records import Output
+from assay.serve.facts.records import Output, Panel, Panels
 from assay.serve.state import Kept
-from assay.store.listing import Page, from_cursor, to_cursor
+from assay.serve.web.reading import job_result, result_tag
+from assay.store.listing import JobFilter, Page, from_cursor, to_cursor
+from assay.store.records import JobDetail
 
+# A curve over more jobs of one campaign is too crowded to read.
+_MOST_SIBLINGS = 200
+_LOADS = ("load.rate", "load.concurrency")
 # Of one text that much is shown; the file has it whole.
 _LONGEST = 20_000
 _LONGEST_LINE = 64 * 2**20
@@ -30,6 +46,82 @@ _SHOWN = frozenset(
     {"item", "session", "turn", "text", "reference", "data", "outcome", "error", "prompt", "ttft_ms", "e2e_ms",
      "input_tokens", "output_tokens"}
 )  # fmt: skip
+
+
+def panels_tag(kept: Kept, detail: JobDetail) -> str:
+    """A tag that changes whenever the pictures of a job may have: with its result, and with those of its campaign."""
+    return f'"{content_hash([detail.summary.id, result_tag(kept, detail.summary.campaign)])[:32]}"'
+
+
+def panels_of_job(kept: Kept, detail: JobDetail) -> Panels:
+    """Every picture that a job has, and why it has no others."""
+    result = job_result(kept, detail)
+    if result.state != "done":
+        return Panels((), {"pictures": unmeasured_sentence(result)})
+    own = job_pictures(result, kept.store.samples_of, file_reader(kept.store))
+    beside, why = _beside(kept, detail, result)
+    drawn = [*own, *beside]
+    return Panels(tuple(map(_panel, drawn)), _absent(result, drawn) | why)
+
+
+def _panel(one: Picture) -> Panel:
+    numbers = one.numbers()
+    return Panel(one.key, one.group, one.title, one.says, one.svg, numbers.columns, numbers.rows, one.wide)
+
+
+def _beside(kept: Kept, detail: JobDetail, result: MultiRunJobResult) -> tuple[list[Picture], dict[str, str]]:
+    """Pictures in which the job is one point among the jobs of its campaign, and why there are none."""
+    if not is_served(result):
+        return [], {}
+    if not result.point:
+        return [], {"load": "the campaign has one load only: a curve needs several, such as a matrix over load.rate"}
+    campaign = detail.summary.campaign
+    page = kept.listing.results(JobFilter(campaign=campaign, state="done"), limit=_MOST_SIBLINGS)
+    if page.next is not None:
+        return [], {"load": f"the campaign has more than {_MOST_SIBLINGS} jobs, too many for one curve"}
+    jobs = tuple(_read(one.result, one.job.id) for one in page.items)
+    alike = tuple(one for one in jobs if _without_load(one.point) == _without_load(result.point))
+    record = CampaignRecord(campaign, detail.summary.benchmark, "", "done", alike)
+    curves = [one for one in draw_curves(record, job_labels(record), {}) if one.key != "recall"]
+    whole = CampaignRecord(campaign, detail.summary.benchmark, "", "done", jobs)
+    recall = draw_recall([one for one in jobs if is_served(one)], job_labels(whole), {})
+    drawn = [*curves, *draw_goodput(record), *([recall] if recall is not None else [])]
+    if drawn:
+        return drawn, {}
+    return [], {"load": "fewer than two jobs of the campaign that differ in their load alone were measured"}
+
+
+def _read(document: str, job: str) -> MultiRunJobResult:
+    return from_json(MultiRunJobResult, document, source=job)
+
+
+def _without_load(point: Mapping[str, object]) -> dict[str, object]:
+    return {path: value for path, value in point.items() if path not in _LOADS}
+
+
+def _absent(result: MultiRunJobResult, drawn: Iterable[Picture]) -> dict[str, str]:
+    """What a reader may look for and not find."""
+    groups = {one.group for one in drawn}
+    found: dict[str, str] = {}
+    if "telemetry" not in groups:
+        found["telemetry"] = _unseen(result)
+    if "time" not in groups:
+        counted = any(run.samples for run in result.runs)
+        found["time"] = (
+            "the samples cannot be read any more, or are single numbers"
+            if counted
+            else "its runs gave one number each: there is no course to draw"
+        )
+    if "cold" not in groups:
+        found["cold"] = "the target reports neither how long it loads nor its first call"
+    return found
+
+
+def _unseen(result: MultiRunJobResult) -> str:
+    if any(FILE in run.files for run in result.runs):
+        return "the readings that were kept cannot be read any more"
+    told = dict.fromkeys(why for run in result.runs if run.seen for why in run.seen.absent.values())
+    return "; ".join(told) or "nobody looked from the side while it ran"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +160,7 @@ def outputs_page(kept: Kept, job: str, cursor: str | None, limit: int) -> Page[O
 
 
 def _of_run(kept: Kept, job: str, run: SingleRunResult, path: Path, first: int, most: int) -> Iterator[Output]:
-    lines, total, answered = _read(path, first, most)
+    lines, total, answered = _read_answers(path, first, most)
     scores = _Scores.of(_samples(kept, job, run), run, total, answered) if lines else _Scores({}, {})
     for line in lines:
         try:
@@ -78,7 +170,7 @@ def _of_run(kept: Kept, job: str, run: SingleRunResult, path: Path, first: int, 
         yield _output(run.run_id, line, row, scores)
 
 
-def _read(path: Path, first: int, most: int) -> tuple[list[_Line], int, int]:
+def _read_answers(path: Path, first: int, most: int) -> tuple[list[_Line], int, int]:
     """Some lines of a file, how many it has, and how many of them are answers."""
     lines: list[_Line] = []
     total = answered = 0

@@ -20,7 +20,7 @@ from assay.errors import AssayError, UsageError
 from assay.place.fleet.protocol import Submission
 from assay.plan.cron import next_times, start_of
 from assay.serve.intake.submission import demand_files, keep, plan_submission
-from assay.serve.logs import tell, tell_failure
+from assay.serve.observability import tell, tell_failure
 from assay.serve.state import ServerState
 from assay.serve.web.problems import RequestProblem, is_away
 from assay.store.firings import FiringLostError, FiringRecord, Firings, OverlapError, Standing
