@@ -13,10 +13,10 @@ from sqlalchemy import select
 from assay.analyse.compare import JobComparison, JobMatch, compare_pool, match_jobs, pool
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.analyse.records import Comparison as Line
-from assay.report.comparison import asked_of, sentences
-from assay.analyse.words import count
+from assay.analyse.text import count
 from assay.documents import from_json
 from assay.errors import UsageError
+from assay.report.comparison import asked_of, sentences
 from assay.report.wording import job_label
 from assay.serve.facts.records import ComparedCell, ComparedRow, ComparedSide, Comparison
 from assay.serve.state import Kept

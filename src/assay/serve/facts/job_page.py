@@ -16,15 +16,13 @@ from assay.analyse.headline import is_quality
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.documents import from_json
 from assay.errors import AssayError, StoreError
-from assay.report.wording import section
 from assay.plan.digest import content_hash
-from assay.report.html.goodput import draw_goodput
-from assay.report.html.load import draw_curves, draw_recall
-from assay.report.html.picture import Picture
+from assay.report.html.chart import Picture
+from assay.report.html.load import draw_curves, draw_goodput, draw_recall
 from assay.report.html.pictures import job_pictures
 from assay.report.reading import file_reader
 from assay.report.served import is_served
-from assay.report.wording import job_labels, unmeasured_sentence
+from assay.report.wording import job_labels, section, unmeasured_sentence
 from assay.run.probes.job import FILE
 from assay.run.records import SampleSet, SingleRunResult
 from assay.run.scoring.outputs import OUTPUTS
