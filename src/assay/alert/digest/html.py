@@ -3,44 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 
 from assay.alert.digest.build import short
 from assay.alert.digest.records import MOST_PICTURES, Digest, Movement, MovementGroup, ResultLink
 from assay.alert.digest.wording import (
     CAUSES,
-    HANDLED,
-    MOVED_HEAD,
-    OPEN_HEAD,
-    OTHER_ALERTS,
     READING,
+    DigestSection,
     change_text,
-    failed_row,
     group_title,
     minute,
-    moved_row,
-    noisy_row,
-    open_row,
+    movement_sheet,
+    sections,
     series_title,
-    silent_row,
     summary,
     title,
-    told_row,
 )
 from assay.report.html.markup import Child, Markup, el, join
 from assay.report.html.series import SeriesChange, SeriesPicture, SeriesPoint, draw_series
-from assay.report.html.tables import DASH, table
+from assay.report.html.tables import DASH, sheet_table, table
 
 # Nothing may be fetched or run, whatever a name inside the digest says.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_MOVED = "What moved"
 _SIGNS = {"worse": "▼", "better": "▲", "cannot tell": "◆"}
-_SECTIONS = (
-    ("moved", "What moved"),
-    ("failed", "What failed"),
-    ("noisy", "What is noisy"),
-    ("handled", HANDLED),
-    ("silent", "What is silent"),
-)
 
 Spots = Mapping[str, Sequence[SeriesPoint]]
 Past = Mapping[str, Sequence[Movement]]
@@ -57,7 +45,7 @@ def digest_html(digest: Digest, spots: Spots, past: Past | None = None) -> str:
     body = el(
         "body",
         _header(digest),
-        el("main", _moved(digest, spots, known), *_others(digest), _alerts(digest), _reading()),
+        el("main", _moved(digest, spots, known), *(_listed(digest, one) for one in sections(digest)), _reading()),
         el("footer", f"Made by assay{f' {digest.assay_version}' if digest.assay_version else ''}."),
     )
     return f"<!DOCTYPE html>\n{el('html', _head(digest), body, lang='en')}\n"
@@ -119,8 +107,8 @@ def _header(digest: Digest) -> Markup:
         ("to", f"{minute(digest.until)} UTC"),
         ("read from", digest.source),
     ]
-    sections = (*_SECTIONS, *((("alerts", OTHER_ALERTS),) if digest.alerts else ()))
-    ways = [el("li", el("a", name, href=f"#{anchor}")) for anchor, name in sections]
+    names = [("moved", _MOVED), *((one.anchor, one.sheet.title) for one in sections(digest))]
+    ways = [el("li", el("a", name, href=f"#{anchor}")) for anchor, name in names]
     return el(
         "header",
         el("h1", title(digest)),
@@ -132,16 +120,16 @@ def _header(digest: Digest) -> Markup:
 
 def _moved(digest: Digest, spots: Spots, past: Past) -> Markup:
     if not digest.groups:
-        return _section("moved", el("p", "Nothing.", class_="nothing"))
+        return _section("moved", _MOVED, el("p", "Nothing.", class_="nothing"))
     drawn: dict[str, str] = {}  # series → where its picture stands
     groups = [_group(digest, group, spots, past, drawn) for group in digest.groups]
     left = len({one.series.id for one in digest.movements} - set(drawn))
     note = el("p", f"{left} more series moved and are not drawn.", class_="quiet") if drawn and left else None
-    return _section("moved", *groups, note)
+    return _section("moved", _MOVED, *groups, note)
 
 
-def _section(anchor: str, *content: Child) -> Markup:
-    return el("section", el("h2", dict(_SECTIONS)[anchor]), *content, id=anchor)
+def _section(anchor: str, name: str, *content: Child) -> Markup:
+    return el("section", el("h2", name), *content, id=anchor)
 
 
 def _group(digest: Digest, group: MovementGroup, spots: Spots, past: Past, drawn: dict[str, str]) -> Markup:
@@ -162,22 +150,23 @@ def _group(digest: Digest, group: MovementGroup, spots: Spots, past: Past, drawn
         "article",
         el("h3", group_title(group)),
         el("ul", *why),
-        table(MOVED_HEAD, [_row(one, drawn) for one in group.movements], numeric=(2, 3, 4, 6), name=group_title(group)),
+        sheet_table(movement_sheet(group), _marked(group, drawn)),
         el("div", *pictures, class_="figures") if pictures else None,
         el("details", el("summary", "What differs, and the results"), *map(_details, group.movements)),
         class_="group",
     )
 
 
-def _row(one: Movement, drawn: Mapping[str, str]) -> tuple[Child, ...]:
-    name, answer, *rest = moved_row(one)
-    anchor = drawn.get(one.series.id)
-    sign = el("span", _SIGNS[one.answer], aria_hidden="true")
-    return (
-        el("a", name, href=f"#{anchor}") if anchor else name,
-        el("span", sign, " ", answer, class_=f"answer {one.answer.replace(' ', '-')}"),
-        *rest,
-    )
+def _marked(group: MovementGroup, drawn: Mapping[str, str]) -> dict[tuple[int, int], Child]:
+    """Names that lead to their pictures, and answers with their sign."""
+    cells: dict[tuple[int, int], Child] = {}
+    for row, one in enumerate(group.movements):
+        if anchor := drawn.get(one.series.id):
+            cells[row, 0] = el("a", series_title(one.series), href=f"#{anchor}")
+        sign = el("span", _SIGNS[one.answer], aria_hidden="true")
+        answer = one.unconfirmed or one.answer
+        cells[row, 1] = el("span", sign, " ", answer, class_=f"answer {one.answer.replace(' ', '-')}")
+    return cells
 
 
 def _details(one: Movement) -> Markup:
@@ -205,56 +194,26 @@ def _link(link: ResultLink) -> Markup:
     return el("code", link.command or link.job)
 
 
-def _others(digest: Digest) -> list[Markup]:
-    failed: list[Sequence[Child]] = [(*failed_row(one), _link(one.link) if one.link else DASH) for one in digest.failed]
-    handled: list[Sequence[Child]] = [(*told_row(one), one.why or DASH) for one in digest.handled]
-    handled += [
-        (series_title(one.series), "expected", DASH, minute(one.found_at), f"finding {one.id}")
-        for one in digest.expected
-    ]
-    more = f"{digest.long_silent} more series got their last result long before." if digest.long_silent else None
-    return [
-        _listed("failed", ("job", "times", "when", "why", "result"), failed, (1,), "No job failed."),
-        _listed(
-            "noisy",
-            ("series", "spread", "smallest visible change", "why"),
-            [noisy_row(one) for one in digest.noisy],
-            (1, 2),
-            "No series hides a change of 5 % or more.",
-        ),
-        _listed("handled", ("what", "state", "by", "when", "why"), handled, (), "Nothing."),
-        _listed(
-            "silent",
-            ("job", "metrics", "last result", "silent for", "usual pause"),
-            [silent_row(one, digest.until) for one in digest.silent],
-            (),
-            "Every job that used to give results gave some.",
-            more,
-        ),
-    ]
-
-
-def _listed(
-    anchor: str,
-    head: Sequence[str],
-    rows: Sequence[Sequence[Child]],
-    numeric: Sequence[int],
-    nothing: str,
-    more: str | None = None,
-) -> Markup:
-    name = dict(_SECTIONS)[anchor]
-    shown = table(head, rows, numeric=numeric, name=name) if rows else el("p", nothing, class_="nothing")
-    return _section(anchor, shown, el("p", more, class_="quiet") if more else None)
-
-
-def _alerts(digest: Digest) -> Markup | None:
-    if not digest.alerts:
-        return None
-    rows = []
-    for one in digest.alerts:
-        name, *rest = open_row(one)
-        rows.append((el("a", name, href=one.href) if one.href.startswith(("http://", "https://")) else name, *rest))
-    return el("section", el("h2", OTHER_ALERTS), table(OPEN_HEAD, rows, name=OTHER_ALERTS), id="alerts")
+def _listed(digest: Digest, section: DigestSection) -> Markup:
+    sheet, cells = section.sheet, dict[tuple[int, int], Child]()
+    if section.anchor == "failed":
+        last = len(sheet.head)
+        cells = {(row, last): _link(one.link) if one.link else DASH for row, one in enumerate(digest.failed)}
+        sheet = replace(
+            sheet,
+            head=(*sheet.head, "result"),
+            rows=tuple((*row, "") for row in sheet.rows),
+            words=sheet.words | {last},
+        )
+    elif section.anchor == "alerts":
+        cells = {
+            (row, 0): el("a", one.title, href=one.href)
+            for row, one in enumerate(digest.alerts)
+            if one.href.startswith(("http://", "https://"))
+        }
+    notes = [el("p", note, class_="quiet") for note in sheet.notes]
+    content = [sheet_table(sheet, cells)] if sheet.rows else [el("p", section.nothing, class_="nothing"), *notes]
+    return _section(section.anchor, sheet.title, *content)
 
 
 def _reading() -> Markup:

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from assay.alert.digest.build import short, told_in_title
 from assay.alert.digest.records import Digest, Movement, MovementGroup, ResultLink
 from assay.alert.digest.wording import (
     CAUSES,
-    HANDLED,
-    MOVED_HEAD,
-    OPEN_HEAD,
-    OTHER_ALERTS,
     READING,
-    failed_row,
+    DigestSection,
     group_title,
     minute,
-    moved_row,
-    noisy_row,
-    open_row,
+    movement_sheet,
+    sections,
     series_title,
-    silent_row,
     summary,
     title,
-    told_row,
 )
-from assay.report.markdown import escape
-from assay.report.numbers import NOTHING
+from assay.report.markdown import escape, sheet_markdown
 from assay.report.wording import one_line
 
 # Of what differs in a change; the rest is counted.
@@ -40,49 +30,17 @@ def digest_markdown(digest: Digest) -> str:
         [f"{minute(digest.since)} to {minute(digest.until)} UTC, from {_code(digest.source)}."],
         ["## What moved"],
         *([block for group in digest.groups for block in _group(group)] or [["Nothing."]]),
-        *_tables(digest),
+        *(block for section in sections(digest) for block in _section(section)),
         ["## How to read this", "", *(f"- {one}" for one in READING)],
         [f"Made by assay{f' {escape(digest.assay_version)}' if digest.assay_version else ''}."],
     )
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
-def _tables(digest: Digest) -> list[list[str]]:
-    """Everything but the changes; what is empty says so."""
-    handled = [(*told_row(one), one.why or NOTHING) for one in digest.handled]
-    handled += [
-        (series_title(one.series), "expected", NOTHING, minute(one.found_at), f"finding {one.id}")
-        for one in digest.expected
-    ]
-    silent = [silent_row(one, digest.until) for one in digest.silent]
-    return [
-        *_section("What failed", ("job", "times", "when", "why"), map(failed_row, digest.failed), "No job failed."),
-        *_section(
-            "What is noisy",
-            ("series", "spread", "smallest visible change", "why"),
-            map(noisy_row, digest.noisy),
-            "No series hides a change of 5 % or more.",
-        ),
-        *_section(HANDLED, ("what", "state", "by", "when", "why"), handled, "Nothing."),
-        *_section(
-            "What is silent",
-            ("job", "metrics", "last result", "silent for", "usual pause"),
-            silent,
-            "Every job that used to give results gave some.",
-        ),
-        [f"{digest.long_silent} more series got their last result long before."] if digest.long_silent else [],
-        *(_section(OTHER_ALERTS, OPEN_HEAD, map(open_row, digest.alerts), "") if digest.alerts else ()),
-    ]
-
-
-def _section(name: str, head: Sequence[str], rows: Iterable[Sequence[str]], nothing: str) -> list[list[str]]:
-    found = list(rows)
-    return [[f"## {name}"], _table(head, found) if found else [nothing]]
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    lines = [tuple(head), tuple("---" for _ in head), *(tuple(map(escape, row)) for row in rows)]
-    return [f"| {' | '.join(cells)} |" for cells in lines]
+def _section(section: DigestSection) -> list[list[str]]:
+    sheet = section.sheet
+    content = [sheet_markdown(sheet)] if sheet.rows else [[section.nothing], *([note] for note in sheet.notes)]
+    return [[f"## {sheet.title}"], *content]
 
 
 def _group(group: MovementGroup) -> list[list[str]]:
@@ -91,7 +49,7 @@ def _group(group: MovementGroup) -> list[list[str]]:
     return [
         [f"### {escape(group_title(group))}"],
         ["; ".join(why) + "."],
-        _table(MOVED_HEAD, map(moved_row, group.movements)),
+        sheet_markdown(movement_sheet(group)),
         [f"- {line}" for one in group.movements for line in _details(one, group)],
     ]
 

@@ -1,21 +1,14 @@
-"""Sentences and cells that every form of a digest shares."""
+"""The content of a digest that every form shares: its sentences, and its tables as sheets."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from assay.alert.digest.records import (
-    AlertSummary,
-    Digest,
-    FailedJob,
-    Movement,
-    MovementGroup,
-    NoisySeries,
-    SeriesLabel,
-    SilentJob,
-)
+from assay.alert.digest.records import Digest, Movement, MovementGroup, SeriesLabel
 from assay.analyse.text import count
 from assay.report.numbers import NOTHING, decimals_for, name_with_unit, show, show_percent
+from assay.report.sheet import Sheet
 
 CAUSES = {
     "code": "the code changed",
@@ -26,10 +19,6 @@ CAUSES = {
     "noise": "noise",
     "unknown": "nothing that was recorded explains it",
 }
-HANDLED = "What was acknowledged, expected or resolved"
-OTHER_ALERTS = "Other open alerts"
-OPEN_HEAD = ("what", "severity", "open since")
-MOVED_HEAD = ("series", "answer", "change", "95 % interval", "before → after", "since", "probability", "state")
 _READING = """\
 A change is told for a whole series, not for its newest result: change points of a series' own history, on its own \
 spread. In at most one of a hundred series without a change something is found.
@@ -145,43 +134,110 @@ def probability_text(one: Movement) -> str:
     return f"≤ {100 * one.probability:.1f} %"
 
 
-def moved_row(one: Movement) -> tuple[str, ...]:
-    """A change as a line of a table, under `MOVED_HEAD`."""
-    return (
-        series_title(one.series),
-        one.unconfirmed or one.answer,
-        change_text(one),
-        interval_text(one),
-        levels_text(one),
-        since_text(one),
-        probability_text(one),
-        one.state,
+@dataclass(frozen=True, slots=True)
+class DigestSection:
+    """One part of a digest: a table, or a sentence where it has no rows."""
+
+    anchor: str
+    sheet: Sheet
+    nothing: str
+
+
+def movement_sheet(group: MovementGroup) -> Sheet:
+    """The changes of one cause, one line each."""
+    head = ("series", "answer", "change", "95 % interval", "before → after", "since", "probability", "state")
+    rows = tuple(
+        (
+            series_title(one.series),
+            one.unconfirmed or one.answer,
+            change_text(one),
+            interval_text(one),
+            levels_text(one),
+            since_text(one),
+            probability_text(one),
+            one.state,
+        )
+        for one in group.movements
+    )
+    return Sheet(group_title(group), head, rows, words=frozenset({0, 1, 5, 7}))
+
+
+def sections(digest: Digest) -> tuple[DigestSection, ...]:
+    """Everything but the changes; other open alerts only where there are some."""
+    found = (
+        DigestSection("failed", _failed_sheet(digest), "No job failed."),
+        DigestSection("noisy", _noisy_sheet(digest), "No series hides a change of 5 % or more."),
+        DigestSection("handled", _handled_sheet(digest), "Nothing."),
+        DigestSection("silent", _silent_sheet(digest), "Every job that used to give results gave some."),
+        DigestSection("alerts", _open_sheet(digest), ""),
+    )
+    return found if digest.alerts else found[:-1]
+
+
+def _failed_sheet(digest: Digest) -> Sheet:
+    rows = tuple(
+        (
+            " · ".join(part for part in (one.benchmark, one.label) if part),
+            str(one.times),
+            minute(one.last_at) if one.times == 1 else f"{day(one.first_at)} to {day(one.last_at)}",
+            one.why,
+        )
+        for one in digest.failed
+    )
+    return Sheet("What failed", ("job", "times", "when", "why"), rows, words=frozenset({0, 2, 3}))
+
+
+def _noisy_sheet(digest: Digest) -> Sheet:
+    head = ("series", "spread", "smallest visible change", "why")
+    rows = tuple(
+        (series_title(one.series), show_percent(one.spread), show_percent(one.smallest), "; ".join(one.because))
+        for one in digest.noisy
+    )
+    return Sheet("What is noisy", head, rows, words=frozenset({0, 3}))
+
+
+def _handled_sheet(digest: Digest) -> Sheet:
+    rows = [
+        (
+            one.title,
+            f"snoozed until {minute(one.until)}" if one.state == "snoozed" and one.until else one.state,
+            one.by or NOTHING,
+            minute(one.changed_at),
+            one.why or NOTHING,
+        )
+        for one in digest.handled
+    ]
+    rows += [
+        (series_title(one.series), "expected", NOTHING, minute(one.found_at), f"finding {one.id}")
+        for one in digest.expected
+    ]
+    return _words_sheet(
+        "What was acknowledged, expected or resolved", ("what", "state", "by", "when", "why"), tuple(rows)
     )
 
 
-def failed_row(one: FailedJob) -> tuple[str, ...]:
-    """A failed job as a line: job, times, when, why."""
-    when = minute(one.last_at) if one.times == 1 else f"{day(one.first_at)} to {day(one.last_at)}"
-    return (" · ".join(part for part in (one.benchmark, one.label) if part), str(one.times), when, one.why)
+def _silent_sheet(digest: Digest) -> Sheet:
+    rows = tuple(
+        (
+            " · ".join(part for part in (one.series.benchmark, one.series.point, one.series.machine) if part),
+            ", ".join(one.metrics),
+            minute(one.last_at),
+            duration(digest.until - one.last_at),
+            duration(one.usual_s),
+        )
+        for one in digest.silent
+    )
+    more = (f"{digest.long_silent} more series got their last result long before.",) if digest.long_silent else ()
+    return _words_sheet("What is silent", ("job", "metrics", "last result", "silent for", "usual pause"), rows, more)
 
 
-def noisy_row(one: NoisySeries) -> tuple[str, ...]:
-    """A noisy series as a line: series, spread, smallest visible change, why."""
-    return (series_title(one.series), show_percent(one.spread), f"{show_percent(one.smallest)}", "; ".join(one.because))
+def _open_sheet(digest: Digest) -> Sheet:
+    rows = tuple((one.title, one.severity, minute(one.opened_at)) for one in digest.alerts)
+    return _words_sheet("Other open alerts", ("what", "severity", "open since"), rows)
 
 
-def silent_row(one: SilentJob, until: float) -> tuple[str, ...]:
-    """A silent job as a line: job, metrics, last result, silent for, usual pause."""
-    job = " · ".join(part for part in (one.series.benchmark, one.series.point, one.series.machine) if part)
-    return (job, ", ".join(one.metrics), minute(one.last_at), duration(until - one.last_at), duration(one.usual_s))
-
-
-def told_row(one: AlertSummary) -> tuple[str, ...]:
-    """An alert as a line: title, state, who, when."""
-    state = f"snoozed until {minute(one.until)}" if one.state == "snoozed" and one.until else one.state
-    return one.title, state, one.by or NOTHING, minute(one.changed_at)
-
-
-def open_row(one: AlertSummary) -> tuple[str, ...]:
-    """An open alert as a line, under `OPEN_HEAD`."""
-    return one.title, one.severity, minute(one.opened_at)
+def _words_sheet(
+    name: str, head: tuple[str, ...], rows: tuple[tuple[str, ...], ...], notes: tuple[str, ...] = ()
+) -> Sheet:
+    """A table without numbers."""
+    return Sheet(name, head, rows, notes, frozenset(range(len(head))))

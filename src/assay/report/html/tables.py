@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from assay.analyse.records import CampaignRecord, MetricStatistics, MultiRunJobResult
 from assay.metrics import METRICS, base_name
@@ -283,21 +284,23 @@ def _linked(
     if sheet is None:
         return None
     hrefs = {labels[job.job]: f"#{anchors[job.job]}" for job in record.jobs}
-    return join((el("h3", sheet.title), sheet_table(sheet, hrefs)))
+    links = {(place, 0): el("a", row[0], href=hrefs[row[0]]) for place, row in enumerate(sheet.rows)}
+    return join((el("h3", sheet.title), sheet_table(sheet, links)))
 
 
-def sheet_table(sheet: Sheet, hrefs: Mapping[str, str] | None = None) -> Markup:
-    """A small table with its notes; `hrefs` are links for texts of the first column."""
+def sheet_table(sheet: Sheet, cells: Mapping[tuple[int, int], Child] = MappingProxyType({})) -> Markup:
+    """A small table with its notes; `cells` stand in place of the text at their row and column, such as links."""
     numeric = [place for place in range(len(sheet.head)) if place not in sheet.words]
-    rows = [[_cell(sheet, place, text, hrefs or {}) for place, text in enumerate(row)] for row in sheet.rows]
+    rows = [
+        [cells.get((place, column)) or _cell(text, column == sheet.verdict) for column, text in enumerate(row)]
+        for place, row in enumerate(sheet.rows)
+    ]
     return join((table(sheet.head, rows, numeric=numeric, name=sheet.title), _sentences(sheet.notes)))
 
 
-def _cell(sheet: Sheet, place: int, text: str, hrefs: Mapping[str, str]) -> Child:
-    if place == sheet.verdict:
+def _cell(text: str, is_verdict: bool) -> Child:
+    if is_verdict:
         return verdict_mark(text)
-    if place == 0 and text in hrefs:
-        return el("a", text, href=hrefs[text])
     return DASH if text == NOTHING else text
 
 
