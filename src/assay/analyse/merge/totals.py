@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from assay.analyse.merge.overlap import Overlap, PartRun
 from assay.run.load.http.recording import CODE, OUTCOMES
-from assay.run.load.requests import NEVER, SLOT_NS, RequestLog
+from assay.run.load.requests import NEVER, SLOT_NS, RequestLog, RequestRows
 from assay.spec.benchmark import Definition
 from assay.spec.target import Price, Served
 
@@ -23,16 +23,9 @@ COUNTED = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JoinedRequests:
+class JoinedRequests(RequestRows):
     """The requests of all parts on one clock, which begins with the time that they share."""
 
-    due_ns: NDArray[np.int64]
-    sent_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
-    outcome: NDArray[np.int8]
-    status: NDArray[np.int16]
-    input_tokens: NDArray[np.int64]
-    output_tokens: NDArray[np.int64]
     good: NDArray[np.bool_] | None
     """None where a part could not tell."""
     arrived: float | None

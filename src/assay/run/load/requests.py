@@ -20,8 +20,8 @@ SLOT_NS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RequestLog:
-    """One row per request, warm-up included; times in nanoseconds from the begin of the measured window."""
+class RequestRows:
+    """One row per request; times in nanoseconds from the begin of a window."""
 
     due_ns: NDArray[np.int64]
     sent_ns: NDArray[np.int64]
@@ -33,13 +33,19 @@ class RequestLog:
     input_tokens: NDArray[np.int64]
     """-1 where they are not known."""
     output_tokens: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.due_ns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestLog(RequestRows):
+    """The requests of one machine, warm-up included; times count from the begin of the measured window."""
+
     good: NDArray[np.bool_]
     """Which of them met every objective by themselves; empty where that was not asked or could not be told."""
     arrived: NDArray[np.int64]
     """Output tokens that arrived in each millisecond of the window; empty where they could not be counted."""
-
-    def __len__(self) -> int:
-        return len(self.due_ns)
 
 
 def requests_of(

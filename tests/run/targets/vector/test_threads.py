@@ -13,6 +13,7 @@ from assay.analyse.steady_state import enough, steady
 from assay.errors import MeasureError
 from assay.plan.job import Job
 from assay.run.contract import Order, Rules
+from assay.run.targets.vector.collection import SearchLoad
 from assay.run.targets.vector.threads import drive_threads
 from assay.spec.benchmark import Definition
 
@@ -55,7 +56,7 @@ def drive(engine, load, measure=None, queries=10, k=3):
     definition = Definition.model_validate_json(json.dumps(document))
     order = Order(Job("b", "0", 0, definition), 0, ".")
     asked = np.zeros((queries, 4), dtype=np.float32)
-    return drive_threads(engine, asked, order, Stage(), Rules(steady, enough), time.perf_counter_ns())
+    return drive_threads(engine, SearchLoad(asked, order, Stage(), Rules(steady, enough), time.perf_counter_ns()))
 
 
 def test_a_closed_loop_keeps_its_concurrency():

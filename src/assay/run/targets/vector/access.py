@@ -14,7 +14,7 @@ import psutil
 
 from assay.errors import MeasureError
 from assay.plugins import find_plugin, plugin_names
-from assay.run.contract import Order, Rules, Stage
+from assay.run.contract import Order, Stage
 from assay.run.probes import ServiceProbe, service_probe
 from assay.run.services import RunningService, refuse_ended
 from assay.run.targets.vector.collection import (
@@ -22,6 +22,7 @@ from assay.run.targets.vector.collection import (
     DriverCollection,
     HttpCollection,
     LibraryCollection,
+    SearchLoad,
     SearchTask,
     ThreadCollection,
 )
@@ -132,7 +133,7 @@ class Access(Protocol):
     def first_ms(self, queries: Floats) -> float:
         """Search once and return its milliseconds."""
 
-    def drive(self, queries: Floats, order: Order, stage: Stage, rules: Rules, began_ns: int) -> Searches:
+    def drive(self, load: SearchLoad) -> Searches:
         """Search under load."""
 
 
@@ -251,10 +252,10 @@ class ThreadAccess:
         finally:
             searcher.close()
 
-    def drive(self, queries: Floats, order: Order, stage: Stage, rules: Rules, began_ns: int) -> Searches:
+    def drive(self, load: SearchLoad) -> Searches:
         from assay.run.targets.vector.threads import drive_threads
 
-        return drive_threads(self.collection, queries, order, stage, rules, began_ns, cpu_s=self.around.cpu_s)
+        return drive_threads(self.collection, load)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,22 +273,12 @@ class HttpAccess:
 
         return first_over_http(self.collection, self.rest, queries[0])
 
-    def drive(self, queries: Floats, order: Order, stage: Stage, rules: Rules, began_ns: int) -> Searches:
+    def drive(self, load: SearchLoad) -> Searches:
         """Search through the load loop for HTTP."""
         from assay.run.targets.vector.http import drive_http
 
         path = self.rest.url.removeprefix(f"{self.place.origin.scheme}://").partition("/")[2]
-        return drive_http(
-            self.collection,
-            self.place.origin,
-            f"/{path}" if path else "",
-            queries,
-            order,
-            stage,
-            rules,
-            began_ns,
-            cpu_s=self.around.cpu_s,
-        )
+        return drive_http(self.collection, self.place.origin, f"/{path}" if path else "", load)
 
 
 def _task(definition: Definition) -> SearchTask:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,9 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from assay.errors import MeasureError
+from assay.run.contract import Order, Rules, Stage
 from assay.run.workloads.corpus import Block, Floats
+from assay.spec.benchmark import Definition
 from assay.spec.workload import Corpus
 
 if TYPE_CHECKING:
@@ -32,6 +35,24 @@ class SearchTask:
     """Whether a search may only return vectors whose tag is 1."""
     index: Options
     search: Options
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLoad:
+    """What every load of searches is given, however it is driven."""
+
+    queries: Floats
+    order: Order
+    stage: Stage
+    rules: Rules
+    began_ns: int
+    """When the run began; its deadline counts from there."""
+    cpu_s: Callable[[], float] = time.process_time
+    """Processor time of what belongs to the measurement."""
+
+    @property
+    def definition(self) -> Definition:
+        return self.order.job.definition
 
 
 class Collection(ABC):

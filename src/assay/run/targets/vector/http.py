@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter_ns
@@ -18,14 +17,13 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.run import window
-from assay.run.contract import Order, Rules, Stage
 from assay.run.load.http.driver import Repeat
 from assay.run.load.http.origin import Origin
 from assay.run.load.http.recording import OUTCOMES, LoadRecording, client_metrics
 from assay.run.load.http.session import asked_of, drive_watched, load_of
 from assay.run.models.transport import client_options
 from assay.run.records import Window
-from assay.run.targets.vector.collection import HttpCollection
+from assay.run.targets.vector.collection import HttpCollection, SearchLoad
 from assay.run.targets.vector.report import OK, Searches
 from assay.run.workloads.corpus import Floats
 from assay.spec.benchmark import Definition
@@ -155,35 +153,28 @@ def _words(answer: httpx.Response) -> str:
     return text[:_TELL] or "no words"
 
 
-def drive_http(
-    engine: HttpCollection,
-    origin: Origin,
-    root: str,
-    queries: Floats,
-    order: Order,
-    stage: Stage,
-    rules: Rules,
-    began_ns: int,
-    *,
-    cpu_s: Callable[[], float] = time.process_time,
-) -> Searches:
-    """Search over HTTP until enough is known."""
-    definition = order.job.definition
+def drive_http(collection: HttpCollection, origin: Origin, root: str, load: SearchLoad) -> Searches:
+    """Search over HTTP until enough is known.
+
+    Args:
+        root: path of the database's API, before the path of a search.
+    """
+    definition = load.definition
     refuse_other_loads(definition)
-    load = load_of(order, origin)
-    load = replace(load, requests=load.requests or definition.measure.until.samples)
-    supply = Repeat([_wire(engine, origin, root, query) for query in queries])
-    begin = window.read(cpu_s())
-    recording = drive_watched(load, supply, order, stage, rules, began_ns)
-    machine = window.between(begin, window.read(cpu_s()))
-    with stage.phase("score"):
-        found = _read(engine, recording, len(queries), definition.workload.k, machine)
+    sent = load_of(load.order, origin)
+    sent = replace(sent, requests=sent.requests or definition.measure.until.samples)
+    supply = Repeat([_wire(collection, origin, root, query) for query in load.queries])
+    begin = window.read(load.cpu_s())
+    recording = drive_watched(sent, supply, load.order, load.stage, load.rules, load.began_ns)
+    machine = window.between(begin, window.read(load.cpu_s()))
+    with load.stage.phase("score"):
+        found = _read(collection, recording, len(load.queries), definition.workload.k, machine)
     return replace(found, facts={"load": {**asked_of(definition.load), **_about(recording)}})
 
 
-def first_over_http(engine: HttpCollection, rest: JsonClient, query: Floats) -> float:
+def first_over_http(collection: HttpCollection, rest: JsonClient, query: Floats) -> float:
     """Send one search by itself and return its milliseconds."""
-    method, path, body = engine.search_request(query)
+    method, path, body = collection.search_request(query)
     return 1e3 * rest.timed(method, path, body, code="search-option", at="target.search")
 
 
@@ -199,12 +190,12 @@ def refuse_other_loads(definition: Definition) -> None:
             )
 
 
-def _wire(engine: HttpCollection, origin: Origin, root: str, query: Floats) -> bytes:
-    method, path, body = engine.search_request(query)
-    return origin.request(method, root + path, engine.headers(), body)
+def _wire(collection: HttpCollection, origin: Origin, root: str, query: Floats) -> bytes:
+    method, path, body = collection.search_request(query)
+    return origin.request(method, root + path, collection.headers(), body)
 
 
-def _read(engine: HttpCollection, recording: LoadRecording, queries: int, k: int, machine: Window) -> Searches:
+def _read(collection: HttpCollection, recording: LoadRecording, queries: int, k: int, machine: Window) -> Searches:
     """What the clients saw, with the answers read."""
     outcome = recording.outcome.astype(np.int16)
     ids: NDArray[np.int64] = np.full((len(recording), k), -1, dtype=np.int64)
@@ -213,7 +204,7 @@ def _read(engine: HttpCollection, recording: LoadRecording, queries: int, k: int
         kind = _KINDS[outcome[row]]
         if kind == OK:
             try:
-                found = engine.read_ids(bytes(recording.body_of(row)))[:k]
+                found = collection.read_ids(bytes(recording.body_of(row)))[:k]
             except ValueError as problem:
                 outcome[row] = _CONTENT
                 examples.setdefault("content", str(problem))

@@ -11,7 +11,7 @@ from assay.errors import MeasureError
 from assay.run.contract import Measured, Order, Rules, Stage
 from assay.run.processes import peak_mb, reset_peak, resident_mb
 from assay.run.targets.vector.access import find_collection, opened
-from assay.run.targets.vector.collection import Collection, DriverCollection
+from assay.run.targets.vector.collection import Collection, DriverCollection, SearchLoad
 from assay.run.targets.vector.oracle import Neighbours, known_neighbours
 from assay.run.targets.vector.report import Findings, report
 from assay.run.workloads.corpus import VectorSet, vector_set
@@ -45,7 +45,7 @@ def measure(order: Order, stage: Stage, rules: Rules) -> Measured:
             _load(access.collection, vectors, definition, stage, found)
             with stage.phase("first"):
                 found.metrics["first_ms"] = access.first_ms(vectors.queries)
-            searches = access.drive(vectors.queries, order, stage, rules, began_ns)
+            searches = access.drive(SearchLoad(vectors.queries, order, stage, rules, began_ns, access.around.cpu_s))
             with stage.phase("score"):
                 access.around.keep(probe, searches.window, found)
         with stage.phase("score"):

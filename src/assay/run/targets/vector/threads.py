@@ -17,14 +17,13 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError
 from assay.run import window
-from assay.run.contract import Order, Rules, Stage
+from assay.run.contract import Rules, Stage
 from assay.run.load.http.session import asked_of, reading_s
 from assay.run.load.shape import shape_of
 from assay.run.load.timing import quiet_collector
-from assay.run.targets.vector.collection import Search, ThreadCollection
+from assay.run.targets.vector.collection import Search, SearchLoad, ThreadCollection
 from assay.run.targets.vector.report import OK, Searches
 from assay.run.targets.vector.workers import RECENT, Log, SearchSchedule, SearchWorkers, working
-from assay.run.workloads.corpus import Floats
 from assay.spec.benchmark import Definition
 from assay.spec.driving import Load
 
@@ -71,36 +70,27 @@ def plan_of(definition: Definition, began_ns: int) -> ThreadLoadPlan:
     )
 
 
-def drive_threads(
-    engine: ThreadCollection,
-    queries: Floats,
-    order: Order,
-    stage: Stage,
-    rules: Rules,
-    began_ns: int,
-    *,
-    cpu_s: Callable[[], float] = time.process_time,
-) -> Searches:
+def drive_threads(collection: ThreadCollection, load: SearchLoad) -> Searches:
     """Search from threads until enough is known."""
-    definition = order.job.definition
+    definition, queries, stage, cpu_s = load.definition, load.queries, load.stage, load.cpu_s
     refuse_other_loads(definition)
     k = definition.workload.k
-    turns = SearchSchedule(shape_of(definition.load), len(queries), definition.workload.seed + order.run_id)
-    plan = plan_of(definition, began_ns)
+    turns = SearchSchedule(shape_of(definition.load), len(queries), definition.workload.seed + load.order.run_id)
+    plan = plan_of(definition, load.began_ns)
     null = _null_load(turns.users if turns.is_closed else 1, len(queries), k)
-    seen = _Seen(stage, rules, plan)
+    seen = _StopRule(stage, load.rules, plan)
     with (
         quiet_collector(),
         _quick_switches(),
-        working(engine.failures, lambda: engine.searcher(queries), k, turns) as crew,
+        working(collection.failures, lambda: collection.searcher(queries), k, turns) as workers,
     ):
         with stage.phase("warmup"):
-            seen.warm_up(crew, turns)
+            seen.warm_up(workers, turns)
         with stage.phase("measure"):
             begin = window.read(cpu_s())
-            bounds = seen.measure(crew, turns)
+            bounds = seen.measure(workers, turns)
             end = window.read(cpu_s())
-    found = _collected(crew, bounds, plan.requests)
+    found = _collected(workers, bounds, plan.requests)
     rate = int(found.measured().sum()) / max(1e-9, (bounds[1] - bounds[0]) / 1e9)
     return replace(
         found,
@@ -125,7 +115,7 @@ def refuse_other_loads(definition: Definition) -> None:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _StopRule:
     """Decides when the warm-up is over and when enough was measured."""
 
     stage: Stage
@@ -135,42 +125,42 @@ class _Seen:
     facts: dict[str, JsonValue] = field(default_factory=dict)
     _next_look: int = 30
 
-    def warm_up(self, crew: SearchWorkers, turns: SearchSchedule) -> None:
+    def warm_up(self, workers: SearchWorkers, turns: SearchSchedule) -> None:
         """Load until the times are level, or as long or as often as the file says."""
         plan, steady = self.plan, False
-        while not steady and not self._must_end(crew, turns):
+        while not steady and not self._must_end(workers, turns):
             elapsed_s = (perf_counter_ns() - turns.begin_ns) / 1e9
-            if elapsed_s >= plan.warm_s or (plan.warm_calls is not None and crew.count() >= plan.warm_calls):
+            if elapsed_s >= plan.warm_s or (plan.warm_calls is not None and workers.count() >= plan.warm_calls):
                 break
             time.sleep(_LOOK_S)
             self.stage.progress(elapsed_s / plan.warm_s if math.isfinite(plan.warm_s) else 0.0)
             # Asked at growing counts only: a question that is put often enough gets the answer it wants.
-            if plan.detect and crew.count() >= self._next_look:
-                self._next_look = int(crew.count() * 1.4) + 1
-                steady = self.rules.steady(crew.durations_ns(turns.begin_ns))
+            if plan.detect and workers.count() >= self._next_look:
+                self._next_look = int(workers.count() * 1.4) + 1
+                steady = self.rules.steady(workers.durations_ns(turns.begin_ns))
         self.facts["warmup"] = {
             "how": "detected" if plan.detect else "given" if plan.warm_s else "none",
-            "calls": crew.count(),
+            "calls": workers.count(),
             "seconds": round((perf_counter_ns() - turns.begin_ns) / 1e9, 4),
             "steady": steady if plan.detect else None,
         }
 
-    def measure(self, crew: SearchWorkers, turns: SearchSchedule) -> tuple[int, int]:
+    def measure(self, workers: SearchWorkers, turns: SearchSchedule) -> tuple[int, int]:
         """Go on without a pause until enough is known; return the measured window."""
         begin = turns.begin_ns if not self.plan.warm_s else perf_counter_ns()
-        before = crew.count()
+        before = workers.count()
         self._next_look = 64
-        while not self._must_end(crew, turns) and not self._enough(crew, begin, before, turns):
+        while not self._must_end(workers, turns) and not self._enough(workers, begin, before, turns):
             time.sleep(_LOOK_S)
         return begin, perf_counter_ns()
 
-    def _enough(self, crew: SearchWorkers, begin: int, before: int, turns: SearchSchedule) -> bool:
+    def _enough(self, workers: SearchWorkers, begin: int, before: int, turns: SearchSchedule) -> bool:
         plan, elapsed_s = self.plan, (perf_counter_ns() - begin) / 1e9
-        count = crew.count() - before
+        count = workers.count() - before
         if plan.requests is not None:
             self.stage.progress(count / plan.requests)
             # Those in flight at the handover end inside the window and are not part of it.
-            return count >= plan.requests + len(crew.logs)
+            return count >= plan.requests + len(workers.logs)
         whole_s = plan.duration_s or plan.at_most_s
         self.stage.progress(elapsed_s / whole_s)
         if plan.duration_s is not None or turns.is_finite:
@@ -180,15 +170,15 @@ class _Seen:
         if elapsed_s < plan.at_least_s or count < self._next_look:
             return False
         self._next_look = int(count * 1.4) + 1
-        return self.rules.enough(crew.durations_ns(begin), plan.interval)
+        return self.rules.enough(workers.durations_ns(begin), plan.interval)
 
-    def _must_end(self, crew: SearchWorkers, turns: SearchSchedule) -> bool:
-        if turns.stopping or turns.exhausted or crew.is_over:
+    def _must_end(self, workers: SearchWorkers, turns: SearchSchedule) -> bool:
+        if turns.stopping or turns.exhausted or workers.is_over:
             return True
         if perf_counter_ns() >= self.plan.deadline_ns:
             self.why = "deadline: the time of the run was over before the load was"
-        failed, of = crew.recent_failures()
-        if of >= _HOPELESS and failed == of == crew.count():
+        failed, of = workers.recent_failures()
+        if of >= _HOPELESS and failed == of == workers.count():
             self.why = f"errors: none of the first {of} searches worked"
         elif self.plan.errors is not None and of >= RECENT and failed > self.plan.errors * of:
             self.why = f"errors: {failed} of the last {of} searches failed; {self.plan.errors:.0%} is tolerated"
@@ -208,11 +198,11 @@ def _null_load(users: int, queries: int, k: int) -> _Null:
     costs, rates = [], []
     for count in sorted({1, users}):
         turns = SearchSchedule(shape_of(Load(concurrency=count)), queries, 0)
-        with quiet_collector(), _quick_switches(), working((), lambda: _Nothing(k), k, turns) as crew:
+        with quiet_collector(), _quick_switches(), working((), lambda: _Nothing(k), k, turns) as workers:
             time.sleep(_NULL_S)
         span_s = (perf_counter_ns() - turns.begin_ns) / 1e9
-        costs.append(float(np.median(crew.durations_ns(0))))
-        rates.append(crew.count() / span_s)
+        costs.append(float(np.median(workers.durations_ns(0))))
+        rates.append(workers.count() / span_s)
     return _Null(rates[-1], costs[0])
 
 
@@ -227,30 +217,30 @@ class _Nothing:
         """Nothing to let go of."""
 
 
-def _collected(crew: SearchWorkers, bounds: tuple[int, int], requests: int | None) -> Searches:
+def _collected(workers: SearchWorkers, bounds: tuple[int, int], requests: int | None) -> Searches:
     """The rows of all threads, by when they were due."""
-    words = sorted({one for log in crew.logs for one in log.failures})
+    words = sorted({one for log in workers.logs for one in log.failures})
     kinds = (OK, "error") if words else (OK,)
-    due = _column(crew, lambda log: log.due)
+    due = _column(workers, lambda log: log.due)
     order = np.argsort(due, kind="stable")
     if requests is not None:
         inside = np.flatnonzero(due[order] >= bounds[0])[:requests]
         bounds = (bounds[0], int(due[order][inside[-1]]) + 1 if inside.size == requests else bounds[1])
     return Searches(
-        query=_column(crew, lambda log: log.query)[order],
+        query=_column(workers, lambda log: log.query)[order],
         due_ns=due[order],
-        sent_ns=_column(crew, lambda log: log.sent)[order],
-        end_ns=_column(crew, lambda log: log.end)[order],
-        outcome=np.concatenate([np.frombuffer(log.failed, np.int8) for log in crew.logs]).astype(np.int16)[order],
-        ids=np.concatenate([log.ids() for log in crew.logs])[order],
+        sent_ns=_column(workers, lambda log: log.sent)[order],
+        end_ns=_column(workers, lambda log: log.end)[order],
+        outcome=np.concatenate([np.frombuffer(log.failed, np.int8) for log in workers.logs]).astype(np.int16)[order],
+        ids=np.concatenate([log.ids() for log in workers.logs])[order],
         kinds=kinds,
         window=bounds,
         examples={"error": words[0]} if words else {},
     )
 
 
-def _column(crew: SearchWorkers, of: Callable[[Log], array[int]]) -> NDArray[np.int64]:
-    return np.concatenate([np.frombuffer(of(log), np.int64) for log in crew.logs])
+def _column(workers: SearchWorkers, of: Callable[[Log], array[int]]) -> NDArray[np.int64]:
+    return np.concatenate([np.frombuffer(of(log), np.int64) for log in workers.logs])
 
 
 @contextmanager

@@ -237,14 +237,14 @@ def working(
     failures: tuple[type[Exception], ...], make: Callable[[], Searcher], k: int, turns: SearchSchedule
 ) -> Iterator[SearchWorkers]:
     """Threads at work; they have ended when this is left."""
-    crew = SearchWorkers(failures, make, turns.users, k, turns)
-    crew.gather()
+    workers = SearchWorkers(failures, make, turns.users, k, turns)
+    workers.gather()
     try:
-        crew.go()
-        yield crew
+        workers.go()
+        yield workers
     finally:
         turns.stopping = True
-        crew.join()
+        workers.join()
 
 
 def _words(problem: Exception) -> str:
