@@ -48,7 +48,7 @@ class RateProbe:
     saturated: bool
 
 
-class RateSearch(Protocol):
+class RateFinder(Protocol):
     """A search for the highest rate that meets the objective."""
 
     def next(self) -> tuple[float, float] | None:
@@ -66,7 +66,7 @@ def _never(_story: Sequence[tuple[float, int, int, int]], _latency_s: float) -> 
     return False
 
 
-def _no_search(_definition: Definition) -> RateSearch:
+def _no_search(_definition: Definition) -> RateFinder:
     raise NotImplementedError
 
 
@@ -78,7 +78,7 @@ class Rules:
     enough: Callable[[NDArray[np.int64], float], bool]  # durations so far (ns), relative width → stop
     # (seconds, in flight, due so far, done so far) over time, seconds of one answer → the service will not catch up
     falls_behind: Callable[[Sequence[tuple[float, int, int, int]], float], bool] = _never
-    search: Callable[[Definition], RateSearch] = _no_search
+    search: Callable[[Definition], RateFinder] = _no_search
 
 
 class Stage(Protocol):

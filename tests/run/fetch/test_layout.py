@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from assay.errors import MeasureError
 from assay.run.fetch.layout import mover, placed
-from assay.run.fetch.source import Fetched
+from assay.run.fetch.source import FetchedFile
 from assay.spec.benchmark import Definition
 
 
@@ -51,11 +51,11 @@ def definition(**sections: Any) -> Definition:
     return Definition.model_validate_json(json.dumps(sections))
 
 
-def had(tmp_path: Path, path: str, name: str = "file") -> Fetched:
+def had(tmp_path: Path, path: str, name: str = "file") -> FetchedFile:
     here = tmp_path / "cache" / name
     here.parent.mkdir(exist_ok=True)
     here.write_text(f"content of {name}")
-    return Fetched(f"https://x/{name}", path, here)
+    return FetchedFile(f"https://x/{name}", path, here)
 
 
 def test_a_container_is_given_mounts_that_are_only_read(tmp_path: Path) -> None:

@@ -8,18 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.run.probes.columns import Column
+from assay.run.probes.columns import ReadingColumn
 from assay.run.probes.totals import NoEnergyError, counted, power_between_steps, sampled, summed, value_at
 
 S = 1_000_000_000
 
 
-def counter(*points: tuple[float, float]) -> Column:
-    return Column("counter", array("q", [round(at * S) for at, _ in points]), array("d", [one for _, one in points]))
+def counter(*points: tuple[float, float]) -> ReadingColumn:
+    return ReadingColumn(
+        "counter", array("q", [round(at * S) for at, _ in points]), array("d", [one for _, one in points])
+    )
 
 
-def watts(*points: tuple[float, float]) -> Column:
-    return Column("gauge", array("q", [round(at * S) for at, _ in points]), array("d", [one for _, one in points]))
+def watts(*points: tuple[float, float]) -> ReadingColumn:
+    return ReadingColumn(
+        "gauge", array("q", [round(at * S) for at, _ in points]), array("d", [one for _, one in points])
+    )
 
 
 def window(begin: float, end: float) -> tuple[int, int]:
@@ -72,7 +76,7 @@ def test_too_few_samples_of_the_power_are_refused():
 
 
 def test_mean_powers_count_for_the_part_of_their_stretch_that_lies_inside():
-    column = Column("rate", array("q", [1 * S, 2 * S]), array("d", [10.0, 30.0]), array("q", [0, 1 * S]))
+    column = ReadingColumn("rate", array("q", [1 * S, 2 * S]), array("d", [10.0, 30.0]), array("q", [0, 1 * S]))
     found = summed(column, window(0.5, 1.5))
     assert (found.joules, found.seconds) == (pytest.approx(20.0), pytest.approx(1.0))
     with pytest.raises(NoEnergyError, match=r"cover 0.5 s of the 3 s"):
@@ -93,8 +97,8 @@ ticks = st.lists(
 )  # nanoseconds and joules from one reading to the next
 
 
-def ramp_of(steps) -> Column:
-    column, at, joules = Column("counter"), 10**12, 5e6
+def ramp_of(steps) -> ReadingColumn:
+    column, at, joules = ReadingColumn("counter"), 10**12, 5e6
     for gap, grown in steps:
         column.at_ns.append(at)
         column.value.append(joules)
@@ -134,7 +138,7 @@ def test_two_halves_of_a_window_add_up(steps, share):
 
 @given(st.floats(1, 1000), st.floats(-20, 20), st.lists(st.integers(10**6, 10**9), min_size=3, max_size=30))
 def test_any_straight_line_of_power_is_summed_exactly(at_first, slope, gaps):
-    column, at = Column("gauge"), 0
+    column, at = ReadingColumn("gauge"), 0
     for gap in gaps:
         column.at_ns.append(at)
         column.value.append(at_first + slope * at / S)

@@ -10,26 +10,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.run.probes.prometheus import parse
-from assay.run.probes.series import Histogram, Series, growth, increase, rate_per_s, readings, span_of, summarise
+from assay.run.probes.series import Histogram, MetricSeries, growth, increase, rate_per_s, readings, span_of, summarise
 
 S = 1_000_000_000
 
 
-def series(kind: str, points: dict[float, float], name: str = "x", labels=(), family: str = "", **more) -> Series:
-    one = Series(name, labels, kind, family or name, **more)
+def series(kind: str, points: dict[float, float], name: str = "x", labels=(), family: str = "", **more) -> MetricSeries:
+    one = MetricSeries(name, labels, kind, family or name, **more)
     for at_s, value in points.items():
         one.add(int(at_s * S), value)
     return one
 
 
-def scraped(*texts: str, every_s: float = 1.0) -> list[Series]:
+def scraped(*texts: str, every_s: float = 1.0) -> list[MetricSeries]:
     """The series of several scrapes, one after another."""
     import threading
     import zlib
 
-    from assay.run.probes.prometheus import Endpoint, Scraper
+    from assay.run.probes.prometheus import ScrapeEndpoint, Scraper
 
-    scraper = Scraper(Endpoint("llm", ""), every_s, threading.Event())
+    scraper = Scraper(ScrapeEndpoint("llm", ""), every_s, threading.Event())
     for number, text in enumerate(texts):
         at_ns = int(number * every_s * S)
         scraper.bodies.append((at_ns, at_ns, zlib.compress(text.encode())))
@@ -159,6 +159,6 @@ def test_a_server_with_very_many_series_is_cut_in_the_record():
 
 
 def test_labels_are_told_as_they_were():
-    (one,) = [Series(s.name, s.labels, "gauge", s.name) for s in parse('a{b="x\\"y"} 1').samples]
+    (one,) = [MetricSeries(s.name, s.labels, "gauge", s.name) for s in parse('a{b="x\\"y"} 1').samples]
     one.add(0, 1.0)
     assert list(summarise([one], (0, S))["series"]) == ['a{b="x\\"y"}']

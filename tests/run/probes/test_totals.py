@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.run.probes.columns import Columns
+from assay.run.probes.columns import ReadingColumns
 from assay.run.probes.totals import energies, joined, statistics
 
 S = 1_000_000_000
 
 
 def test_a_rate_counts_for_the_time_that_lies_in_the_window():
-    columns = Columns()
+    columns = ReadingColumns()
     for second, value in enumerate((0.0, 100.0, 50.0, 900.0)):
         columns.rate("job", "cpu_pct", second * S, (second + 1) * S, value)
     told = statistics(columns, (S // 2, 3 * S))["job.cpu_pct"]
@@ -21,7 +21,7 @@ def test_a_rate_counts_for_the_time_that_lies_in_the_window():
 
 
 def test_a_stretch_that_mostly_lies_outside_is_no_extreme():
-    columns = Columns()
+    columns = ReadingColumns()
     for second, value in enumerate((700.0, 100.0, 800.0)):
         columns.rate("job", "cpu_pct", second * S, (second + 1) * S, value)
     told = statistics(columns, (S * 9 // 10, S * 21 // 10))["job.cpu_pct"]
@@ -29,13 +29,13 @@ def test_a_stretch_that_mostly_lies_outside_is_no_extreme():
 
 
 def test_a_window_inside_one_stretch_has_its_rate():
-    columns = Columns()
+    columns = ReadingColumns()
     columns.rate("job", "cpu_pct", 0, S, 42.0)
     assert statistics(columns, (S // 4, S // 2))["job.cpu_pct"]["mean"] == pytest.approx(42.0)
 
 
 def test_states_inside_or_next_to_the_window():
-    columns = Columns()
+    columns = ReadingColumns()
     for second, value in enumerate((1.0, 2.0, 6.0, 100.0)):
         columns.gauge("machine", "temperature_c", second * S, value)
     assert statistics(columns, (S, 2 * S))["machine.temperature_c"] == {"mean": 4.0, "min": 2.0, "max": 6.0}
@@ -43,7 +43,7 @@ def test_states_inside_or_next_to_the_window():
 
 
 def test_counters_and_codes_have_no_mean():
-    columns = Columns()
+    columns = ReadingColumns()
     columns.counter("gpu:0", "energy_j", 0, 1.0)
     columns.gauge("gpu:0", "throttle_bits", 0, 4.0)
     columns.gauge("gpu:0", "gpu_util_pct", 0, 97.0)
@@ -52,7 +52,7 @@ def test_counters_and_codes_have_no_mean():
 
 @given(st.lists(st.tuples(st.integers(1, S), st.floats(0, 1e4)), min_size=1, max_size=40))
 def test_the_mean_of_a_rate_over_all_of_it_is_what_the_counter_grew(steps):
-    columns, at, total = Columns(), 0, 0.0
+    columns, at, total = ReadingColumns(), 0, 0.0
     for gap, value in steps:
         columns.rate("machine", "x_per_s", at, at + gap, value)
         at, total = at + gap, total + value * gap
@@ -65,7 +65,9 @@ def test_the_window_joins_all_marks_of_a_phase():
     assert joined(marks[:1]) is None
 
 
-def board(columns: Columns, source: str, *, counter: bool = True, power: bool = True, watts: float = 400.0) -> None:
+def board(
+    columns: ReadingColumns, source: str, *, counter: bool = True, power: bool = True, watts: float = 400.0
+) -> None:
     for tenth in range(11):
         at = tenth * S // 10
         if counter:
@@ -75,7 +77,7 @@ def board(columns: Columns, source: str, *, counter: bool = True, power: bool = 
 
 
 def test_a_counter_is_better_than_samples():
-    columns = Columns()
+    columns = ReadingColumns()
     board(columns, "gpu:0")
     (found,), absent = energies(columns, (0, S), {"gpu:0": 70.0})
     assert found == {
@@ -90,7 +92,7 @@ def test_a_counter_is_better_than_samples():
 
 
 def test_a_board_without_a_counter_is_sampled():
-    columns = Columns()
+    columns = ReadingColumns()
     board(columns, "gpu:1", counter=False, watts=250.0)
     (found,), absent = energies(columns, (S // 4, S * 3 // 4), {})
     assert (found["grade"], found["joules"], found["idle_w"]) == ("sampled", pytest.approx(125), None)
@@ -99,7 +101,7 @@ def test_a_board_without_a_counter_is_sampled():
 
 
 def test_a_counter_that_stands_still_leaves_the_samples():
-    columns = Columns()
+    columns = ReadingColumns()
     board(columns, "gpu:0", watts=0.0, power=False)
     for tenth in range(11):
         columns.gauge("gpu:0", "power_w", tenth * S // 10, 30.0)
@@ -108,7 +110,7 @@ def test_a_counter_that_stands_still_leaves_the_samples():
 
 
 def test_a_board_that_tells_neither_is_absent_with_its_reason():
-    columns = Columns()
+    columns = ReadingColumns()
     columns.gauge("gpu:0", "gpu_util_pct", 0, 1.0)
     found, absent = energies(columns, (0, S), {})
     assert found == []
@@ -116,7 +118,7 @@ def test_a_board_that_tells_neither_is_absent_with_its_reason():
 
 
 def test_processors_memory_and_the_whole_system_are_told_apart():
-    columns = Columns()
+    columns = ReadingColumns()
     for source in ("rapl:package-0", "rapl:package-0-dram", "rapl:psys"):
         columns.counter(source, "energy_j", 0, 0.0)
         columns.counter(source, "energy_j", S, 50.0)
@@ -129,7 +131,7 @@ def test_processors_memory_and_the_whole_system_are_told_apart():
 
 
 def test_a_counter_that_may_have_gone_round_twice_is_absent():
-    columns = Columns()
+    columns = ReadingColumns()
     columns.counter("rapl:package-0", "energy_j", 0, 0.0)
     columns.counter("rapl:package-0", "energy_j", S, 50.0)
     found, absent = energies(columns, (0, S), {}, lambda source, window: "no reading for 400 s")
@@ -137,7 +139,7 @@ def test_a_counter_that_may_have_gone_round_twice_is_absent():
 
 
 def test_powermetrics_is_an_estimate():
-    columns = Columns()
+    columns = ReadingColumns()
     columns.rate("powermetrics", "power_w", 0, S, 8.0)
     (found,), _ = energies(columns, (0, S), {})
     assert (found["grade"], found["joules"]) == ("estimated", pytest.approx(8))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay.run.fetch.layout import fetched_inputs, fetched_service
-from assay.run.fetch.source import Fetched, fetch, is_here
+from assay.run.fetch.source import FetchedFile, fetch, is_here
 from assay.spec.fetching import in_folders
 
-__all__ = ["Fetched", "fetch", "fetched_inputs", "fetched_service", "in_folders", "is_here"]
+__all__ = ["FetchedFile", "fetch", "fetched_inputs", "fetched_service", "in_folders", "is_here"]

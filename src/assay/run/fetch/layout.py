@@ -20,7 +20,7 @@ from pydantic import JsonValue
 from assay.errors import MeasureError
 from assay.plan.job import Job
 from assay.run.code_archive import pack
-from assay.run.fetch.source import Fetched, Progress, fetch
+from assay.run.fetch.source import FetchedFile, Progress, fetch
 from assay.run.scratch import scratch_folder
 from assay.spec.benchmark import Definition, Service
 from assay.spec.fetching import Fetch, in_folders
@@ -32,7 +32,7 @@ P = TypeVar("P", CommandTarget, Service)
 _PATH = re.compile(r"(?<![\w/.~})-])/[\w.@+~%-]+(?:/[\w.@+~%-]+)*")
 
 
-def placed(definition: Definition, had: Mapping[str, Iterable[Fetched]], folder: Path) -> Definition:
+def placed(definition: Definition, had: Mapping[str, Iterable[FetchedFile]], folder: Path) -> Definition:
     """The definition whose programs find what was fetched for them.
 
     Args:
@@ -51,7 +51,7 @@ def placed(definition: Definition, had: Mapping[str, Iterable[Fetched]], folder:
     return definition.model_copy(update={"target": target, "services": services})
 
 
-def service_placed(service: Service, had: Iterable[Fetched], folder: Path) -> Service:
+def service_placed(service: Service, had: Iterable[FetchedFile], folder: Path) -> Service:
     """A service that finds what was fetched for it.
 
     Raises:
@@ -61,7 +61,7 @@ def service_placed(service: Service, had: Iterable[Fetched], folder: Path) -> Se
     return _given(service, tuple(had), folder, boxed=boxed)
 
 
-def _given(part: P, had: tuple[Fetched, ...], folder: Path, *, boxed: bool) -> P:
+def _given(part: P, had: tuple[FetchedFile, ...], folder: Path, *, boxed: bool) -> P:
     _refuse_crowding(had)
     if boxed:
         mounts = dict(part.mounts)
@@ -79,7 +79,7 @@ def _given(part: P, had: tuple[Fetched, ...], folder: Path, *, boxed: bool) -> P
     return part.model_copy(update=update)
 
 
-def _linked(one: Fetched, folder: Path) -> Path:
+def _linked(one: FetchedFile, folder: Path) -> Path:
     """A file in the order of the root, below a folder."""
     place = folder / one.path.lstrip("/")
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -116,7 +116,7 @@ def mover(paths: Iterable[str], folder: Path) -> Callable[[str], str]:
     return move
 
 
-def _refuse_crowding(had: tuple[Fetched, ...]) -> None:
+def _refuse_crowding(had: tuple[FetchedFile, ...]) -> None:
     """Refuse two files at one place, and a file where another needs a folder."""
     paths = [one.path for one in had]
     for one in had:
@@ -196,7 +196,7 @@ def _with_code(definition: Definition, base: Path, cache: Path) -> tuple[Definit
 
 def _had(
     owner: str, wanted: tuple[Fetch, ...], base: Path, cache: Path, on_progress: Progress | None
-) -> tuple[Fetched, ...]:
+) -> tuple[FetchedFile, ...]:
     return tuple(
         had
         for index, one in enumerate(in_folders(wanted))

@@ -34,7 +34,7 @@ FOLDER = "files"
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedFile:
     """One file or folder that is here, and where a program looks for it."""
 
     src: str
@@ -57,7 +57,9 @@ class Fetched:
         return {**told, "note": self.note} if self.note else told
 
 
-def fetch(wanted: Fetch, at: str, base: Path, cache: Path, on_progress: Progress | None = None) -> tuple[Fetched, ...]:
+def fetch(
+    wanted: Fetch, at: str, base: Path, cache: Path, on_progress: Progress | None = None
+) -> tuple[FetchedFile, ...]:
     """Have what a program needs on this machine; what was fetched before and is still right is not fetched again.
 
     Returns:
@@ -71,7 +73,7 @@ def fetch(wanted: Fetch, at: str, base: Path, cache: Path, on_progress: Progress
             return (_local(wanted, base),)
         if wanted.src.lower().startswith("s3://"):
             objects = from_bucket(wanted, cache / FOLDER, on_progress)
-            return tuple(_checked(wanted, Fetched(src, _path(wanted, below), file)) for src, below, file in objects)
+            return tuple(_checked(wanted, FetchedFile(src, _path(wanted, below), file)) for src, below, file in objects)
         return (_from_url(wanted, cache, on_progress),)
     except MeasureError as failure:
         raise _at(failure, at) from None
@@ -88,13 +90,13 @@ def is_here(wanted: Fetch, base: Path, cache: Path) -> bool:
     return Fetcher(cache / FOLDER).known(wanted.src, wanted.sha256) is not None
 
 
-def _local(wanted: Fetch, base: Path) -> Fetched:
+def _local(wanted: Fetch, base: Path) -> FetchedFile:
     here = (base / Path(wanted.src).expanduser()).absolute()
     if not here.exists():
         raise MeasureError(
             f"{str(here)!r} is not there", code="fetch", try_="src is relative to the benchmark file's folder"
         )
-    had = Fetched(wanted.src, _path(wanted, here.name), here)
+    had = FetchedFile(wanted.src, _path(wanted, here.name), here)
     if here.is_file():
         return _checked(wanted, had)
     if wanted.sha256 or wanted.md5:
@@ -106,7 +108,7 @@ def _local(wanted: Fetch, base: Path) -> Fetched:
     return replace(had, note="a folder has no checksum")
 
 
-def _from_url(wanted: Fetch, cache: Path, on_progress: Progress | None) -> Fetched:
+def _from_url(wanted: Fetch, cache: Path, on_progress: Progress | None) -> FetchedFile:
     from assay.run.models.download import Fetcher, shown
 
     fetcher = Fetcher(cache / FOLDER, wanted.headers, wanted.max_size, on_progress)
@@ -114,9 +116,9 @@ def _from_url(wanted: Fetch, cache: Path, on_progress: Progress | None) -> Fetch
     # A file that is here and has the digest is used without asking the server: nodes of clusters reach no network.
     known = fetcher.known(wanted.src, wanted.sha256) if wanted.sha256 or wanted.md5 else None
     if known is not None and _differing(wanted, known) is None:
-        return _checked(wanted, Fetched(shown(wanted.src), _path(wanted, name), known))
+        return _checked(wanted, FetchedFile(shown(wanted.src), _path(wanted, name), known))
     got = fetcher.fetch(wanted.src, wanted.sha256)
-    return _checked(wanted, Fetched(shown(wanted.src), _path(wanted, name), got.path, note=got.note))
+    return _checked(wanted, FetchedFile(shown(wanted.src), _path(wanted, name), got.path, note=got.note))
 
 
 def _path(wanted: Fetch, name: str) -> str:
@@ -124,7 +126,7 @@ def _path(wanted: Fetch, name: str) -> str:
     return posixpath.join(wanted.path, name) if wanted.path.endswith("/") else wanted.path
 
 
-def _checked(wanted: Fetch, had: Fetched) -> Fetched:
+def _checked(wanted: Fetch, had: FetchedFile) -> FetchedFile:
     if (wrong := _differing(wanted, had.here)) is not None:
         name, expected, found = wrong
         raise MeasureError(

@@ -31,7 +31,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class OnnxOutline:
     """What a model file says about itself, without its weights."""
 
     ir_version: int = 0
@@ -43,7 +43,7 @@ class Outline:
     external: tuple[str, ...] = ()  # files beside the model that hold weights, sorted
 
 
-def read_outline(path: Path) -> Outline:
+def read_outline(path: Path) -> OnnxOutline:
     """Read the outline of an ONNX file.
 
     Raises:
@@ -60,7 +60,7 @@ def read_outline(path: Path) -> Outline:
                 raise ValueError(f"not an ONNX model: {problem}") from None
 
 
-def outline_or_none(path: Path) -> Outline | None:
+def outline_or_none(path: Path) -> OnnxOutline | None:
     """Read the outline, or nothing where the file has another format, such as `.ort`."""
     try:
         return read_outline(path)
@@ -68,7 +68,7 @@ def outline_or_none(path: Path) -> Outline | None:
         return None
 
 
-def largest_index(outline: Outline, name: str) -> int | None:
+def largest_index(outline: OnnxOutline, name: str) -> int | None:
     """How many rows the tables have that are looked up with this input: its values must stay below."""
     found: list[int] = []
     seen, waiting = {name}, [name]
@@ -96,7 +96,7 @@ def _carries_on(node: Node, tensor: str) -> set[str]:
     return set(node.outputs) if follows else set()
 
 
-def _rows(outline: Outline, node: Node, tensor: str) -> int | None:
+def _rows(outline: OnnxOutline, node: Node, tensor: str) -> int | None:
     if node.op_type == "Gather" and len(node.inputs) > 1 and node.inputs[1] == tensor:
         table, axis = node.inputs[0], node.axis
     elif node.op_type == "EmbedLayerNormalization" and len(node.inputs) > 2 and node.inputs[0] == tensor:
@@ -107,7 +107,7 @@ def _rows(outline: Outline, node: Node, tensor: str) -> int | None:
     return shape[axis] if shape and -len(shape) <= axis < len(shape) else None
 
 
-def _origin(outline: Outline, tensor: str) -> str:
+def _origin(outline: OnnxOutline, tensor: str) -> str:
     """The weight behind a tensor, through operators that keep its rows."""
     maker = {name: node for node in outline.nodes if node.op_type in _SAME_ROWS for name in node.outputs}
     for _ in range(_MAX_DEPTH):
@@ -120,7 +120,7 @@ def _origin(outline: Outline, tensor: str) -> str:
 # The walk over the protobuf. Field numbers are those of onnx.proto.
 
 
-def _model(content: Buffer) -> Outline:
+def _model(content: Buffer) -> OnnxOutline:
     fields = _grouped(content, (0, len(content)))
     if 7 not in fields:
         raise ValueError("not an ONNX model: it has no graph")
@@ -134,7 +134,7 @@ def _model(content: Buffer) -> Outline:
         constants.update(made)
         external |= files
     shapeless = {_text(content, name) for name in _shapeless(content, graph.get(11, ()))}
-    return Outline(
+    return OnnxOutline(
         ir_version=_integer(fields.get(1, (0,))[0]),
         producer=producer.strip(),
         opsets=dict(_opset(content, _span(value)) for value in fields.get(8, ())),

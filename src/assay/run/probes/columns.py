@@ -24,7 +24,7 @@ Kind = Literal["gauge", "rate", "counter"]
 
 
 @dataclass(slots=True)
-class Column:
+class ReadingColumn:
     """One number over time."""
 
     kind: Kind
@@ -34,11 +34,11 @@ class Column:
     """Of a rate: where the stretch begins that ends at `at_ns`."""
 
 
-class Columns:
+class ReadingColumns:
     """All readings of a run, by source and name."""
 
     def __init__(self) -> None:
-        self._columns: dict[tuple[str, str], Column] = {}
+        self._columns: dict[tuple[str, str], ReadingColumn] = {}
 
     def gauge(self, source: str, name: str, at_ns: int, value: float) -> None:
         self._add(source, name, "gauge", at_ns, value)
@@ -51,26 +51,26 @@ class Columns:
         """Take the mean over a stretch of time."""
         self._add(source, name, "rate", at_ns, value).since_ns.append(since_ns)
 
-    def get(self, source: str, name: str) -> Column | None:
+    def get(self, source: str, name: str) -> ReadingColumn | None:
         return self._columns.get((source, name))
 
-    def named(self, name: str) -> Iterator[tuple[str, Column]]:
+    def named(self, name: str) -> Iterator[tuple[str, ReadingColumn]]:
         """Source and column of everything that has a name."""
         return ((source, column) for (source, one), column in self._columns.items() if one == name)
 
-    def joined(self, other: Columns) -> Columns:
+    def joined(self, other: ReadingColumns) -> ReadingColumns:
         """These and others together; both go on by themselves."""
-        both = Columns()
+        both = ReadingColumns()
         both._columns = {**self._columns, **other._columns}
         return both
 
-    def __iter__(self) -> Iterator[tuple[str, str, Column]]:
+    def __iter__(self) -> Iterator[tuple[str, str, ReadingColumn]]:
         return ((source, name, column) for (source, name), column in self._columns.items())
 
-    def _add(self, source: str, name: str, kind: Kind, at_ns: int, value: float) -> Column:
+    def _add(self, source: str, name: str, kind: Kind, at_ns: int, value: float) -> ReadingColumn:
         column = self._columns.get((source, name))
         if column is None:
-            column = self._columns[source, name] = Column(kind)
+            column = self._columns[source, name] = ReadingColumn(kind)
         column.at_ns.append(at_ns)
         column.value.append(value)
         return column

@@ -19,7 +19,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import cast, get_args
 from urllib.parse import urlsplit
 
-from assay.run.probes.series import Labels, Series, SeriesKind
+from assay.run.probes.series import Labels, MetricSeries, SeriesKind
 
 _SPACE = r"[ \t]"
 _SAMPLE = re.compile(
@@ -143,7 +143,7 @@ _ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ScrapeEndpoint:
     """Where to read."""
 
     source: str
@@ -159,7 +159,7 @@ class Endpoint:
 class Scraper:
     """Reads an endpoint until told to stop. Bodies are kept packed; they are understood after the run."""
 
-    endpoint: Endpoint
+    endpoint: ScrapeEndpoint
     every_s: float
     stop: threading.Event
     bodies: list[tuple[int, int, bytes]] = field(default_factory=list)
@@ -188,9 +188,9 @@ class Scraper:
             else:
                 self.bodies.append((before_ns, time.perf_counter_ns(), zlib.compress(body, 1)))
 
-    def series(self) -> list[Series]:
+    def series(self) -> list[MetricSeries]:
         """All readings, as columns."""
-        found: dict[tuple[str, Labels], Series] = {}
+        found: dict[tuple[str, Labels], MetricSeries] = {}
         last_ns: int | None = None
         for before_ns, after_ns, body in self.bodies:
             try:
@@ -203,7 +203,7 @@ class Scraper:
                 key = (sample.name, sample.labels)
                 if key not in found:
                     family, kind = exposition.family(sample.name)
-                    found[key] = Series(sample.name, sample.labels, kind, family, unseen_ns=last_ns)
+                    found[key] = MetricSeries(sample.name, sample.labels, kind, family, unseen_ns=last_ns)
                 found[key].add(at_ns, sample.value)
             last_ns = at_ns
         return list(found.values())

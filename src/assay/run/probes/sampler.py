@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.run.pipes import readable
-from assay.run.probes.columns import POWERMETRICS, WINDOW, Columns, Rows, Window, answer, write
-from assay.run.probes.readers import Reading
+from assay.run.probes.columns import POWERMETRICS, WINDOW, ReadingColumns, Rows, Window, answer, write
+from assay.run.probes.readers import MachineReading
 from assay.run.probes.readers.energy import Powermetrics, Rapl
 from assay.run.probes.readers.gpus import GpuSampler, has_driver, nvml_reader
 from assay.run.probes.readers.processes import HarnessProcesses
@@ -47,7 +47,7 @@ Marks = Sequence[tuple[str, int, int]]
 class _Machine(Protocol):
     absent: dict[str, str]
 
-    def read(self, *, counts: bool = True, slow: bool = True) -> Reading: ...
+    def read(self, *, counts: bool = True, slow: bool = True) -> MachineReading: ...
     def throttled(self, window: Window) -> tuple[str, ...] | None: ...
 
 
@@ -55,7 +55,7 @@ class _Family(Protocol):
     absent: dict[str, str]
     pids: set[int]
 
-    def read(self, *, counts: bool = True) -> Reading | None: ...
+    def read(self, *, counts: bool = True) -> MachineReading | None: ...
     def close(self) -> None: ...
 
 
@@ -63,7 +63,7 @@ class _Run:
     """What was sampled of one run so far."""
 
     def __init__(self) -> None:
-        self.columns = Columns()
+        self.columns = ReadingColumns()
         self.at_ns: list[int] = []
         self.looks_s: list[float] = []
         self.begin_ns, self.begin_cpu_s = time.perf_counter_ns(), time.process_time()
@@ -205,7 +205,7 @@ class Sampler:
         self._run.counts_ns = at_ns if counts else self._run.counts_ns
         self._run.slow_ns = at_ns if slow else self._run.slow_ns
 
-    def _share_out(self, at_ns: int, machine: Reading, job: Reading | None, own_s: float) -> None:
+    def _share_out(self, at_ns: int, machine: MachineReading, job: MachineReading | None, own_s: float) -> None:
         """The time of all processors: the job's, our own, and that of everybody else."""
         run, busy_s = self._run, machine.totals.pop("busy_s", None)
         before, job_before_s = run.processors, run.job_cpu_s
@@ -227,7 +227,7 @@ class Sampler:
         run.carry_s = min(0.0, rest)
         run.columns.rate("others", "cpu_pct", since_ns, at_ns, 100 * max(0.0, rest) / seconds)
 
-    def _take(self, source: str, at_ns: int, reading: Reading) -> None:
+    def _take(self, source: str, at_ns: int, reading: MachineReading) -> None:
         """States as they are, sums as rates since the look before."""
         columns, totals = self._run.columns, self._run.totals
         for name, value in reading.states.items():
@@ -258,7 +258,7 @@ class Sampler:
         """Have GPUs read now; False if their driver does not answer."""
         return self._gpus is None or not self._gpus.count or self._gpus.now()
 
-    def _columns(self, *, take: bool = False) -> Columns:
+    def _columns(self, *, take: bool = False) -> ReadingColumns:
         if self._gpus is None:
             return self._run.columns
         return self._run.columns.joined(self._gpus.taken() if take else self._gpus.columns())
@@ -293,12 +293,12 @@ class Sampler:
         ours = {*self._own.pids, *(self._family.pids if self._family is not None else ())}
         return self._gpus.processes(window, ours, self._run.begin_ns)
 
-    def _throttled(self, columns: Columns, window: Window) -> dict[str, tuple[str, ...]]:
+    def _throttled(self, columns: ReadingColumns, window: Window) -> dict[str, tuple[str, ...]]:
         of_cpu = self._machine.throttled(window)
         of_gpus = self._gpus.throttled(columns, window) if self._gpus is not None else {}
         return of_gpus | ({"cpu": of_cpu} if of_cpu is not None else {})
 
-    def _span(self, columns: Columns, span: Window) -> dict[str, Any]:
+    def _span(self, columns: ReadingColumns, span: Window) -> dict[str, Any]:
         energy, _ = energies(columns, span, self._idle or {}, self._rapl.unsure)
         return {
             "window_ns": span,
@@ -342,7 +342,7 @@ def _counts(on_boards: Mapping[str, int]) -> dict[str, dict[str, float]]:
     }
 
 
-def _rows(columns: Columns, marks: Marks) -> list[Rows]:
+def _rows(columns: ReadingColumns, marks: Marks) -> list[Rows]:
     """All series, and the phases of the run as series that are 1 from their begin to their end."""
     rows: list[Rows] = [(source, name, "", column.at_ns, column.value) for source, name, column in columns]
     return [*rows, *(("phase", phase, "", (begin, end), (1.0, 0.0)) for phase, begin, end in marks)]

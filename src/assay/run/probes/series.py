@@ -18,7 +18,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(slots=True)
-class Series:
+class MetricSeries:
     """One number over time."""
 
     name: str
@@ -100,7 +100,7 @@ def increase(values: Sequence[float]) -> float:
     return total
 
 
-def growth(series: Series, window: Window) -> tuple[float, float] | None:
+def growth(series: MetricSeries, window: Window) -> tuple[float, float] | None:
     """How much a counter grew in a window, and in how many seconds; None with fewer than two readings.
 
     A counter that appears while it is watched was at zero before: servers make some only when first needed.
@@ -114,19 +114,19 @@ def growth(series: Series, window: Window) -> tuple[float, float] | None:
     return increase(value[span.low : span.high]), (at_ns[span.high - 1] - at_ns[span.low]) / 1e9
 
 
-def rate_per_s(series: Series, window: Window) -> float | None:
+def rate_per_s(series: MetricSeries, window: Window) -> float | None:
     """How fast a counter grew; None with fewer than two readings."""
     found = growth(series, window)
     return found[0] / found[1] if found and found[1] > 0 else None
 
 
-def grown(series: Series, window: Window) -> float:
+def grown(series: MetricSeries, window: Window) -> float:
     """How much a counter grew, zero where that cannot be told."""
     found = growth(series, window)
     return found[0] if found else 0.0
 
 
-def readings(series: Series, window: Window) -> list[float]:
+def readings(series: MetricSeries, window: Window) -> list[float]:
     """The finite values that a gauge had inside a window, or next to it where there were none inside."""
     low, high = bisect_left(series.at_ns, window[0]), bisect_right(series.at_ns, window[1])
     if low == high and (span := span_of(series.at_ns, window)):
@@ -134,7 +134,9 @@ def readings(series: Series, window: Window) -> list[float]:
     return [value for value in series.value[low:high] if math.isfinite(value)]
 
 
-def histogram_of(buckets: Mapping[float, Sequence[Series]], sums: Sequence[Series], window: Window) -> Histogram | None:
+def histogram_of(
+    buckets: Mapping[float, Sequence[MetricSeries]], sums: Sequence[MetricSeries], window: Window
+) -> Histogram | None:
     """How much a histogram grew in a window, several label sets added up."""
     edges = sorted(buckets)
     counts = [sum(grown(one, window) for one in buckets[edge]) for edge in edges]
@@ -223,9 +225,9 @@ MOST = 200
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
-def summarise(series: Sequence[Series], window: Window) -> dict[str, Any]:
+def summarise(series: Sequence[MetricSeries], window: Window) -> dict[str, Any]:
     """Everything that changed or was not zero in the window, and the server's view of what we measure ourselves."""
-    families: dict[str, list[Series]] = {}
+    families: dict[str, list[MetricSeries]] = {}
     for one in series:
         families.setdefault(one.family, []).append(one)
     told: dict[str, Any] = {}
@@ -237,7 +239,7 @@ def summarise(series: Sequence[Series], window: Window) -> dict[str, Any]:
     return {"covers": _covers(series, window), "server_view": server_view(families, window), "series": kept, **left_out}
 
 
-def server_view(families: Mapping[str, Sequence[Series]], window: Window) -> dict[str, dict[str, Any]]:
+def server_view(families: Mapping[str, Sequence[MetricSeries]], window: Window) -> dict[str, dict[str, Any]]:
     """Statistic of ours, such as `ttft_ms.p50` → the server's own value, and what it was read from."""
     view: dict[str, dict[str, Any]] = {}
     for known in ALIASES:
@@ -252,7 +254,7 @@ def key_of(name: str, labels: Labels) -> str:
     return f"{name}{{{inside}}}" if inside else name
 
 
-def _family(name: str, members: Sequence[Series], window: Window) -> dict[str, Any]:
+def _family(name: str, members: Sequence[MetricSeries], window: Window) -> dict[str, Any]:
     kind = members[0].kind
     if kind == "histogram":
         return _histograms(name, members, window)
@@ -269,8 +271,8 @@ def _family(name: str, members: Sequence[Series], window: Window) -> dict[str, A
     return told
 
 
-def _histograms(name: str, members: Sequence[Series], window: Window) -> dict[str, Any]:
-    by_labels: dict[Labels, list[Series]] = {}
+def _histograms(name: str, members: Sequence[MetricSeries], window: Window) -> dict[str, Any]:
+    by_labels: dict[Labels, list[MetricSeries]] = {}
     for one in members:
         by_labels.setdefault(tuple(pair for pair in one.labels if pair[0] != "le"), []).append(one)
     told: dict[str, Any] = {}
@@ -281,8 +283,8 @@ def _histograms(name: str, members: Sequence[Series], window: Window) -> dict[st
     return told
 
 
-def _histogram(name: str, members: Iterable[Series], window: Window) -> Histogram | None:
-    buckets: dict[float, list[Series]] = {}
+def _histogram(name: str, members: Iterable[MetricSeries], window: Window) -> Histogram | None:
+    buckets: dict[float, list[MetricSeries]] = {}
     sums = []
     for one in members:
         if one.name == f"{name}_bucket" and (edge := _edge(one.labels)) is not None:
@@ -312,7 +314,9 @@ def _quantiles(found: Histogram, scale: float) -> dict[str, dict[str, Any]]:
     return told
 
 
-def _known(known: MetricAlias, families: Mapping[str, Sequence[Series]], window: Window) -> dict[str, dict[str, Any]]:
+def _known(
+    known: MetricAlias, families: Mapping[str, Sequence[MetricSeries]], window: Window
+) -> dict[str, dict[str, Any]]:
     if known.how == "histogram":
         found = _histogram(known.name, families.get(known.name, ()), window)
         if found is None or found.mean is None:
@@ -331,11 +335,11 @@ def _known(known: MetricAlias, families: Mapping[str, Sequence[Series]], window:
     return {".mean": {"value": known.scale * above / below, "count": below}} if below > 0 else {}
 
 
-def _named(families: Mapping[str, Sequence[Series]], name: str) -> list[Series]:
+def _named(families: Mapping[str, Sequence[MetricSeries]], name: str) -> list[MetricSeries]:
     return [one for one in families.get(name, families.get(name.removesuffix("_sum"), ())) if one.name == name]
 
 
-def _covers(series: Sequence[Series], window: Window) -> dict[str, Any]:
+def _covers(series: Sequence[MetricSeries], window: Window) -> dict[str, Any]:
     """Which stretch of time the numbers stand for, and whether all of it lies inside the window."""
     longest = max(series, key=lambda one: len(one.at_ns), default=None)
     span = span_of(longest.at_ns, window) if longest is not None else None

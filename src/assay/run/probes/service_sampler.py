@@ -21,8 +21,8 @@ import psutil
 from assay.errors import AssayError
 from assay.hardware.gpu.nvml import GpuLostError, GpuReader, Load
 from assay.run.probes.columns import Rows, Window, answer, write
-from assay.run.probes.prometheus import Endpoint, Scraper
-from assay.run.probes.series import Series, rate_per_s, readings, summarise
+from assay.run.probes.prometheus import ScrapeEndpoint, Scraper
+from assay.run.probes.series import MetricSeries, rate_per_s, readings, summarise
 from assay.spec.secrets import resolve_secrets
 
 # Walking all processes for new children costs a millisecond or two; reading the known ones costs much less.
@@ -42,7 +42,7 @@ class ServiceProcesses:
         self._looked_s = float("-inf")
         self.gone = ""
         kinds = {"cpu_s": "counter"}
-        self.columns = {name: Series(name, (), kinds.get(name, "gauge"), name) for name in NAMES}  # type: ignore[arg-type]
+        self.columns = {name: MetricSeries(name, (), kinds.get(name, "gauge"), name) for name in NAMES}  # type: ignore[arg-type]
 
     @property
     def pids(self) -> set[int]:
@@ -99,7 +99,7 @@ class GpuSeries:
         self._reader = GpuReader(load, _NAMES)
         self.absent = self._reader.absent
         self.facts = self._reader.facts
-        self.columns = [{name: Series(name, (), "gauge", name) for name in _NAMES} for _ in self.facts]
+        self.columns = [{name: MetricSeries(name, (), "gauge", name) for name in _NAMES} for _ in self.facts]
 
     def read(self) -> None:
         """Take one reading of each GPU; what one of them does not tell is left out."""
@@ -165,7 +165,7 @@ class ServiceSampler:
             due = max(due + self._every_s, time.monotonic())
             self.stop.wait(max(0.0, due - time.monotonic()))
 
-    def _rows(self, scraped: Mapping[str, list[Series]]) -> Iterator[Rows]:
+    def _rows(self, scraped: Mapping[str, list[MetricSeries]]) -> Iterator[Rows]:
         for source, series in scraped.items():
             yield from (_row(source, one) for one in series)
         for tree in self.trees:
@@ -183,7 +183,7 @@ class ServiceSampler:
             for facts, columns in zip(self.gpus.facts, self.gpus.columns, strict=True)
         ]
 
-    def _absent(self, scraped: Mapping[str, list[Series]]) -> dict[str, str]:
+    def _absent(self, scraped: Mapping[str, list[MetricSeries]]) -> dict[str, str]:
         reasons = dict(self.absent)
         for one in self.scrapers:
             if not scraped[one.endpoint.source]:
@@ -196,19 +196,19 @@ class ServiceSampler:
         return reasons
 
 
-def _row(source: str, one: Series) -> Rows:
+def _row(source: str, one: MetricSeries) -> Rows:
     labels = json.dumps(dict(one.labels), ensure_ascii=False) if one.labels else ""
     return source, one.name, labels, one.at_ns, one.value
 
 
-def _endpoints(order: Mapping[str, Any], absent: dict[str, str]) -> Iterator[Endpoint]:
+def _endpoints(order: Mapping[str, Any], absent: dict[str, str]) -> Iterator[ScrapeEndpoint]:
     for source, url in order["scrapes"].items():
         try:
             headers = {name: resolve_secrets(value) for name, value in order["headers"].items()}
         except AssayError as missing:
             absent[f"server:{source}"] = missing.problem.message
         else:
-            yield Endpoint(source, url, headers, order["verify"], order["ca"], order["addresses"].get(source))
+            yield ScrapeEndpoint(source, url, headers, order["verify"], order["ca"], order["addresses"].get(source))
 
 
 def _process(tree: ServiceProcesses, window: Window) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def _process(tree: ServiceProcesses, window: Window) -> dict[str, Any]:
     return told
 
 
-def _means(columns: Iterable[Series], window: Window) -> dict[str, float]:
+def _means(columns: Iterable[MetricSeries], window: Window) -> dict[str, float]:
     told: dict[str, float] = {}
     for one in columns:
         name, scale = (one.name, 1.0) if one.name != "gpu_mem_bytes" else ("gpu_mem_mb", 1e6)

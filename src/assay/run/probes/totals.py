@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from assay.run.probes.columns import POWERMETRICS, Column, Columns, Window
+from assay.run.probes.columns import POWERMETRICS, ReadingColumn, ReadingColumns, Window
 
 # Readings that cover less of a window than this do not stand for it.
 LEAST_COVERED = 0.5
@@ -23,14 +23,14 @@ class NoEnergyError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class EnergyUse:
+class WindowEnergy:
     """Energy over a stretch of time."""
 
     joules: float
     seconds: float
 
 
-def counted(column: Column, window: Window) -> EnergyUse:
+def counted(column: ReadingColumn, window: Window) -> WindowEnergy:
     """Energy from a counter, with its value at both ends of the window read off the line between neighbours.
 
     Raises:
@@ -45,10 +45,10 @@ def counted(column: Column, window: Window) -> EnergyUse:
     joules = value_at(column.at_ns, column.value, end) - value_at(column.at_ns, column.value, begin)
     if joules <= 0:
         raise NoEnergyError(f"its counter did not move in {seconds:.3g} s")
-    return EnergyUse(joules, seconds)
+    return WindowEnergy(joules, seconds)
 
 
-def sampled(column: Column, window: Window) -> EnergyUse:
+def sampled(column: ReadingColumn, window: Window) -> WindowEnergy:
     """Energy from samples of the power: the area under the line through them.
 
     Raises:
@@ -63,10 +63,10 @@ def sampled(column: Column, window: Window) -> EnergyUse:
         value_at(column.at_ns, column.value, end),
     ]
     joules = sum((w0 + w1) / 2 * (t1 - t0) / 1e9 for (t0, w0), (t1, w1) in pairwise(zip(at, watts, strict=True)))
-    return EnergyUse(joules, (end - begin) / 1e9)
+    return WindowEnergy(joules, (end - begin) / 1e9)
 
 
-def summed(column: Column, window: Window) -> EnergyUse:
+def summed(column: ReadingColumn, window: Window) -> WindowEnergy:
     """Energy from mean powers over stretches of time, of each the part that lies in the window.
 
     Raises:
@@ -78,10 +78,10 @@ def summed(column: Column, window: Window) -> EnergyUse:
         if inside_s > 0:
             joules, seconds = joules + watts * inside_s, seconds + inside_s
     _refuse_part(seconds * 1e9, window)
-    return EnergyUse(joules, seconds)
+    return WindowEnergy(joules, seconds)
 
 
-def power_between_steps(column: Column) -> float | None:
+def power_between_steps(column: ReadingColumn) -> float | None:
     """Mean power from a counter that moves in steps: from its first step to its last; None with fewer than three."""
     steps = [number for number, (before, after) in enumerate(pairwise(column.value), 1) if after > before]
     if len(steps) < 3:
@@ -128,7 +128,7 @@ def joined(marks: Iterable[tuple[str, int, int]], phase: str = "measure") -> Win
     return (min(one[0] for one in found), max(one[1] for one in found)) if found else None
 
 
-def statistics(columns: Columns, window: Window) -> dict[str, dict[str, float]]:
+def statistics(columns: ReadingColumns, window: Window) -> dict[str, dict[str, float]]:
     """Series → its mean, lowest and highest value in a window; series without a reading there are left out."""
     told = {}
     for source, name, column in columns:
@@ -137,12 +137,12 @@ def statistics(columns: Columns, window: Window) -> dict[str, dict[str, float]]:
     return told
 
 
-def statistic(column: Column, window: Window) -> dict[str, float]:
+def statistic(column: ReadingColumn, window: Window) -> dict[str, float]:
     """Mean, min and max of one series; empty where it has no reading for the window."""
     return _of_rates(column, window) if column.kind == "rate" else _of_states(column, window)
 
 
-def _of_states(column: Column, window: Window) -> dict[str, float]:
+def _of_states(column: ReadingColumn, window: Window) -> dict[str, float]:
     low, high = bisect_left(column.at_ns, window[0]), bisect_right(column.at_ns, window[1])
     if low == high:
         # For a window between two looks the looks next to it count.
@@ -151,7 +151,7 @@ def _of_states(column: Column, window: Window) -> dict[str, float]:
     return {"mean": math.fsum(values) / len(values), "min": min(values), "max": max(values)} if values else {}
 
 
-def _of_rates(column: Column, window: Window) -> dict[str, float]:
+def _of_rates(column: ReadingColumn, window: Window) -> dict[str, float]:
     """Each stretch counts for the time of it that lies in the window; the extremes are of those that mostly do."""
     area = weight = 0.0
     mostly: list[float] = []
@@ -170,7 +170,7 @@ def _of_rates(column: Column, window: Window) -> dict[str, float]:
 
 
 def energies(
-    columns: Columns,
+    columns: ReadingColumns,
     window: Window,
     idle: Mapping[str, float],
     unsure: Callable[[str, Window], str] = lambda _source, _window: "",
@@ -184,7 +184,12 @@ def energies(
     absent: dict[str, str] = {}
 
     def take(
-        source: str, text: str, scope: str, grade: str, used: Callable[[Column, Window], EnergyUse], of: Column
+        source: str,
+        text: str,
+        scope: str,
+        grade: str,
+        used: Callable[[ReadingColumn, Window], WindowEnergy],
+        of: ReadingColumn,
     ) -> str:
         """Add one figure; its reason where there is none."""
         try:

@@ -21,7 +21,7 @@ from typing import Any
 
 from assay.errors import AssayError
 from assay.run.processes import GRACE_S, HURRIED_GRACE_S, IN_GOOD_ORDER, adopt_orphans, end_children
-from assay.run.services.launch import Address, Gate, LaunchContext, ServiceProcess, start
+from assay.run.services.launch import LaunchContext, ServiceAddress, ServiceProcess, SpawnGate, start
 from assay.run.services.plan import ServiceSpec
 
 
@@ -34,7 +34,7 @@ def main() -> int:
             signal.signal(getattr(signal, name), lambda *_: None)
     with os.fdopen(0, "rb", buffering=0, closefd=False) as lifeline:  # a buffer would swallow what comes after the line
         order = json.loads(lifeline.readline())
-        gate = Gate()
+        gate = SpawnGate()
         threading.Thread(target=_run, args=(order, gate), daemon=True).start()
         last = b""
         while piece := lifeline.read(1):
@@ -43,7 +43,7 @@ def main() -> int:
     return 0
 
 
-def _run(order: Mapping[str, Any], gate: Gate) -> None:
+def _run(order: Mapping[str, Any], gate: SpawnGate) -> None:
     """Start every service in its turn and tell."""
     logs = None if order["logs"] is None else Path(order["logs"])
     setting = LaunchContext(
@@ -56,12 +56,12 @@ def _run(order: Mapping[str, Any], gate: Gate) -> None:
         Path(order["images"]),
         logs,
     )
-    known: dict[str, Address] = {name: Address(*one) for name, one in order["known"].items()}
+    known: dict[str, ServiceAddress] = {name: ServiceAddress(*one) for name, one in order["known"].items()}
     try:
         for plain in order["services"]:
             wanted = ServiceSpec.of(plain)
             running = start(wanted, known, setting)
-            known[wanted.name] = Address(running.host, running.port)
+            known[wanted.name] = ServiceAddress(running.host, running.port)
             _tell("ready", {**asdict(running), "stdout": str(running.stdout), "stderr": str(running.stderr)})
     except AssayError as failure:
         _tell("failed", asdict(failure.problem))

@@ -43,7 +43,7 @@ Tell = Callable[[str, float, str], None]
 """Told while a service is not ready: its name, since when (s), its last answer."""
 
 
-class Address(NamedTuple):
+class ServiceAddress(NamedTuple):
     """Where a service is reached."""
 
     host: str
@@ -88,7 +88,7 @@ class ServiceProcess:
         return last_words(self.stdout, self.stderr, self.secrets)
 
 
-class Gate:
+class SpawnGate:
     """Every process is made inside it; once it is closed, none is: so none is missed when all are ended."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class LaunchContext:
     base: Path  # the benchmark file's folder
     scratch: Path
     tag: str
-    gate: Gate
+    gate: SpawnGate
     tell: Tell
     host: str = HOST
     """The address that they listen on: the loopback, or a node's own where other nodes use them."""
@@ -132,7 +132,7 @@ class LaunchContext:
         return self.scratch / f"service-{name}.{stream}" if self.logs is None else self.logs / f"{name}.{stream}"
 
 
-def start(wanted: ServiceSpec, others: Mapping[str, Address], setting: LaunchContext) -> RunningService:
+def start(wanted: ServiceSpec, others: Mapping[str, ServiceAddress], setting: LaunchContext) -> RunningService:
     """Start a service and wait until it is ready; a chosen port that was taken meanwhile is replaced.
 
     Raises:
@@ -157,7 +157,7 @@ def start(wanted: ServiceSpec, others: Mapping[str, Address], setting: LaunchCon
     raise AssertionError("the last try returns or raises")
 
 
-def _ports(port: int, others: Mapping[str, Address], at: str, setting: LaunchContext) -> Ports:
+def _ports(port: int, others: Mapping[str, ServiceAddress], at: str, setting: LaunchContext) -> Ports:
     return Ports(
         port,
         {name: one.port for name, one in others.items()},

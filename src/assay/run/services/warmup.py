@@ -24,7 +24,7 @@ _WORDS = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Warmup:
+class ModelWarmup:
     """How a model was made warm."""
 
     seconds: float | None
@@ -36,7 +36,7 @@ class Warmup:
         return {**took, "warm": self.how}
 
 
-def warm(target: Served, base_url: str, within_s: float, *, unless: Callable[[], None] = lambda: None) -> Warmup:
+def warm(target: Served, base_url: str, within_s: float, *, unless: Callable[[], None] = lambda: None) -> ModelWarmup:
     """Have a service load its model, where its protocol allows that without a measurement.
 
     A refusal is noted and no more: the first request of a run meets the same one, and says it better.
@@ -49,7 +49,7 @@ def warm(target: Served, base_url: str, within_s: float, *, unless: Callable[[],
     """
     asked = _request(target)
     if isinstance(asked, str):
-        return Warmup(None, asked)
+        return ModelWarmup(None, asked)
     path, body = asked
     headers = {"Content-Type": "application/json"}
     headers |= {name: resolve_secrets(value) for name, value in target.headers.items()}
@@ -62,8 +62,8 @@ def warm(target: Served, base_url: str, within_s: float, *, unless: Callable[[],
         seconds = time.monotonic() - begun_s
         if status is not None and status < _SERVER_FAULT and status not in _TOO_EARLY:
             if status < _REDIRECT:
-                return Warmup(seconds, f"POST {path}")
-            return Warmup(None, f"POST {path} was refused with status {status}: {words}")
+                return ModelWarmup(seconds, f"POST {path}")
+            return ModelWarmup(None, f"POST {path} was refused with status {status}: {words}")
         if seconds >= within_s:
             raise MeasureError(
                 f"the model of the service was not warm within {within_s:g} s; last answer to POST {path}: {words}",

@@ -7,7 +7,7 @@ import plistlib
 
 import pytest
 
-from assay.run.probes.readers.energy import Powermetrics, Report, parse, reports
+from assay.run.probes.readers.energy import Powermetrics, PowerReport, parse, reports
 
 
 def report(watts_m: float | None = 7500.0, elapsed_ns: int = 503_000_000, **more) -> bytes:
@@ -17,11 +17,11 @@ def report(watts_m: float | None = 7500.0, elapsed_ns: int = 503_000_000, **more
 
 
 def test_the_power_of_all_parts_together_is_read():
-    assert parse(report()) == Report(seconds=0.503, watts=7.5)
+    assert parse(report()) == PowerReport(seconds=0.503, watts=7.5)
 
 
 def test_a_mac_with_an_intel_processor_tells_watts():
-    assert parse(report(None, package_watts=21.5)) == Report(seconds=0.503, watts=21.5)
+    assert parse(report(None, package_watts=21.5)) == PowerReport(seconds=0.503, watts=21.5)
 
 
 @pytest.mark.parametrize("text", [b"", b"Machine model: x", report(None), report(elapsed_ns=0), b"<plist><dict>"])

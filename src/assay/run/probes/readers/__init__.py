@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @dataclass(slots=True)
-class Reading:
+class MachineReading:
     """One look: sums since some fixed moment, and states of now."""
 
     totals: dict[str, float] = field(default_factory=dict)

@@ -193,7 +193,7 @@ _BLOCK = 65536
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PowerReport:
     """Mean power over one stretch of time."""
 
     seconds: float
@@ -259,7 +259,7 @@ class Powermetrics:
             self.absent = "powermetrics has ended"
 
 
-def reports(stream: IO[bytes]) -> Iterator[Report]:
+def reports(stream: IO[bytes]) -> Iterator[PowerReport]:
     """Every report of a stream of property lists with a zero byte between them; one that tells no power is left out."""
     rest = b""
     while block := stream.read1(_BLOCK) if hasattr(stream, "read1") else stream.read(_BLOCK):
@@ -269,7 +269,7 @@ def reports(stream: IO[bytes]) -> Iterator[Report]:
         yield found
 
 
-def parse(text: bytes) -> Report | None:
+def parse(text: bytes) -> PowerReport | None:
     import plistlib  # macOS alone pays for it
     from xml.parsers.expat import ExpatError
 
@@ -284,5 +284,5 @@ def parse(text: bytes) -> Report | None:
     # Apple's own chips tell milliwatts of all three parts together; those with an Intel processor, watts of it.
     for key, scale in (("combined_power", 1e-3), ("package_watts", 1.0)):
         if isinstance(watts := processor.get(key), int | float):
-            return Report(seconds, float(watts) * scale)
+            return PowerReport(seconds, float(watts) * scale)
     return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.run.probes.columns import Columns, Window
+from assay.run.probes.columns import ReadingColumns, Window
 
 if TYPE_CHECKING:
     from assay.hardware.gpu.nvml import GpuReader
@@ -53,7 +53,7 @@ class GpuSampler:
         self.sightings: dict[tuple[int, int], GpuProcess] = {}
         self.looks_s: list[float] = []
         self._every_s, self._proc = every_s, root / "proc"
-        self._columns = Columns()
+        self._columns = ReadingColumns()
         self._lock, self._wanted, self._done = threading.Lock(), threading.Event(), threading.Event()
         self._stopped = False
         self._lost: set[int] = set()
@@ -113,19 +113,19 @@ class GpuSampler:
             self._see_processes()
         self.looks_s.append(time.perf_counter() - begin)
 
-    def columns(self) -> Columns:
+    def columns(self) -> ReadingColumns:
         """What was read so far."""
         with self._lock:
             return self._columns
 
-    def taken(self) -> Columns:
+    def taken(self) -> ReadingColumns:
         """What was read since the last time."""
         with self._lock:
-            taken, self._columns = self._columns, Columns()
+            taken, self._columns = self._columns, ReadingColumns()
             self.looks_s = []
         return taken
 
-    def throttled(self, columns: Columns, window: Window) -> dict[str, tuple[str, ...]]:
+    def throttled(self, columns: ReadingColumns, window: Window) -> dict[str, tuple[str, ...]]:
         """Board → reasons seen in a window for which it held its clocks down; boards that do not tell are left out."""
         told: dict[str, tuple[str, ...]] = {}
         for source, column in columns.named("throttle_bits"):

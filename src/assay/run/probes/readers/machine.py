@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from assay.run.probes.columns import Window
-from assay.run.probes.readers import KernelFile, Reading, why
+from assay.run.probes.readers import KernelFile, MachineReading, why
 
 SECTOR = 512  # of /proc/diskstats, whatever the disk itself has
 # Asking each core for its clock or its heat wakes it up on some processors.
@@ -28,10 +28,10 @@ class _UnseenError(Exception):
     """Why a part cannot be read."""
 
 
-class Part(Protocol):
+class MachinePart(Protocol):
     """One part of the machine."""
 
-    def read(self, into: Reading) -> None:
+    def read(self, into: MachineReading) -> None:
         """Add what it tells to a reading."""
         ...
 
@@ -53,14 +53,14 @@ class LinuxMachine:
             root,
         )
 
-    def read(self, *, counts: bool = True, slow: bool = True) -> Reading:
+    def read(self, *, counts: bool = True, slow: bool = True) -> MachineReading:
         """Take one reading.
 
         Args:
             counts: whether also bytes of disks and network, whose sums lose nothing between two readings.
             slow: whether also what changes slowly or costs more: swap, clocks, heat.
         """
-        reading = Reading()
+        reading = MachineReading()
         for parts in (self._fast, *([self._counts] if counts else []), *([self._slow] if slow else [])):
             for name, part in list(parts.items()):
                 try:
@@ -75,12 +75,12 @@ class LinuxMachine:
         part = self._slow.get("cpu throttling")
         return part.within(window) if isinstance(part, Throttling) else None
 
-    def _open(self, parts: dict[str, Callable[[Path], Part]], root: Path) -> dict[str, Part]:
-        opened: dict[str, Part] = {}
+    def _open(self, parts: dict[str, Callable[[Path], MachinePart]], root: Path) -> dict[str, MachinePart]:
+        opened: dict[str, MachinePart] = {}
         for name, part in parts.items():
             try:
                 opened[name] = part(root)
-                opened[name].read(Reading())
+                opened[name].read(MachineReading())
             except (OSError, ValueError, IndexError, _UnseenError) as problem:
                 opened.pop(name, None)
                 self.absent[name] = _reason(problem)
@@ -94,7 +94,7 @@ class Processors:
         self._file = KernelFile(root / "proc/stat", 512)
         self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
 
-    def read(self, into: Reading) -> None:
+    def read(self, into: MachineReading) -> None:
         """Add busy and stolen seconds."""
         # user nice system idle iowait irq softirq steal; guests are part of user.
         spent = [int(word) for word in self._file.read().partition(b"\n")[0].split()[1:9]]
@@ -109,7 +109,7 @@ class Memory:
     def __init__(self, root: Path) -> None:
         self._file = KernelFile(root / "proc/meminfo", 512)
 
-    def read(self, into: Reading) -> None:
+    def read(self, into: MachineReading) -> None:
         """Add what is available."""
         text = self._file.read()
         begin = text.find(b"MemAvailable:")
@@ -131,7 +131,7 @@ class Disks:
         if not self._disks:
             raise _UnseenError("no disk of its own in /sys/block")
 
-    def read(self, into: Reading) -> None:
+    def read(self, into: MachineReading) -> None:
         """Add bytes read and written."""
         read = written = 0
         for line in self._file.read().splitlines():
@@ -153,7 +153,7 @@ class Network:
         if not self._names:
             raise _UnseenError("no interface but the loop")
 
-    def read(self, into: Reading) -> None:
+    def read(self, into: MachineReading) -> None:
         """Add bytes received and sent."""
         received = sent = 0
         for line in self._file.read().splitlines()[2:]:
@@ -171,7 +171,7 @@ class Swap:
         self._file = KernelFile(root / "proc/vmstat", 16384, whole=True)
         self._page = os.sysconf("SC_PAGE_SIZE")
 
-    def read(self, into: Reading) -> None:
+    def read(self, into: MachineReading) -> None:
         """Add bytes in and out."""
         text = b"\n" + self._file.read()
         for name, total in ((b"\npswpin ", "swap_in_bytes"), (b"\npswpout ", "swap_out_bytes")):
@@ -189,7 +189,7 @@ class Clocks:
             raise _UnseenError("no core tells its clock (no cpufreq in /sys/devices/system/cpu)")
         self._files = [KernelFile(path) for path in _spread(paths)]
 
-    def read(self, into: Reading) -> None:
+    def read(self, into: MachineReading) -> None:
         """Add the mean clock."""
         into.states["cpu_mhz"] = sum(one.number() for one in self._files) / len(self._files) / 1e3
 
@@ -220,7 +220,7 @@ class Heat:
         if not self._files:
             raise _UnseenError("no temperature sensor of the processor in /sys/class/thermal or /sys/class/hwmon")
 
-    def read(self, into: Reading) -> None:
+    def read(self, into: MachineReading) -> None:
         """Add the highest."""
         into.states["temperature_c"] = max(one.number() for one in self._files) / 1e3
 
@@ -242,7 +242,7 @@ class Throttling:
             raise _UnseenError("the kernel keeps no count of it (no thermal_throttle in /sys/devices/system/cpu)")
         self._before: dict[str, float] = {}
 
-    def read(self, into: Reading) -> None:  # noqa: ARG002  (its state is words, not numbers)
+    def read(self, into: MachineReading) -> None:  # noqa: ARG002  (its state is words, not numbers)
         """Look whether a count has grown."""
         since_ns, self._last_ns = self._last_ns, time.perf_counter_ns()
         for reason, files in self._counts.items():

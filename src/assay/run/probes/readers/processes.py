@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from assay.run.probes.readers import KernelFile, Reading, why
+from assay.run.probes.readers import KernelFile, MachineReading, why
 
 
 class HarnessProcesses:
@@ -105,7 +105,7 @@ class ProcessTree:
             self._admit(pid)
         self._search()  # everybody else is asked now, so that later looks ask new ones alone
 
-    def read(self, *, counts: bool = True) -> Reading | None:
+    def read(self, *, counts: bool = True) -> MachineReading | None:
         if self._may_have_new():
             self._search()
         for _ in range(_AGAIN):
@@ -118,7 +118,7 @@ class ProcessTree:
             # A process without a waiting parent takes its sums along: what it did stays counted.
             self._sums[name] += max(0.0, total - self._last[name])
             self._last[name] = total
-        return Reading({name: self._sums[name] for name in totals}, states if states["processes"] else {})
+        return MachineReading({name: self._sums[name] for name in totals}, states if states["processes"] else {})
 
     def close(self) -> None:
         for pid in list(self._members):

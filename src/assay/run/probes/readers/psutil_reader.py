@@ -8,7 +8,7 @@ from collections.abc import Collection
 import psutil
 
 from assay.run.probes.columns import Window
-from assay.run.probes.readers import Reading
+from assay.run.probes.readers import MachineReading
 
 # Here every search walks all processes of the machine.
 _SEARCH_EVERY_S = 1.0
@@ -24,11 +24,11 @@ class PsutilMachine:
             "cpu throttling": "this system keeps no count of it",
         }
 
-    def read(self, *, counts: bool = True, slow: bool = True) -> Reading:
+    def read(self, *, counts: bool = True, slow: bool = True) -> MachineReading:
         times = psutil.cpu_times()._asdict()
         idle = times["idle"] + times.get("iowait", 0.0) + times.get("steal", 0.0)
         spent = sum(value for name, value in times.items() if name not in ("guest", "guest_nice"))
-        reading = Reading(
+        reading = MachineReading(
             {"busy_s": spent - idle}, {"memory_available_bytes": float(psutil.virtual_memory().available)}
         )
         if counts and (disks := psutil.disk_io_counters()) is not None:
@@ -58,7 +58,7 @@ class PsutilTree:
         self._roots = tuple(pids)
         self._search_again_s = 0.0
 
-    def read(self, *, counts: bool = True) -> Reading | None:  # noqa: ARG002  (there are none to be left out)
+    def read(self, *, counts: bool = True) -> MachineReading | None:  # noqa: ARG002  (there are none to be left out)
         if time.monotonic() >= self._search_again_s:
             self._search_again_s = time.monotonic() + _SEARCH_EVERY_S
             self._search()
@@ -78,7 +78,7 @@ class PsutilTree:
         if not processes:
             return None
         states = {"rss_bytes": float(resident), "threads": float(threads), "processes": float(processes)}
-        return Reading({"cpu_s": sum(self._spent_s.values())}, states)
+        return MachineReading({"cpu_s": sum(self._spent_s.values())}, states)
 
     def close(self) -> None:
         """There is nothing to close."""

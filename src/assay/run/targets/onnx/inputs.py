@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.errors import MeasureError, UsageError
-from assay.run.models.graph import Outline, largest_index
+from assay.run.models.graph import OnnxOutline, largest_index
 from assay.run.tensors import values
 from assay.run.tensors.dims import Dims, FixedShape, Shape, resolve_dims
 from assay.run.tensors.dtypes import Array, ElementType, is_optional, tensor_type
@@ -59,7 +59,7 @@ class Feeds:
         }
 
 
-def make_feeds(session: InferenceSession, workload: Workload, base: Path, outline: Outline | None) -> Feeds:
+def make_feeds(session: InferenceSession, workload: Workload, base: Path, outline: OnnxOutline | None) -> Feeds:
     """Make a value for every input of a session.
 
     Raises:
@@ -124,7 +124,7 @@ def _source(name: str, spec: InputSpec) -> str:
 
 
 def _made(
-    name: str, element: ElementType, shape: tuple[int, ...], workload: Workload, outline: Outline | None
+    name: str, element: ElementType, shape: tuple[int, ...], workload: Workload, outline: OnnxOutline | None
 ) -> Values:
     spec = workload.inputs.get(name, InputSpec())
     if spec.range is not None:

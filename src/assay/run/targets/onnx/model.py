@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from assay.errors import MeasureError, UsageError
 from assay.run.contract import Order
-from assay.run.models.graph import Outline, outline_or_none
+from assay.run.models.graph import OnnxOutline, outline_or_none
 from assay.run.onnx_devices import place, preload, runtime
 from assay.run.records import DeviceProof
 from assay.run.targets.keys import refuse_idle
@@ -57,7 +57,7 @@ class OnnxModel:
         self._options = session_options(target, self._placement)
         self._session: InferenceSession | None = None
         self._feeds: Feeds | None = None
-        self._outline: Outline | None = None
+        self._outline: OnnxOutline | None = None
         self._assignment: Assignment | None = None
         self.dims: dict[str, JsonValue] = {}  # kept after close, for an error that blames them
         self._threads_before = self._threads_after = psutil.Process().num_threads()
