@@ -91,8 +91,8 @@ def test_a_server_that_dies_in_the_middle_ends_nothing_and_is_told_later(site, s
     go(site)
     assert process.wait(60) == 0, site.said()
     assert site.state(seen.campaign) == "done"
-    assert "the server is told later" in site.said()
-    assert f"`assay campaigns attach {seen.campaign}` tells it later" in site.said()
+    assert "the server gets the rest later" in site.said()
+    assert f"`assay campaigns attach {seen.campaign}` sends it later" in site.said()
     server.start()
     assert seen.states() == ["running", "pending"]
     assert site.assay("campaigns", "attach", seen.campaign).wait(60) == 0, site.said()

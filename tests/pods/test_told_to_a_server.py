@@ -33,7 +33,7 @@ def test_a_server_sees_what_runs_where_and_the_result_and_one_that_died_is_told_
     server.kill()
     site.go()
     assert process.wait(120) == 0, site.said()
-    assert f"`assay campaigns attach {campaign}` tells it later" in site.said()
+    assert f"`assay campaigns attach {campaign}` sends it later" in site.said()
     assert site.state(campaign) == "done"
     server.start()
     assert site.assay("campaigns", "attach", campaign).wait(120) == 0, site.said()

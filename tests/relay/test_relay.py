@@ -153,7 +153,7 @@ def test_no_server_of_any_kind_ends_a_campaign(serve, campaign):
     with campaign.told("http://127.0.0.1:9") as relay:
         relay.stands([Standing(1, "running", "on n1")])
     assert any("does not answer" in note for note in campaign.notes)
-    assert any("was not told 1 result" in note for note in campaign.notes)
+    assert any("has not received 1 result" in note for note in campaign.notes)
     campaign.notes.clear()
     with campaign.told(server.url, "wrong"):
         pass
@@ -180,7 +180,7 @@ def test_a_campaign_that_was_removed_there_is_told_again_only_by_the_next_one(se
         campaign.end(1)
         relay.ended(1)
         until(lambda: relay._given_up)
-    assert any("not told any more" in note for note in campaign.notes)
+    assert any("no more is sent" in note for note in campaign.notes)
     assert states(server, campaign) == []
     with campaign.told(server.url):
         pass
@@ -198,4 +198,4 @@ def test_a_server_that_comes_back_is_told_what_it_missed(serve, campaign):
         campaign.end(1)
         relay.ended(1)
     assert states(again, campaign) == ["done", "done"]
-    assert not any("tells it later" in note for note in campaign.notes)
+    assert not any("sends it later" in note for note in campaign.notes)

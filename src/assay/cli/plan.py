@@ -30,7 +30,7 @@ def plan(
     made = plan_of(loaded)
     refuse_inputs(loaded, made)
     # What a job lacks on this machine says nothing about the nodes of a cluster.
-    profile = None if loaded.benchmark.place.engine in ("slurm", "kubernetes") else local_profile()
+    profile = None if loaded.benchmark.place.on_cluster else local_profile()
     with open_store(store) as opened:
         rows = [
             (

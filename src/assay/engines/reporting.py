@@ -1,7 +1,7 @@
-"""Tells a server how a campaign goes, from a thread of its own: a server that is slow or away holds nobody up.
+"""Reports the progress of a campaign to a server, from a thread of its own: a slow or absent server delays nothing.
 
-What is told comes from the store and from whoever follows the campaign; the newest counts, and what was told twice
-counts once. So nothing has to be kept for a server that is away: it is told when it is back, or by the next process.
+What is reported comes from the store and from the driver; the newest counts, and what is sent twice counts once. So
+nothing has to be kept for a server that is away: the rest is sent when it is back, or by the next process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FILE = "server.json"
 _TOO_LARGE = "too-large"
 # The server hears of changes at most so often.
 _BETWEEN_S = 1.0
-# How long whoever leaves waits for what is still to be told: at the end of a campaign, and in a hurry.
+# How long a process waits before it leaves for what is still to be sent: at the end of a campaign, and in a hurry.
 LAST_S, HURRY_S = 60.0, 2.0
 _LONGEST_WAIT_S = 10.0
 _SAVE_S = 5.0
@@ -45,28 +45,28 @@ Stands = Literal["waiting", "running"]
 
 @dataclass(slots=True)
 class ReportedResults:
-    """What one server was told of one campaign."""
+    """Which results of a campaign one server has."""
 
     path: Path
     url: str
-    told: dict[int, str] = field(default_factory=dict)
+    sent: dict[int, str] = field(default_factory=dict)
     """Index of a job → hash of the result document that the server has."""
 
     def save(self) -> None:
         """Write it down; a folder that cannot be written to costs a repetition, and nothing else."""
-        document = {"server": self.url, "told": {str(index): digest for index, digest in sorted(self.told.items())}}
+        document = {"server": self.url, "told": {str(index): digest for index, digest in sorted(self.sent.items())}}
         with suppress(OSError):
             write_whole(self.path, json.dumps(document).encode())
 
 
 def read_record(folder: Path, url: str) -> ReportedResults:
-    """What a server was told; nothing, where it was another one."""
-    server, told = _read(folder / FILE)
-    return ReportedResults(folder / FILE, url, told if server == url else {})
+    """What a server has; nothing, where it was another one."""
+    server, sent = _read(folder / FILE)
+    return ReportedResults(folder / FILE, url, sent if server == url else {})
 
 
 def remembered_server(folder: Path) -> str | None:
-    """The server that was told about a campaign before; None where nobody was."""
+    """The server that a campaign was reported to before; None where there was none."""
     return _read(folder / FILE)[0]
 
 
@@ -171,19 +171,19 @@ def reporting_to(
     """Tell a server about a campaign for as long as it is followed.
 
     Args:
-        tell: is told what a person should know; only by the thread that calls this.
+        tell: shows what a person should know; called only by the thread that calls this.
     """
     if client is None:
         yield NullReporter()
         return
-    relay = ServerReporter(client, store, campaign, folder, tell)
-    relay.start()
+    reporter = ServerReporter(client, store, campaign, folder, tell)
+    reporter.start()
     try:
-        yield relay
+        yield reporter
     except BaseException:
-        relay.close(HURRY_S)
+        reporter.close(HURRY_S)
         raise
-    relay.close(LAST_S)
+    reporter.close(LAST_S)
 
 
 class ServerReporter:
@@ -198,19 +198,19 @@ class ServerReporter:
         self._standings: dict[int, Standing] = {}
         self._sent: dict[int, Standing] = {}
         self._ended: dict[int, None] = {}
-        """Jobs whose result is to be told, in order."""
+        """Jobs whose result is to be sent, in order."""
         self._taken: int | None = None
-        """The job whose result is being told."""
+        """The job whose result is being sent."""
         self._known = self._closing = self._hurries = self._given_up = False
         self._failures = 0
-        self._saved_s = self._told_s = 0.0
+        self._saved_s = self._reported_s = 0.0
         self._notes: deque[str] = deque()
-        self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="reporter", daemon=True)
 
-    # By whoever follows the campaign
+    # By the thread that follows the campaign
 
     def start(self) -> None:
-        """Begin telling, with what the store has already."""
+        """Begin with what the store has already."""
         self._record.save()
         self.all_ended()
         self._thread.start()
@@ -239,7 +239,7 @@ class ServerReporter:
             self._lock.notify_all()
 
     def left(self, words: str) -> None:
-        """Say about every job that has not ended that nobody follows it for now."""
+        """Note at every job that has not ended that no process follows it for now."""
         _, stored = self._store.campaign(self._campaign)
         with self._lock:
             for one in stored:
@@ -251,7 +251,7 @@ class ServerReporter:
             self._lock.notify_all()
 
     def close(self, within_s: float) -> None:
-        """Wait a while until everything is told, and say what is not; a server that is away is tried once more."""
+        """Wait a while until everything is sent, and say what is not; a server that is away is tried once more."""
         with self._lock:
             self._failures, self._hurries = 0, True
             self._lock.notify_all()
@@ -265,8 +265,8 @@ class ServerReporter:
         if not whole:
             what = f"{left} result{'' if left == 1 else 's'}" if left else "how this campaign stands"
             self._tell(
-                f"the server {self._client.url} was not told {what}; "
-                f"`assay campaigns attach {self._campaign}` tells it later"
+                f"the server {self._client.url} has not received {what}; "
+                f"`assay campaigns attach {self._campaign}` sends it later"
             )
 
     def _say(self) -> None:
@@ -286,10 +286,10 @@ class ServerReporter:
             except RefusedError as problem:
                 self._refuse(problem)
             except AwayError as problem:
-                self._failed(f"{problem.problem.message}; the campaign goes on, and the server is told later")
+                self._failed(f"{problem.problem.message}; the campaign goes on, and the server gets the rest later")
             except Exception as problem:  # the store is busy, a file cannot be read: the campaign has its own words
                 said = problem.problem.message if isinstance(problem, AssayError) else str(problem)
-                self._failed(f"the server cannot be told for now: {said}")
+                self._failed(f"nothing can be sent to the server for now: {said}")
             else:
                 self._worked()
             with self._lock:
@@ -308,7 +308,7 @@ class ServerReporter:
             return
         with self._lock:
             changed = self._changed()
-        if changed and time.monotonic() - self._told_s >= _BETWEEN_S:
+        if changed and time.monotonic() - self._reported_s >= _BETWEEN_S:
             self._stand(changed)
         elif (index := self._next()) is not None:
             self._result(index)
@@ -322,17 +322,17 @@ class ServerReporter:
         jobs = tuple(one.job for one in stored)
         there = Elsewhere(summary.engine, summary.benchmark, summary.created_at, document, jobs, summary.labels)
         if self._client.know(self._campaign, there).new:
-            self._record.told.clear()  # it may have known the campaign, and lost it
+            self._record.sent.clear()  # it may have known the campaign, and lost it
         self._known = True
 
     def _stand(self, changed: dict[int, Standing]) -> None:
         self._client.stand(self._campaign, Standings(tuple(changed.values())))
-        self._told_s = time.monotonic()
+        self._reported_s = time.monotonic()
         with self._lock:
             self._sent |= changed
 
     def _next(self) -> int | None:
-        """Take a job whose result is to be told; its result may change again while it is."""
+        """Take a job whose result is to be sent; its result may change again meanwhile."""
         with self._lock:
             self._taken = next(iter(self._ended), None)
             if self._taken is not None:
@@ -342,7 +342,7 @@ class ServerReporter:
     def _result(self, index: int) -> None:
         result = result_of(self._store, f"{self._campaign}-job-{index}")
         digest = digest_of(result)
-        if self._record.told.get(index) != digest:
+        if self._record.sent.get(index) != digest:
             try:
                 send_result(self._client, self._store, self._campaign, result)
             except RefusedError as problem:
@@ -350,7 +350,7 @@ class ServerReporter:
                     raise
                 self._notes.append(refused_in_words(index, problem))
             else:
-                self._record.told[index] = digest
+                self._record.sent[index] = digest
         if time.monotonic() - self._saved_s > _SAVE_S:
             self._saved_s = time.monotonic()
             self._record.save()
@@ -364,7 +364,7 @@ class ServerReporter:
     def _worked(self) -> None:
         with self._lock:
             if self._failures:
-                self._notes.append(f"the server {self._client.url} is back, and is told what it missed")
+                self._notes.append(f"the server {self._client.url} is back, and gets what it missed")
             self._failures = 0
 
     def _failed(self, note: str) -> None:
@@ -374,18 +374,16 @@ class ServerReporter:
             self._failures += 1
 
     def _refuse(self, problem: RefusedError) -> None:
-        """A token may be mended while the campaign goes on; what else a server refuses, it refuses for good."""
+        """A token may be replaced while the campaign goes on; what else a server refuses, it refuses for good."""
         if _may_change(problem):
-            self._failed(f"the server is not told: {problem.problem.message}; {problem.problem.try_}")
+            self._failed(f"the server takes no reports: {problem.problem.message}; {problem.problem.try_}")
             return
         with self._lock:
             self._given_up = True
             said = problem.problem
-            self._notes.append(
-                f"the server is not told any more: {said.message}{f'; {said.try_}' if said.try_ else ''}"
-            )
+            self._notes.append(f"no more is sent to the server: {said.message}{f'; {said.try_}' if said.try_ else ''}")
 
 
 def _may_change(problem: RefusedError) -> bool:
-    """Whether a refusal may end: a token may be mended, and what is not the server's own word stands in between."""
+    """Whether a refusal may end: a token may be replaced, and a proxy may have answered in place of the server."""
     return problem.status in _NOT_NOW or problem.problem.code == f"http-{problem.status}"

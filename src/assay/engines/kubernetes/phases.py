@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Literal
 
 from assay.engines.base import FailureReason
-from assay.engines.kubernetes import failures as troubles
+from assay.engines.kubernetes import failures
 from assay.engines.kubernetes.objects.pods import Unplaced, unplaced
 from assay.engines.kubernetes.observation import ContainerObservation, EventObservation, Observation, PodObservation
 from assay.units import show_seconds
@@ -48,7 +48,7 @@ def failure_of(
     for pod in seen.pods:
         # What its own siblings hold never gets free for it: they wait for it.
         held = any(one.node and not one.is_over for one in seen.pods if one is not pod)
-        told = troubles.of_waiting(pod, seen, now) or _never_placed(pod, now, free_since, patience_s, held=held)
+        told = failures.of_waiting(pod, seen, now) or _never_placed(pod, now, free_since, patience_s, held=held)
         if told is not None:
             return told
     return None
@@ -65,8 +65,8 @@ def service_failure_of(
         free_since: since when no other pod of the campaign could be in its way; None while one is.
     """
     for pod in seen.pods:
-        told = troubles.of_late(pod, seen) or troubles.of_ended(pod, seen) or troubles.of_restarted(pod, seen)
-        told = told or troubles.of_waiting(pod, seen, now) or _never_placed(pod, now, free_since, patience_s)
+        told = failures.of_late(pod, seen) or failures.of_ended(pod, seen) or failures.of_restarted(pod, seen)
+        told = told or failures.of_waiting(pod, seen, now) or _never_placed(pod, now, free_since, patience_s)
         if told is not None:
             return FailureReason(told.code, f"the service {name}: {told.message}", told.try_)
     return None
@@ -82,7 +82,7 @@ def waiting_words(seen: Observation, now: datetime | None = None) -> str:
         queue = f" {seen.job.queue}" if seen.job.queue else ""
         return f"waiting: the queue{queue} has not let it in yet"
     if not seen.pods:
-        created = troubles.newest(seen, seen.job.uid if seen.job is not None else "", "FailedCreate")
+        created = failures.newest(seen, seen.job.uid if seen.job is not None else "", "FailedCreate")
         why = f"its pod cannot be made yet ({created.message})" if created else "its pod is not made yet"
         return f"waiting: {why}"
     pod = next((one for one in seen.pods if not _runs(one) and not one.is_over), seen.pods[0])
@@ -136,8 +136,8 @@ def _runs(pod: PodObservation) -> bool:
 def _first(seen: Observation) -> FailureReason | None:
     """What went wrong first: where one pod of several fails, Kubernetes ends the others, which then failed too."""
     ended = sorted(seen.pods, key=_ended_at)
-    found = [(pod, told) for pod in ended if (told := troubles.of_ended(pod, seen)) is not None]
-    own = [told for pod, told in found if told.code != troubles.DELETED]
+    found = [(pod, told) for pod in ended if (told := failures.of_ended(pod, seen)) is not None]
+    own = [told for pod, told in found if told.code != failures.DELETED]
     return own[0] if own else found[0][1] if found else None
 
 
@@ -147,7 +147,7 @@ def _ended_at(pod: PodObservation) -> float:
 
 def _gone(seen: Observation) -> FailureReason:
     return FailureReason(
-        troubles.DELETED,
+        failures.DELETED,
         f"the Job {seen.name} is gone, and with it whatever its pod had measured: somebody deleted it",
         "run the campaign again: what was measured before is kept",
     )
@@ -156,20 +156,20 @@ def _gone(seen: Observation) -> FailureReason:
 def _given_up(seen: Observation) -> FailureReason:
     """A Job that Kubernetes gave up, and whose pods do not tell why: they are gone."""
     assert seen.job is not None  # noqa: S101  (for the type alone)
-    lost = troubles.lost_node(seen)
+    lost = failures.lost_node(seen)
     if lost is not None:
         return lost
     said = f": {seen.job.failure_message}" if seen.job.failure_message else ""
     if seen.job.failure == "DeadlineExceeded":
-        return troubles.deadline(seen.name, "", seen.asked, said)
+        return failures.deadline(seen.name, "", seen.asked, said)
     if not seen.pods:
         return FailureReason(
-            troubles.DELETED,
+            failures.DELETED,
             f"the pod of the Job {seen.name} was deleted before it had ended ({seen.job.failure}{said})",
             "run the campaign again: what was measured before is kept",
         )
     return FailureReason(
-        troubles.FAILED,
+        failures.FAILED,
         f"Kubernetes gave up the Job {seen.name} ({seen.job.failure}{said})",
         "look into its log with `assay logs`",
     )
@@ -180,7 +180,7 @@ def _not_created(
 ) -> FailureReason | None:
     """Why the Job controller makes no pod: a quota may get free, anything else stays as it is."""
     assert seen.job is not None  # noqa: S101  (for the type alone)
-    event = troubles.newest(seen, seen.job.uid, "FailedCreate")
+    event = failures.newest(seen, seen.job.uid, "FailedCreate")
     if event is None or seen.job.suspended:
         return None
     if _QUOTA in event.message and not _too_long(seen.job.created_at, now, free_since, patience_s):
@@ -198,7 +198,7 @@ def _refused_pod(seen: Observation, event: EventObservation) -> FailureReason:
         "usage per": "ask for what the namespace's limit range allows (place.kubernetes.cpus, memory)",
     }
     hint = next((text for word, text in hints.items() if word in message), "change place.kubernetes as it says")
-    return FailureReason(troubles.NOT_CREATED, f"Kubernetes makes no pod for the Job {seen.name}: {message}", hint)
+    return FailureReason(failures.NOT_CREATED, f"Kubernetes makes no pod for the Job {seen.name}: {message}", hint)
 
 
 def _never_placed(
@@ -219,7 +219,7 @@ def _never_placed(
 
 def _unschedulable(pod: PodObservation, found: Unplaced, patience_s: float) -> FailureReason:
     return FailureReason(
-        troubles.UNSCHEDULABLE,
+        failures.UNSCHEDULABLE,
         f"the scheduler found no node for the pod {pod.name} within {show_seconds(patience_s)}: {found.message}",
         f"{found.try_}; or raise place.kubernetes.unschedulable where the nodes are only busy",
     )
