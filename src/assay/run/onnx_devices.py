@@ -35,7 +35,7 @@ _IDENTITY = bytes.fromhex(
 
 @dataclass(frozen=True, slots=True)
 class OnnxPlacement:
-    """A device, the provider that serves it, and what the session is told."""
+    """A device, the provider that serves it, and the options of its session."""
 
     device: str
     provider: str

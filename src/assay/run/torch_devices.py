@@ -201,7 +201,7 @@ def facts(placement: TorchPlacement) -> dict[str, JsonValue]:
 
 
 def start_memory(placement: TorchPlacement) -> None:
-    """Begin the high-water mark of the device's memory anew."""
+    """Reset the high-water mark of the device's memory."""
     if placement.kind == "cuda":
         library().cuda.reset_peak_memory_stats(placement.name)
 

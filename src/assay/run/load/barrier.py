@@ -1,8 +1,8 @@
 """A barrier: the machines that share a load meet in a folder that all of them see, and begin at one moment.
 
-Whoever arrives writes a file. The first of them (host 0) waits until all files are there and writes when to begin, a
-moment ahead; the others read it. A machine that cannot come says so, and nobody waits for it in vain. Clocks may
-differ between machines: who saw whose file when bounds by how much, and that is kept as a fact.
+Each machine that arrives writes a file. The first of them (host 0) waits until all files are there and writes when to
+begin, a moment ahead; the others read it. A machine that cannot come says so, and nobody waits for it in vain. Clocks
+may differ between machines: who saw whose file when bounds by how much, and that is kept as a fact.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ class BarrierOutcome:
     """Between which bounds this machine's clock is ahead of host 0's; None for host 0 itself."""
 
     def facts(self) -> dict[str, JsonValue]:
-        """What is told about it."""
         return {
             "hosts": self.arrived,
             "start_at_epoch_ns": self.start_at_ns,
@@ -100,7 +99,7 @@ def give_up(folder: Path, who: int, why: str) -> None:
 
 
 def forget_absences(folder: Path) -> None:
-    """Forget who could not come to a meeting that has not begun: machines that begin anew may come after all."""
+    """Forget who could not come to a meeting that has not begun: machines that begin again may come after all."""
     with suppress(OSError):
         if not (folder / _START).exists():
             for path in folder.glob("absent-*.json"):

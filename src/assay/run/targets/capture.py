@@ -215,7 +215,7 @@ def _make_pipe(path: Path) -> int:
         path.touch()
         return os.open(path, os.O_RDONLY)
     os.mkfifo(path)
-    # Whoever a container makes of its user may write; nobody else gets into the folder of the run.
+    # Any user that a container maps its own to may write; nobody else gets into the folder of the run.
     path.chmod(0o666)
     # Open for both: the reader then never sees an end while writers come and go.
     return os.open(path, os.O_RDWR)

@@ -37,7 +37,7 @@ class _Loaded:
     placement: TorchPlacement | None = None
     accelerator: Accelerator | None = None
     described: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Read before the tests: a device that is lost in the middle tells nothing any more."""
+    """Read before the tests: a device that is lost in the middle can no longer be read."""
 
 
 def measure(order: Order, stage: Stage, rules: Rules) -> Measured:  # noqa: ARG001  (each size has its own time)

@@ -276,7 +276,7 @@ def _boxed(order: Order, target: CommandTarget, stage: Stage, around: CommandEnv
     added = added_variables(target, around, run_id=order.run_id, pipe=inside, code=code)
     box = make_box(order, target, around, added, emit)
     box, told = with_image(box, stage, order.job.definition.measure.timeout)
-    containers.mark(box, Path(order.scratch))  # before it can exist, so that whoever sweeps finds it
+    containers.mark(box, Path(order.scratch))  # before it can exist, so that a sweep finds it
     way = containers.runtime_for(box.runtime)
     facts: dict[str, JsonValue] = {"container": dict(told)}
     if is_apart(box):

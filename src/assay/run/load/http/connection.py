@@ -21,7 +21,7 @@ _PENDING = {errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN}
 _OK, _STATUS, _REDIRECT = CODE["ok"], CODE["status"], CODE["redirect"]
 _FIRST_ERROR, _FIRST_REDIRECT = 400, 300
 # A server may close a connection between two requests, just when it is used again: the second never reached it and is
-# sent anew. A close in good order this soon is taken for that, and so is a reset of a connection that had rested;
+# sent again. A close in good order this soon is taken for that, and so is a reset of a connection that had rested;
 # a server that breaks off what it was asked is a failure and counts as one.
 _SOON_NS = 50_000_000
 _RESTED_NS = 100_000_000
@@ -35,13 +35,13 @@ class _ClosedInOrder(ConnectionError):  # noqa: N818  (a state, told apart from 
 
 
 class Owner(Protocol):
-    """Who is told how requests end."""
+    """Is called when requests end."""
 
     now: int  # when the network was last looked at
     poller: Poller
     origin: Origin
     by_fd: dict[int, ClientConnection]
-    resent: int  # requests that met a closed connection and were sent anew
+    resent: int  # requests that met a closed connection and were sent again
 
     def ended(self, connection: ClientConnection, outcome: int) -> None:
         """The open request of a connection has ended; the connection is idle or closed."""

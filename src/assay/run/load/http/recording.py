@@ -173,7 +173,7 @@ class ClientCost:
     waited_s: float | None = None
     """How long it was ready to run and got no processor; None where the system does not tell."""
     resent: int = 0
-    """Requests that met a connection which the server had just closed, and were sent anew; their time counts from when
+    """Requests that met a connection which the server had just closed, and were sent again; their time counts from when
     they were due."""
     ceiling_share: float | None = None
     """Share of what this client can do on this machine, from its cost per request and per piece."""

@@ -95,7 +95,7 @@ class _Run:
             local = local_tokenizer_of(self.there, self.base)
             trace, work = self._workset(api, local)
             for name in work.scorers:
-                find_scorer(name)  # one that is not there is told before anything is measured
+                find_scorer(name)  # a missing one is reported before anything is measured
             supply = ApiSupply(work.items, api, self.there.origin, self.there.headers)
             most = self._budget(work, api)
         self._first(supply, api, work)

@@ -55,7 +55,7 @@ class Neighbours:
     checked: int
     """Queries whose answer a second method confirmed."""
     settled: int
-    """Queries that single precision could not decide and that were computed anew in double precision."""
+    """Queries that single precision could not decide and that were computed again in double precision."""
 
     @property
     def wanted(self) -> int:

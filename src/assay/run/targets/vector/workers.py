@@ -115,7 +115,7 @@ class Log:
         self.due.append(due)
         self.sent.append(sent)
         self.failed.append(found is None)
-        self.end.append(end)  # last: whoever counts the ends sees whole rows
+        self.end.append(end)  # last: a count of the ends counts whole rows
 
     def ids(self) -> NDArray[np.int64]:
         """The answers, one row each."""
@@ -169,7 +169,7 @@ class SearchWorkers:
 
     @property
     def is_over(self) -> bool:
-        """Whether no thread works any more."""
+        """Whether every thread has ended."""
         return not any(thread.is_alive() for thread in self._threads)
 
     def count(self) -> int:
