@@ -201,7 +201,7 @@ def _result(
 
 
 def _end(store: Store, job: Job, result: MultiRunJobResult, ended: Termination) -> None:
-    state = store.job(job.id).state
+    state = store.job_state(job.id)
     if state in FINAL:
         store.replace_result(job.id, verdict=result.verdict, result=to_json(result))
         return

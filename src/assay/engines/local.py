@@ -80,9 +80,8 @@ def _measure(plan: Plan, runner: JobRunner, recorder: _Recorder, view: View) -> 
     store, profile = recorder.store, profile_for(plan.jobs)
     for job in plan.jobs:
         view.job(job.id, label_of(job), job.index, len(plan.jobs))
-        before = store.job(job.id)
-        if before.state in FINAL:
-            view.job_done(read_job(before, store.runs))
+        if store.job_state(job.id) in FINAL:
+            view.job_done(read_job(store.job(job.id), store.runs))
             continue
         with scratch_folder() as path:
             # Samples and files go where they will stay; the folder itself holds documents alone, and may be lost.

@@ -338,6 +338,18 @@ class Store:
             jobs = tuple(_stored(one) for one in rows)
             return campaign_summary(row, Counter(job.state for job in jobs)), jobs
 
+    def job_state(self, job_id: str) -> State:
+        """How far a job is; its document and its result are not read.
+
+        Raises:
+            UsageError: `unknown-job` if there is none.
+        """
+        with self._reading() as session:
+            state = session.scalar(select(JobRow.state).where(JobRow.id == job_id))
+        if state is None:
+            raise unknown_job(job_id)
+        return cast("State", state)
+
     def job(self, job_id: str) -> StoredJob:
         """One job, without the rest of its campaign.
 
