@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from assay.store.telemetry import Metrics, Scraped
+from assay.store.telemetry import Metrics, ScrapedSeries
 
 BEGIN = 1_794_700_000.0
 
@@ -13,10 +13,10 @@ def series(name, labels, value, *, at=None, kind=""):
     """One series; a scrape a second from the beginning unless moments are given."""
     value = np.asarray(value, dtype=np.float64)
     at = np.arange(value.size, dtype=np.float64) if at is None else np.asarray(at, dtype=np.float64)
-    return Scraped(name, labels, kind, np.round((BEGIN + at) * 1e3).astype(np.int64), value)
+    return ScrapedSeries(name, labels, kind, np.round((BEGIN + at) * 1e3).astype(np.int64), value)
 
 
-def node(name="n1", seconds=20, **more) -> list[Scraped]:
+def node(name="n1", seconds=20, **more) -> list[ScrapedSeries]:
     """A node with two processors of which one is busy, 4 of 16 GB used, 3 MB a second coming in."""
     told = {"node": name, "job": "assay", "campaign": "c1", "instance": f"{name}:9100", **more}
     at = np.arange(seconds, dtype=np.float64)
@@ -33,7 +33,7 @@ def node(name="n1", seconds=20, **more) -> list[Scraped]:
     return rows
 
 
-def server(name="llm", seconds=20, **more) -> list[Scraped]:
+def server(name="llm", seconds=20, **more) -> list[ScrapedSeries]:
     """A server that ends 20 requests a second in two ways, runs 4 and lets 2 wait."""
     told = {"node": "n1", "service": name, "job": "assay", "campaign": "c1", "instance": "n1:9100", **more}
     at = np.arange(seconds, dtype=np.float64)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from tests.monitoring.scrapes import BEGIN, metrics, node, series, server
 
 from assay.errors import StoreError
-from assay.store.telemetry import Metrics, Scraped, cut, decode, encode, merged
+from assay.store.telemetry import Metrics, ScrapedSeries, cut, decode, encode, merged
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 one_series = st.builds(
-    lambda name, labels, kind, rows: Scraped(
+    lambda name, labels, kind, rows: ScrapedSeries(
         name, labels, kind, np.array(sorted(rows), dtype=np.int64), np.array([float(r) / 7 for r in sorted(rows)])
     ),
     names,

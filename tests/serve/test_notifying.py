@@ -26,7 +26,7 @@ from assay.alert.notify.protocol import Channel, NotifyError
 from assay.clock import SYSTEM_CLOCK
 from assay.errors import UsageError
 from assay.serve.app import create_app
-from assay.serve.live.notifications import Notifying
+from assay.serve.live.notifications import NoticeSender
 from assay.serve.settings import ServerSettings
 from assay.store.database import writing
 from assay.store.notices import EVERY_CHANNEL, NoticePolicy, Notices
@@ -227,14 +227,14 @@ SENDER = """
 import sys, time
 from pathlib import Path
 from assay.clock import SYSTEM_CLOCK
-from assay.serve.live.notifications import Notifying
+from assay.serve.live.notifications import NoticeSender
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
 from assay.store.notices import NoticePolicy
 
 state = ServerState(ServerSettings(folder=Path(sys.argv[1]), channels=Path(sys.argv[2])), SYSTEM_CLOCK)
 state.ensure_open()
-notifying = Notifying.of(state)
+notifying = NoticeSender.of(state)
 notifying.policy = NoticePolicy(lease_s=1.5, first_wait_s=0.1, longest_wait_s=0.3)
 while True:
     notifying.look()
@@ -395,7 +395,7 @@ def recorder(serve):
     server = serve()
 
     def begin(**more):
-        notifying = Notifying(server.state, {"rec": Recorder(kind="rec", **more)}, QUICK)
+        notifying = NoticeSender(server.state, {"rec": Recorder(kind="rec", **more)}, QUICK)
         ended = threading.Event()
 
         def loop():

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from assay.store.findings import FindingRows
 from assay.store.listing import JobFilter, Listing
-from assay.store.overview import Standing
+from assay.store.overview import OverviewReader
 from assay.store.store import Store
 
 LISTS = {
@@ -21,7 +21,7 @@ LISTS = {
     ),
     "campaigns by state": (lambda engine: Listing(engine).campaigns(state="running"), "campaigns_state_created_at"),
     "open findings": (lambda engine: FindingRows(engine).page(state="open"), "findings_state_found_at"),
-    "jobs that failed lately": (lambda engine: Standing(engine).failed(0.0, 10), "jobs_state_ended_at"),
+    "jobs that failed lately": (lambda engine: OverviewReader(engine).failed(0.0, 10), "jobs_state_ended_at"),
 }
 
 

@@ -10,7 +10,15 @@ from tests.store.setups import FakeClock
 from assay.errors import UsageError
 from assay.plan.plan import make_plan
 from assay.spec.load import load
-from assay.store.references import Named, NoSuchResultError, References, StoreIndex, is_file, rev_list, rev_parse
+from assay.store.references import (
+    NoSuchResultError,
+    References,
+    ResultReference,
+    StoreIndex,
+    is_file,
+    rev_list,
+    rev_parse,
+)
 from assay.store.store import Store
 
 COMMITS = {"one": "1a2b3c4d" + "0" * 32, "two": "1a2b9999" + "0" * 32, "three": "fedc" + "0" * 36}
@@ -67,10 +75,10 @@ def ids(found) -> list[str]:
 
 def test_campaigns_and_jobs_by_id_beginning_and_age(references, measured) -> None:
     old, new = measured(), measured()
-    assert references.find(old) == (Named(old),)
-    assert references.find("latest") == (Named(new),)
-    assert references.find("latest~1/0") == (Named(old, job=0),)
-    assert references.find(f"{new}/3") == (Named(new, job=3),)
+    assert references.find(old) == (ResultReference(old),)
+    assert references.find("latest") == (ResultReference(new),)
+    assert references.find("latest~1/0") == (ResultReference(old, job=0),)
+    assert references.find(f"{new}/3") == (ResultReference(new, job=3),)
     assert str(references.find(f"{new}/3")[0]) == f"{new}/3"
 
 
@@ -248,8 +256,8 @@ def test_files_and_folders_need_no_store(tmp_path, monkeypatch) -> None:
     (tmp_path / "cache" / "gate.json").write_text('{"schema": "assay.gate/1"}')
     (tmp_path / "cache" / "broken.json").write_text("{")
     find = References(no_store).find
-    assert find("cache/x.json") == (Named(path=Path("cache/x.json")),)
-    assert find("cache/x.json/2") == (Named(path=Path("cache/x.json"), job=2),)
+    assert find("cache/x.json") == (ResultReference(path=Path("cache/x.json")),)
+    assert find("cache/x.json/2") == (ResultReference(path=Path("cache/x.json"), job=2),)
     assert [one.path.name for one in find("cache/", benchmark="demo")] == [new.name, old.name]
     assert [one.path.name for one in find("./cache", most=1)] == ["o.json"]
     assert [one.path.name for one in find("cache/", benchmark="demo", but={"c2"})] == [old.name]

@@ -29,8 +29,8 @@ from assay.alert.throttle import decision
 from assay.analyse.records import MultiRunJobResult
 from assay.clock import Clock
 from assay.errors import UsageError
-from assay.store.alerts import AlertRules, Alerts, Decision, KeptAlert, Known
-from assay.store.overview import Watched
+from assay.store.alerts import AlertRules, Alerts, Decision, DecisionContext, StoredAlert
+from assay.store.overview import ActivityReader
 from assay.store.store import Store
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def consider(
     Args:
         document: the benchmark file of the campaign; read from the store when left out.
     """
-    handed_in = Watched(store.engine).handed_in(campaign)
+    handed_in = ActivityReader(store.engine).handed_in(campaign)
     if handed_in is not None:
         given_at = datetime.fromisoformat(handed_in.created_at).timestamp()
         note_file(store, benchmark, document or handed_in.document, given_at, clock)
@@ -206,7 +206,7 @@ def _trouble(alerts: Alerts, key: str, event: Event, rules: Sequence[Rule], now:
     """Open an alert, or add to one; people are told when all that came with it is known."""
     before: list[AlertRecord] = []
 
-    def decide(known: Known) -> Decision | None:
+    def decide(known: DecisionContext) -> Decision | None:
         found = None if known.alert is None else record_of(known.alert)
         before[:] = [] if found is None else [found]
         outcome = occurred(found, event, rules, key=key if found is None else found.key, now=now)
@@ -229,7 +229,7 @@ def _below(alerts: Alerts, key: str, event: Event, now: float) -> AlertRecord | 
     """Note that a value is clearly within its limit."""
     before: list[AlertRecord] = []
 
-    def decide(known: Known) -> Decision | None:
+    def decide(known: DecisionContext) -> Decision | None:
         if known.alert is None:
             return None
         before[:] = [record_of(known.alert)]
@@ -273,7 +273,7 @@ def _change(alerts: Alerts, alert_id: str, change: Change, now: float) -> AlertR
     """Have an alert changed; None when nothing that people would notice did."""
     before: list[AlertRecord] = []
 
-    def decide(known: Known) -> Decision | None:
+    def decide(known: DecisionContext) -> Decision | None:
         if known.alert is None:
             return None
         before[:] = [record_of(known.alert)]
@@ -283,7 +283,7 @@ def _change(alerts: Alerts, alert_id: str, change: Change, now: float) -> AlertR
     return _if_changed(alerts.change(alert_id, decide, now), before)
 
 
-def _tell_alone(known: Known, now: float) -> Decision | None:
+def _tell_alone(known: DecisionContext, now: float) -> Decision | None:
     """Tell what is owed of an alert, if it may be told now."""
     if known.alert is None:
         return None
@@ -291,7 +291,7 @@ def _tell_alone(known: Known, now: float) -> Decision | None:
     return wish if wish.notices else None
 
 
-def _if_changed(kept: KeptAlert | None, before: Sequence[AlertRecord]) -> AlertRecord | None:
+def _if_changed(kept: StoredAlert | None, before: Sequence[AlertRecord]) -> AlertRecord | None:
     """An alert that was kept, unless only numbers of its members are new."""
     if kept is None:
         return None

@@ -12,7 +12,7 @@ from assay.alert.records import AlertRecord, Trouble, record_of
 from assay.alert.rules import Rule, is_for, is_pattern, rules_of
 from assay.clock import Clock
 from assay.store.alerts import AlertRules, Alerts
-from assay.store.overview import EndedJob, HandedIn, Watched
+from assay.store.overview import ActivityReader, CampaignFile, EndedJob
 from assay.store.store import Store
 
 
@@ -23,7 +23,7 @@ def check_silence(store: Store, rules: Sequence[Rule], clock: Clock) -> tuple[Al
     standing = _standing(store, "silent")
     if not asked and not standing:
         return ()
-    last = Watched(store.engine).last_results()
+    last = ActivityReader(store.engine).last_results()
     changed: list[AlertRecord] = []
     quiet: set[str] = set()
     for rule in asked:
@@ -52,7 +52,7 @@ def check_agents(
     standing = _standing(store, "agent-lost")
     if not asked and not standing:
         return ()
-    away = Watched(store.engine).lost_agents(now - silent_after_s)
+    away = ActivityReader(store.engine).lost_agents(now - silent_after_s)
     changed: list[AlertRecord] = []
     by_wait: dict[float, list[Rule]] = {}
     for rule in asked:
@@ -74,7 +74,7 @@ def follow_jobs(
     Returns:
         The alerts that changed, and the number of the last line that was read.
     """
-    ended, last = Watched(store.engine).ended_after(after)
+    ended, last = ActivityReader(store.engine).ended_after(after)
     if not ended:
         return (), last
     known = rules_of(AlertRules(store.engine).list()) if rules is None else rules
@@ -89,9 +89,9 @@ def note_files(store: Store, clock: Clock, since: str) -> str:
     Returns:
         The moment of the newest one.
     """
-    watched = Watched(store.engine)
+    watched = ActivityReader(store.engine)
     found = watched.files_since(since) if since else watched.newest_files()
-    newest: dict[str, HandedIn] = {one.benchmark: one for one in found}  # in order: the last one counts
+    newest: dict[str, CampaignFile] = {one.benchmark: one for one in found}  # in order: the last one counts
     for one in newest.values():
         note_file(store, one.benchmark, one.document, _seconds(one.created_at), clock)
     return max((one.created_at for one in found), default=since)

@@ -9,7 +9,7 @@ from typing import Literal, cast
 from assay.analyse.records import Interval
 from assay.analyse.series.causes import FactorDifference
 from assay.documents import adapter, from_json, to_json
-from assay.store.alerts import KeptAlert
+from assay.store.alerts import StoredAlert
 
 AlertState = Literal["open", "acknowledged", "snoozed", "expected", "resolved"]
 Trigger = Literal["occur", "recover", "wake", "acknowledge", "snooze", "expect", "resolve", "reopen"]
@@ -237,7 +237,7 @@ class _Document:
     past: Mapping[str, tuple[float, str]]
 
 
-def kept_of(alert: AlertRecord) -> KeptAlert:
+def kept_of(alert: AlertRecord) -> StoredAlert:
     """An alert as the store keeps it."""
     parts = _Document(
         kind=alert.kind,
@@ -251,7 +251,7 @@ def kept_of(alert: AlertRecord) -> KeptAlert:
         telling=alert.telling,
         past=alert.past,
     )
-    return KeptAlert(
+    return StoredAlert(
         id=alert.id,
         key=alert.key,
         state=alert.state,
@@ -266,7 +266,7 @@ def kept_of(alert: AlertRecord) -> KeptAlert:
     )
 
 
-def record_of(kept: KeptAlert) -> AlertRecord:
+def record_of(kept: StoredAlert) -> AlertRecord:
     parts = from_json(_Document, kept.document, source=kept.id)
     return AlertRecord(
         id=kept.id,

@@ -18,7 +18,7 @@ from assay.errors import UsageError
 from assay.metrics import base_name
 from assay.plan.digest import content_hash
 from assay.spec.watching import Alert
-from assay.store.alerts import KeptRule
+from assay.store.alerts import StoredRule
 from assay.units import show_seconds
 
 Answer = Literal["yes", "no", "cannot tell"]
@@ -59,7 +59,7 @@ class Judgement:
     """Why it cannot be told."""
 
 
-def rule_of(kept: KeptRule) -> Rule | None:
+def rule_of(kept: StoredRule) -> Rule | None:
     """A kept rule; None when it was written by another version and cannot be read any more."""
     try:
         said = Alert.model_validate_json(json.dumps(kept.rule))
@@ -68,7 +68,7 @@ def rule_of(kept: KeptRule) -> Rule | None:
     return Rule(kept.id, kept.name, kept.benchmark, said, kept.origin, kept.created_at, kept.told_at)
 
 
-def rules_of(kept: Iterable[KeptRule]) -> tuple[Rule, ...]:
+def rules_of(kept: Iterable[StoredRule]) -> tuple[Rule, ...]:
     return tuple(rule for one in kept if (rule := rule_of(one)) is not None)
 
 
@@ -89,14 +89,14 @@ def parsed(document: object, *, at: str = "") -> Alert:
         raise UsageError(f"this is no alert rule: {told}", code="value", at=at, try_=hint) from None
 
 
-def given_rule(name: str, benchmark: str, alert: Alert, *, by: str, now: float) -> KeptRule:
+def given_rule(name: str, benchmark: str, alert: Alert, *, by: str, now: float) -> StoredRule:
     """A rule that somebody gives by API, to be kept."""
     kept = content_hash(["api", name])[:16]
-    return KeptRule(kept, name, "api", benchmark, _document(alert), now, now, by)
+    return StoredRule(kept, name, "api", benchmark, _document(alert), now, now, by)
 
 
-def file_rules(benchmark: str, document: Mapping[str, Any], at: float) -> tuple[KeptRule, ...]:
-    found: dict[str, KeptRule] = {}
+def file_rules(benchmark: str, document: Mapping[str, Any], at: float) -> tuple[StoredRule, ...]:
+    found: dict[str, StoredRule] = {}
     said = document.get("alerts")
     for one in said if isinstance(said, list | tuple) else ():
         try:
@@ -106,7 +106,7 @@ def file_rules(benchmark: str, document: Mapping[str, Any], at: float) -> tuple[
         condition = [benchmark, alert.when, alert.metric, alert.by, alert.value, alert.after]
         kept = content_hash(["file", *condition])[:16]
         found.setdefault(
-            kept, KeptRule(kept, _file_name(benchmark, alert, kept), "file", benchmark, _document(alert), at, at)
+            kept, StoredRule(kept, _file_name(benchmark, alert, kept), "file", benchmark, _document(alert), at, at)
         )
     return tuple(found.values())
 

@@ -13,7 +13,7 @@ from assay.alert.records import AlertRecord, record_of
 from assay.alert.rules import Rule, given_rule, in_words, parsed, rule_of
 from assay.clock import Clock
 from assay.errors import AssayError, UsageError
-from assay.store.alerts import AlertFilter, AlertRules, Alerts, KeptRule
+from assay.store.alerts import AlertFilter, AlertRules, Alerts, StoredRule
 from assay.store.listing import Page
 from assay.store.notices import EVERY_CHANNEL, Notice, Notices, NoticeState
 from assay.store.store import Store
@@ -41,7 +41,7 @@ class RuleView:
     """When somebody was last told by it."""
 
     @classmethod
-    def of(cls, kept: KeptRule) -> RuleView:
+    def of(cls, kept: StoredRule) -> RuleView:
         """A rule as the store keeps it."""
         read = rule_of(kept)
         return cls(

@@ -10,11 +10,11 @@ from assay.alert.message import new_notice
 from assay.alert.records import AlertRecord, RuleNote, kept_of
 from assay.alert.rules import rule_of
 from assay.spec.watching import zone_named
-from assay.store.alerts import Decision, KeptRule
+from assay.store.alerts import Decision, StoredRule
 from assay.store.notices import EVERY_CHANNEL, NewNotice
 
 
-def decision(alert: AlertRecord, rules: Mapping[str, KeptRule], now: float, *, instead_of: str = "") -> Decision:
+def decision(alert: AlertRecord, rules: Mapping[str, StoredRule], now: float, *, instead_of: str = "") -> Decision:
     """What is to be kept of an alert, with the notices for everybody who may be told of it now."""
     notes = due(alert, rules, now)
     told = after_telling(alert, notes, now)
@@ -22,7 +22,7 @@ def decision(alert: AlertRecord, rules: Mapping[str, KeptRule], now: float, *, i
     return Decision(kept_of(told), notices, tuple(note.id for note in notes), instead_of)
 
 
-def due(alert: AlertRecord, rules: Mapping[str, KeptRule], now: float) -> tuple[RuleNote, ...]:
+def due(alert: AlertRecord, rules: Mapping[str, StoredRule], now: float) -> tuple[RuleNote, ...]:
     """The rules by which people are to be told now of the newest turn."""
     telling = alert.telling
     if not telling.owed or alert.state == "snoozed" or now < telling.not_before:
@@ -50,13 +50,13 @@ def notices_of(alert: AlertRecord, notes: Sequence[RuleNote]) -> tuple[NewNotice
     return tuple(new_notice(alert, channel) for channel in channels)
 
 
-def _newest(stored: RuleNote, rules: Mapping[str, KeptRule]) -> RuleNote:
+def _newest(stored: RuleNote, rules: Mapping[str, StoredRule]) -> RuleNote:
     kept = rules.get(stored.id)
     rule = None if kept is None else rule_of(kept)
     return stored if rule is None else rule.note
 
 
-def _may_tell(note: RuleNote, rules: Mapping[str, KeptRule], now: float) -> bool:
+def _may_tell(note: RuleNote, rules: Mapping[str, StoredRule], now: float) -> bool:
     if quiet_until(note.quiet, note.timezone, now) is not None:
         return False
     kept = rules.get(note.id)

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.run.probes.series import ALIASES
-from assay.store.telemetry import Metrics, Scraped
+from assay.store.telemetry import Metrics, ScrapedSeries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -227,7 +227,7 @@ def _nodes(metrics: Metrics) -> Iterator[QuantityCourse]:
                 yield QuantityCourse(quantity, node, total([_rate(one, metrics.interval_s) for one in rows]))
 
 
-def _processors(node: str, series: Sequence[Scraped], interval_s: float) -> Iterator[QuantityCourse]:
+def _processors(node: str, series: Sequence[ScrapedSeries], interval_s: float) -> Iterator[QuantityCourse]:
     rows = [one for one in series if one.name == "node_cpu_seconds_total" and one.labels.get("mode") in _BUSY]
     count = len({one.labels.get("cpu") for one in rows})
     if count:
@@ -235,7 +235,7 @@ def _processors(node: str, series: Sequence[Scraped], interval_s: float) -> Iter
         yield QuantityCourse(CPU, node, _scaled(busy, 100 / count))
 
 
-def _memory(node: str, series: Sequence[Scraped], interval_s: float) -> Iterator[QuantityCourse]:
+def _memory(node: str, series: Sequence[ScrapedSeries], interval_s: float) -> Iterator[QuantityCourse]:
     rows = {one.name: one for one in series}
     try:
         whole, free = (rows[f"node_memory_{name}_bytes"] for name in ("MemTotal", "MemAvailable"))
@@ -273,7 +273,7 @@ def _services(metrics: Metrics) -> Iterator[QuantityCourse]:
                 yield QuantityCourse(quantity, service, _scaled(_summed(rows, metrics.interval_s), scale))
 
 
-def _known(metric: str, series: Sequence[Scraped], names: set[str], interval_s: float) -> CounterCourse | None:
+def _known(metric: str, series: Sequence[ScrapedSeries], names: set[str], interval_s: float) -> CounterCourse | None:
     """One of the server's own numbers, by the first of its known names that the server has."""
     known = [one.name for one in ALIASES if one.metric == metric and one.how in ("rate", "mean")]
     name = next((one for one in (*known, *_FALLBACK.get(metric, ())) if one in names), None)
@@ -284,13 +284,13 @@ def _known(metric: str, series: Sequence[Scraped], names: set[str], interval_s: 
     return _scaled(course, 1 / len(rows)) if metric.endswith("_share") else course
 
 
-def _summed(rows: Sequence[Scraped], interval_s: float) -> CounterCourse:
+def _summed(rows: Sequence[ScrapedSeries], interval_s: float) -> CounterCourse:
     return total([_rate(one, interval_s) if one.is_counter else _gauge(one, interval_s) for one in rows])
 
 
-def _by(metrics: Metrics, key: Callable[[Scraped], str], prefix: str = "") -> dict[str, list[Scraped]]:
+def _by(metrics: Metrics, key: Callable[[ScrapedSeries], str], prefix: str = "") -> dict[str, list[ScrapedSeries]]:
     """Series by whom they are of; where two exporters tell of the same node, the one that told more counts."""
-    found: dict[str, dict[str, list[Scraped]]] = {}
+    found: dict[str, dict[str, list[ScrapedSeries]]] = {}
     for one in metrics.series:
         if one.name.startswith(prefix) and key(one):
             found.setdefault(key(one), {}).setdefault(one.labels.get("instance", ""), []).append(one)
@@ -300,11 +300,11 @@ def _by(metrics: Metrics, key: Callable[[Scraped], str], prefix: str = "") -> di
     }
 
 
-def _rate(one: Scraped, interval_s: float) -> CounterCourse:
+def _rate(one: ScrapedSeries, interval_s: float) -> CounterCourse:
     return rate(one.at_ms / 1e3, one.value, interval_s)
 
 
-def _gauge(one: Scraped, interval_s: float) -> CounterCourse:
+def _gauge(one: ScrapedSeries, interval_s: float) -> CounterCourse:
     return broken(one.at_ms / 1e3, one.value, interval_s)
 
 

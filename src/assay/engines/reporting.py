@@ -22,7 +22,7 @@ from assay.documents import to_json
 from assay.errors import AssayError, UsageError
 from assay.files import write_whole
 from assay.place.fleet.client import AwayError, FleetClient, RefusedError
-from assay.place.fleet.protocol import DeliveryWord, Elsewhere, Standing, Standings
+from assay.place.fleet.protocol import DeliveryWord, Elsewhere, JobProgress, JobProgressReport
 from assay.place.fleet.transport import back_off_s
 from assay.plan.lifecycle import FINAL
 from assay.report.reading import read_job
@@ -139,7 +139,7 @@ def refused_in_words(index: int, problem: UsageError) -> str:
 class Reporter(Protocol):
     """Learns how the jobs of a campaign stand and end. No call waits for anything."""
 
-    def stands(self, standings: Iterable[Standing]) -> None:
+    def stands(self, standings: Iterable[JobProgress]) -> None:
         """How jobs stand now; those that are left out stand as before."""
 
     def ended(self, index: int) -> None:
@@ -155,7 +155,7 @@ class Reporter(Protocol):
 class NullReporter:
     """No server was named."""
 
-    def stands(self, standings: Iterable[Standing]) -> None: ...
+    def stands(self, standings: Iterable[JobProgress]) -> None: ...
 
     def ended(self, index: int) -> None: ...
 
@@ -195,8 +195,8 @@ class ServerReporter:
         self._client, self._store, self._campaign, self._tell = client, store, campaign, tell
         self._record = read_record(folder, client.url)
         self._lock = threading.Condition()
-        self._standings: dict[int, Standing] = {}
-        self._sent: dict[int, Standing] = {}
+        self._standings: dict[int, JobProgress] = {}
+        self._sent: dict[int, JobProgress] = {}
         self._ended: dict[int, None] = {}
         """Jobs whose result is to be sent, in order."""
         self._taken: int | None = None
@@ -215,7 +215,7 @@ class ServerReporter:
         self.all_ended()
         self._thread.start()
 
-    def stands(self, standings: Iterable[Standing]) -> None:
+    def stands(self, standings: Iterable[JobProgress]) -> None:
         """How jobs stand now; returns at once."""
         found = {one.index: one for one in standings}
         with self._lock:
@@ -245,7 +245,7 @@ class ServerReporter:
             for one in stored:
                 if one.state not in FINAL:
                     index, state = one.job.index, "running" if one.state == "running" else "waiting"
-                    known = self._standings.get(index) or Standing(index, cast("Stands", state))
+                    known = self._standings.get(index) or JobProgress(index, cast("Stands", state))
                     note = "; ".join(text for text in (known.note, words) if text)
                     self._standings[index] = replace(known, note=note)
             self._lock.notify_all()
@@ -325,8 +325,8 @@ class ServerReporter:
             self._record.sent.clear()  # it may have known the campaign, and lost it
         self._known = True
 
-    def _stand(self, changed: dict[int, Standing]) -> None:
-        self._client.stand(self._campaign, Standings(tuple(changed.values())))
+    def _stand(self, changed: dict[int, JobProgress]) -> None:
+        self._client.stand(self._campaign, JobProgressReport(tuple(changed.values())))
         self._reported_s = time.monotonic()
         with self._lock:
             self._sent |= changed
@@ -355,7 +355,7 @@ class ServerReporter:
             self._saved_s = time.monotonic()
             self._record.save()
 
-    def _changed(self) -> dict[int, Standing]:
+    def _changed(self) -> dict[int, JobProgress]:
         return {index: one for index, one in self._standings.items() if self._sent.get(index) != one}
 
     def _is_done(self) -> bool:

@@ -9,7 +9,7 @@ from assay.analyse.records import CampaignRecord
 from assay.clock import Clock
 from assay.engines.base import EndedJob, RunningJob, Snapshot, WaitingJob
 from assay.errors import AssayError
-from assay.place.fleet.protocol import Standing
+from assay.place.fleet.protocol import JobProgress
 from assay.plan.job import Job
 from assay.report.live import View
 from assay.spec.benchmark import Benchmark
@@ -67,21 +67,21 @@ def _line(waiting: list[WaitingJob], running: list[RunningJob], done: int, total
     return " · ".join([*parts, f"{done} of {total} done"])
 
 
-def standings(snapshot: Snapshot, jobs: Mapping[int, Job]) -> Iterator[Standing]:
+def standings(snapshot: Snapshot, jobs: Mapping[int, Job]) -> Iterator[JobProgress]:
     """How jobs that have not ended stand, for a server."""
     for index, status in snapshot.jobs.items():
         if index not in jobs or isinstance(status, EndedJob):
             continue
         runs = jobs[index].definition.measure.runs
         if isinstance(status, WaitingJob):
-            yield Standing(index, "waiting", f"{status.why} ({status.handle})", runs=runs)
+            yield JobProgress(index, "waiting", f"{status.why} ({status.handle})", runs=runs)
             continue
         where = f"on {', '.join(sorted(status.nodes))} ({status.handle})" if status.nodes else status.handle
         far = status.progress
         if far is None:
-            yield Standing(index, "running", where, runs=runs)
+            yield JobProgress(index, "running", where, runs=runs)
         else:
-            yield Standing(index, "running", where, max(0, far.run - 1), far.of, far.phase, far.share)
+            yield JobProgress(index, "running", where, max(0, far.run - 1), far.of, far.phase, far.share)
 
 
 def note_unused(benchmark: Benchmark, view: View, run: str = "a local run") -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.monitoring.api import Api
-from assay.store.telemetry import Metrics, Scraped, merged
+from assay.store.telemetry import Metrics, ScrapedSeries, merged
 
 if TYPE_CHECKING:
     from assay.spec.monitoring import Monitoring
@@ -72,7 +72,7 @@ def _metrics(rows: list[dict[str, Any]], low: int, high: int, interval_s: float,
         value = np.array([float(text) for _, text in row["values"]], dtype=np.float64)
         inside = (at_ms >= low) & (at_ms <= high)  # what counts as the edge of a range differs between versions
         if inside.any():
-            series.append(Scraped(name, labels, kind_of(name, kinds), at_ms[inside], value[inside]))
+            series.append(ScrapedSeries(name, labels, kind_of(name, kinds), at_ms[inside], value[inside]))
     return Metrics(tuple(series), interval_s, low / 1e3, high / 1e3)
 
 

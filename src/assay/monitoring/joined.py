@@ -14,7 +14,7 @@ from assay.monitoring.prometheus import JOB
 from assay.run.probes.job import FILE as TELEMETRY
 from assay.run.records import RunOutcome, SingleRunResult
 from assay.spec.secrets import redact
-from assay.store.telemetry import FILE, Metrics, Scraped, cut, encode, read_telemetry
+from assay.store.telemetry import FILE, Metrics, ScrapedSeries, cut, encode, read_telemetry
 
 FACT = "monitoring"
 """The fact of a run that holds the figures."""
@@ -118,7 +118,7 @@ def without(outcome: RunOutcome, why: str) -> RunOutcome:
     return replace(outcome, result=replace(outcome.result, absent={**outcome.result.absent, FILE: why}))
 
 
-def _alive(one: Scraped, lives: Sequence[Life] | None) -> Scraped:
+def _alive(one: ScrapedSeries, lives: Sequence[Life] | None) -> ScrapedSeries:
     """A series of a service without the moments at which it did not run."""
     import numpy as np
 
@@ -131,7 +131,7 @@ def _alive(one: Scraped, lives: Sequence[Life] | None) -> Scraped:
     return replace(one, at_ms=one.at_ms[inside], value=one.value[inside])
 
 
-def _labelled(one: Scraped, whose: Whose) -> Scraped:
+def _labelled(one: ScrapedSeries, whose: Whose) -> ScrapedSeries:
     """A series with the job it belongs to, and without secrets that a service may have said back."""
     labels = {**one.labels, "job": whose.job}
     if whose.secrets:

@@ -15,7 +15,7 @@ from assay.documents import from_json
 from assay.errors import UsageError
 from assay.files import read_bounded
 from assay.run.records import SampleSet
-from assay.store.references import MARKS, Most, Named, NoSuchResultError, References, ResultIndex, is_file
+from assay.store.references import MARKS, Most, NoSuchResultError, References, ResultIndex, ResultReference, is_file
 
 # A document of this size holds thousands of jobs.
 _LARGEST = 512 * 2**20
@@ -102,7 +102,7 @@ class Reader:
         """The samples of a run; none where only a document of it is at hand."""
         return () if self._source is None else self._source.samples(job, run)
 
-    def _read(self, named: Named) -> CampaignRecord:
+    def _read(self, named: ResultReference) -> CampaignRecord:
         record = read_document(named.path) if named.path else self.source().record(named.campaign)
         if named.job is None:
             return record

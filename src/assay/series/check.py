@@ -15,7 +15,7 @@ from assay.analyse.series.discoveries import Discoveries, Doubt, believed, runs_
 from assay.documents import from_json, to_json
 from assay.plan.digest import content_hash
 from assay.store.findings import FindingRows
-from assay.store.series import Checked, Column, KeptFinding, SeriesRows, Stand
+from assay.store.series import CheckOutcome, LastCheck, PointColumns, SeriesRows, StoredFinding
 
 # Only so many of the newest points are looked at: what lies further back was found while it was new, and stays.
 LONGEST = 1000
@@ -41,14 +41,14 @@ class FindingDocument:
 class SeriesOutcome:
     """What the check of one series is to leave in the store."""
 
-    check: Checked
+    check: CheckOutcome
     news: tuple[str, ...]
     """Findings that are new, or changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _StoredFinding:
-    kept: KeptFinding
+    kept: StoredFinding
     document: FindingDocument
     place: int
     """Where the first point after it lies; -1 where it is older than what is looked at."""
@@ -59,7 +59,7 @@ class _CheckedSeries:
     """One series of a check."""
 
     id: str
-    stand: Stand
+    stand: LastCheck
     ids: NDArray[np.int64]
     """Of its points, without those that are skipped."""
     skipped: int
@@ -109,7 +109,7 @@ class SeriesCheck:
             {name: one.place for name, one in known.items()},
         )
         used = {one.kept.id for one in checked.known}
-        kept: list[tuple[KeptFinding, bool]] = []
+        kept: list[tuple[StoredFinding, bool]] = []
         for number in range(len(judged.findings)):
             before = known.get(matched.get(number, ""))
             name = before.kept.id if before else _new_id(checked, judged.findings[number], used)
@@ -119,7 +119,7 @@ class SeriesCheck:
         old = {one.kept for one in checked.known}
         new = tuple(one for one, _ in kept if one not in old)
         report = json.dumps(shown_report(judged), separators=(",", ":"))
-        check = Checked(checked.id, (checked.stand.checked, checked.stand.report), checked.count, report, new)
+        check = CheckOutcome(checked.id, (checked.stand.checked, checked.stand.report), checked.count, report, new)
         return SeriesOutcome(check, tuple(one.id for one, news in kept if news))
 
     def _keep(
@@ -130,7 +130,7 @@ class SeriesCheck:
         number: int,
         name: str,
         before: _StoredFinding | None,
-    ) -> tuple[KeptFinding, bool]:
+    ) -> tuple[StoredFinding, bool]:
         # One that is back is as doubtful as a new one.
         standing = before is not None and before.kept.state == "open"
         was = (before.document.finding, before.document.doubt) if before is not None and standing else None
@@ -147,7 +147,7 @@ class SeriesCheck:
         until = checked.point(finding.range[1]) if finding.kind == "drift" else first_bad
         document = to_json(FindingDocument(finding, reason, until, doubt))
         found_at = self.now if before is None else before.kept.found_at
-        kept = KeptFinding(name, checked.id, last_good, first_bad, found_at, "open", document)
+        kept = StoredFinding(name, checked.id, last_good, first_bad, found_at, "open", document)
         back = before is not None and before.kept.state == "gone"
         news = moved or answered or back or (before is not None and before.document.triage.cause != reason.cause)
         return kept, news
@@ -165,7 +165,7 @@ def shown_report(report: SeriesReport) -> dict[str, object]:
     return {**document, "findings": len(report.findings)}
 
 
-def _check_one(name: str, stand: Stand, column: Column) -> _CheckedSeries:
+def _check_one(name: str, stand: LastCheck, column: PointColumns) -> _CheckedSeries:
     places = {point: column.skipped + place for place, point in enumerate(column.ids)}
     known = tuple(_stored_finding(kept, places) for kept in stand.findings)
     expected = [places.get(one.document.until, 0) for one in known if one.kept.state == "expected"]
@@ -176,12 +176,12 @@ def _check_one(name: str, stand: Stand, column: Column) -> _CheckedSeries:
     return _CheckedSeries(name, stand, ids, column.skipped, first, report, known)
 
 
-def _stored_finding(kept: KeptFinding, places: dict[int, int]) -> _StoredFinding:
+def _stored_finding(kept: StoredFinding, places: dict[int, int]) -> _StoredFinding:
     document = from_json(FindingDocument, kept.document, source=f"finding {kept.id}")
     return _StoredFinding(kept, document, places.get(kept.first_bad, -1))
 
 
-def _detect(name: str, stand: Stand, column: Column, first: int) -> SeriesReport:
+def _detect(name: str, stand: LastCheck, column: PointColumns, first: int) -> SeriesReport:
     begin = first - column.skipped
     values = np.array([np.nan if one is None else one for one in column.values[begin:]], dtype=np.float64)
     errors = column.errors[begin:]

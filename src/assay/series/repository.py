@@ -19,7 +19,7 @@ from assay.errors import UsageError
 from assay.series.check import FindingDocument, SeriesCheck
 from assay.store.findings import FindingRows
 from assay.store.listing import Page
-from assay.store.series import FindingState, KeptFinding, NewPoint, Point, SeriesFilter, SeriesRecord, SeriesRows
+from assay.store.series import FindingState, NewPoint, Point, SeriesFilter, SeriesRecord, SeriesRows, StoredFinding
 from assay.store.series_file import FilePoint
 from assay.store.store import Store
 
@@ -238,7 +238,7 @@ class SeriesStore:
             changed += tuple(name for one in portion if one.check.series not in left for name in one.news)
         return changed, again
 
-    def _known(self, kept: Sequence[KeptFinding]) -> tuple[KnownFinding, ...]:
+    def _known(self, kept: Sequence[StoredFinding]) -> tuple[KnownFinding, ...]:
         series = self._rows.records(one.series for one in kept)
         points = self._rows.points_by_id(number for one in kept for number in (one.last_good, one.first_bad))
         return tuple(
@@ -248,7 +248,7 @@ class SeriesStore:
         )
 
 
-def _known(kept: KeptFinding, series: SeriesRecord, last_good: Point, first_bad: Point) -> KnownFinding:
+def _known(kept: StoredFinding, series: SeriesRecord, last_good: Point, first_bad: Point) -> KnownFinding:
     read = from_json(FindingDocument, kept.document, source=f"finding {kept.id}")
     return KnownFinding(kept.id, series, read.finding, read.triage, kept.state, last_good, first_bad, kept.found_at)
 

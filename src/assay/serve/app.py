@@ -15,8 +15,8 @@ from starlette.middleware.cors import CORSMiddleware
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.serve import dashboard
 from assay.serve.dashboard.files import BUILT, BuiltFiles
-from assay.serve.live.notifications import Notifying
-from assay.serve.live.object_upload import Sending
+from assay.serve.live.notifications import NoticeSender
+from assay.serve.live.object_upload import ObjectUploader
 from assay.serve.live.scheduler import Scheduler
 from assay.serve.live.ticker import Ticker
 from assay.serve.observability import tell_failure
@@ -109,7 +109,7 @@ def create_app(settings: ServerSettings, clock: Clock = SYSTEM_CLOCK) -> FastAPI
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.assay = state
-    app.state.notifying = Notifying.of(state)
+    app.state.notifying = NoticeSender.of(state)
     app.state.dashboard = BuiltFiles(settings.dashboard or BUILT)
     add_problem_answers(app)
     for router in (*ROUTERS, *_more_routers()):
@@ -159,7 +159,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             state.dispatcher.run(),
             Scheduler(state).run(),
             app.state.notifying.run(),
-            Sending(state).run(),
+            ObjectUploader(state).run(),
         )
     ]
     for task in tasks:

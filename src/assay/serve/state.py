@@ -19,7 +19,7 @@ from assay.errors import StoreError
 from assay.place.leasing import Lease
 from assay.serve.live.batches import BeatCollector, GroupSync
 from assay.serve.live.dispatch import Dispatcher, RedisQueue, SqlQueue
-from assay.serve.live.feed import Bell, Feed
+from assay.serve.live.feed import Feed, LoopEvent
 from assay.serve.observability import Counts, ServerMetrics, count_states, tell
 from assay.serve.settings import MB, ServerSettings
 from assay.serve.web.problems import Unavailable, is_away
@@ -42,7 +42,7 @@ _TOKENS_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ServerStore:
     """The open store and everything that works on it."""
 
     store: Store
@@ -57,7 +57,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownToken:
+class CachedToken:
     """Whose a token is."""
 
     name: str
@@ -80,12 +80,12 @@ class ServerState:
     dispatcher: Dispatcher = field(init=False)
     feed: Feed = field(init=False)
     beats: BeatCollector = field(init=False)
-    _kept: Kept | None = None
+    _kept: ServerStore | None = None
     _opening: threading.Lock = field(default_factory=threading.Lock)
-    _known: dict[str, tuple[float, KnownToken]] = field(default_factory=dict)
+    _known: dict[str, tuple[float, CachedToken]] = field(default_factory=dict)
     _keys: dict[str, tuple[float, str]] = field(default_factory=dict)
     _counted: tuple[float, Counts] = (0.0, {})
-    bell: Bell = field(default_factory=Bell)
+    wake: LoopEvent = field(default_factory=LoopEvent)
     """Rung when something changed that time alone would find later."""
     offers_due: bool = True
     """There may be jobs that have not been offered to the queue."""
@@ -103,7 +103,7 @@ class ServerState:
         return store_folder(self.settings.folder)
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> ServerStore:
         """The open store; a request is told to come back while there is none."""
         if self._kept is None:
             raise Unavailable
@@ -147,7 +147,7 @@ class ServerState:
     def changed(self, *, jobs: bool = True) -> None:
         """Wake everybody who waits for something to happen; from any thread."""
         self.offers_due = self.offers_due or jobs
-        self.bell.ring()
+        self.wake.set()
         self.dispatcher.nudge()
         self.feed.nudge()
 
@@ -159,21 +159,21 @@ class ServerState:
 
     # Tokens
 
-    def known_token(self, secret: str) -> KnownToken | None:
+    def known_token(self, secret: str) -> CachedToken | None:
         """A token that was checked moments ago, or None."""
         found = self._known.get(_hashed(secret))
         return found[1] if found is not None and found[0] > time.monotonic() else None
 
-    def check_token(self, secret: str) -> KnownToken | None:
+    def check_token(self, secret: str) -> CachedToken | None:
         """Look a token up; runs in a thread."""
         own = self.settings.token
         if own is not None and hmac.compare_digest(_hashed(secret), _hashed(own.get_secret_value())):
-            known = KnownToken("settings", "admin")
+            known = CachedToken("settings", "admin")
         else:
             found = self.kept.tokens.verify(secret)
             if found is None:
                 return None
-            known = KnownToken(found.name, found.role)
+            known = CachedToken(found.name, found.role)
         if len(self._known) > _TOKENS_REMEMBERED:
             self._known.clear()
         self._known[_hashed(secret)] = (time.monotonic() + _TRUST_TOKEN_S, known)
@@ -244,7 +244,7 @@ async def state_of(request: Request) -> ServerState:
     return server_of(request)
 
 
-def _open(settings: ServerSettings, folder: Path, clock: Clock) -> Kept:
+def _open(settings: ServerSettings, folder: Path, clock: Clock) -> ServerStore:
     url = settings.database_url.get_secret_value() if settings.database_url else None
     room = None if settings.objects_cache_mb is None else int(settings.objects_cache_mb * MB)
     store = Store(folder, url, objects=settings.objects, cache_bytes=room, prompt=False)
@@ -257,7 +257,7 @@ def _open(settings: ServerSettings, folder: Path, clock: Clock) -> Kept:
         queue = RedisQueue(control, RedisBroker(settings.redis_url.get_secret_value(), clock=clock))
     engine = store.engine
     log = WriteAheadLog.of(engine)
-    return Kept(
+    return ServerStore(
         store,
         control,
         Listing(engine),

@@ -21,7 +21,7 @@ _HEX = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRule:
+class StoredRule:
     """A rule as it is kept."""
 
     id: str
@@ -45,11 +45,11 @@ class AlertRules:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def list(self) -> tuple[KeptRule, ...]:
+    def list(self) -> tuple[StoredRule, ...]:
         with reading(self._engine) as session:
             return tuple(sorted(rules_in(session), key=lambda rule: rule.name))
 
-    def get(self, name: str) -> KeptRule:
+    def get(self, name: str) -> StoredRule:
         """One rule.
 
         Raises:
@@ -61,7 +61,7 @@ class AlertRules:
                 raise unknown_rule(name)
             return _rule(row)
 
-    def put(self, rule: KeptRule) -> tuple[KeptRule, bool]:
+    def put(self, rule: StoredRule) -> tuple[StoredRule, bool]:
         """Keep a rule under its name, in place of what had that name; the second part says whether it is new.
 
         Raises:
@@ -81,7 +81,7 @@ class AlertRules:
             session.flush()
             return _rule(row), fresh
 
-    def remove(self, name: str) -> KeptRule:
+    def remove(self, name: str) -> StoredRule:
         """Take a rule away.
 
         Raises:
@@ -100,7 +100,7 @@ class AlertRules:
             session.delete(row)
             return _rule(row)
 
-    def set_file(self, benchmark: str, rules: Sequence[KeptRule], at: float) -> tuple[str, ...]:
+    def set_file(self, benchmark: str, rules: Sequence[StoredRule], at: float) -> tuple[str, ...]:
         """Note the rules of a benchmark's file, in place of those it had; return the ids of those that are gone."""
         of_file = (AlertRuleRow.origin == "file", AlertRuleRow.benchmark == benchmark)
         wanted = {rule.id: rule for rule in rules}
@@ -121,7 +121,7 @@ class AlertRules:
             return tuple(gone)
 
 
-def rules_in(session: Session, *, hold: bool = False) -> tuple[KeptRule, ...]:
+def rules_in(session: Session, *, hold: bool = False) -> tuple[StoredRule, ...]:
     """Every rule, as part of a transaction.
 
     Args:
@@ -145,7 +145,7 @@ def _named(name: str) -> Any:  # noqa: ANN401  (SQLAlchemy's own kind)
     return select(AlertRuleRow).where(AlertRuleRow.name == name).with_for_update()
 
 
-def _insert(session: Session, rule: KeptRule) -> bool:
+def _insert(session: Session, rule: StoredRule) -> bool:
     """Keep a rule unless one has its id or name; whether it was kept."""
     document = {"rule": dict(rule.rule), "told_at": rule.told_at}
     added = session.execute(
@@ -166,20 +166,20 @@ def _insert(session: Session, rule: KeptRule) -> bool:
     return added.scalar_one_or_none() is not None
 
 
-def _overwrite(row: AlertRuleRow, rule: KeptRule) -> None:
+def _overwrite(row: AlertRuleRow, rule: StoredRule) -> None:
     """Let a row say what a rule says; when it was made and when it told somebody stays."""
     row.name, row.benchmark, row.changed_at, row.by = rule.name, rule.benchmark, rule.changed_at, rule.by
     row.document = {**row.document, "rule": dict(rule.rule)}
 
 
-def _differ(known: Mapping[str, KeptRule], wanted: Mapping[str, KeptRule]) -> bool:
+def _differ(known: Mapping[str, StoredRule], wanted: Mapping[str, StoredRule]) -> bool:
     said = {one: dict(rule.rule) for one, rule in known.items()}
     return said != {one: dict(rule.rule) for one, rule in wanted.items()}
 
 
-def _rule(row: AlertRuleRow) -> KeptRule:
+def _rule(row: AlertRuleRow) -> StoredRule:
     said = row.document
-    return KeptRule(
+    return StoredRule(
         row.id,
         row.name,
         row.origin,
@@ -193,7 +193,7 @@ def _rule(row: AlertRuleRow) -> KeptRule:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptAlert:
+class StoredAlert:
     """An alert as it is kept."""
 
     id: str
@@ -223,11 +223,11 @@ class AlertFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class DecisionContext:
     """What a decision is made from, while nobody else can decide about the same."""
 
-    alert: KeptAlert | None
-    rules: Mapping[str, KeptRule] = field(default_factory=dict)
+    alert: StoredAlert | None
+    rules: Mapping[str, StoredRule] = field(default_factory=dict)
     """Id → rule, for every rule there is."""
 
 
@@ -235,7 +235,7 @@ class Known:
 class Decision:
     """What is to be kept of an alert, and who is to be told."""
 
-    alert: KeptAlert
+    alert: StoredAlert
     notices: tuple[NewNotice, ...] = ()
     told_by: tuple[str, ...] = ()
     """Rules by which somebody is told now."""
@@ -243,7 +243,7 @@ class Decision:
     """Id of an alert that is over and had the same key: it gives its key away."""
 
 
-Decide = Callable[[Known], Decision | None]
+Decide = Callable[[DecisionContext], Decision | None]
 
 
 class _TakenError(Exception):
@@ -258,7 +258,9 @@ class Alerts:
 
     # Reading
 
-    def page(self, which: AlertFilter | None = None, *, cursor: str | None = None, limit: int = 50) -> Page[KeptAlert]:
+    def page(
+        self, which: AlertFilter | None = None, *, cursor: str | None = None, limit: int = 50
+    ) -> Page[StoredAlert]:
         """Alerts, the newest first.
 
         Raises:
@@ -272,7 +274,7 @@ class Alerts:
             rows = session.scalars(query).all()
         return page_of(rows, bounded(limit), lambda row: (row.opened_at, row.id), _kept)
 
-    def get(self, reference: str) -> KeptAlert:
+    def get(self, reference: str) -> StoredAlert:
         """One alert, by its id or the beginning of it.
 
         Raises:
@@ -281,7 +283,7 @@ class Alerts:
         with reading(self._engine) as session:
             return _kept(_find(session, reference))
 
-    def in_states(self, states: Iterable[str], containing: str = "") -> tuple[KeptAlert, ...]:
+    def in_states(self, states: Iterable[str], containing: str = "") -> tuple[StoredAlert, ...]:
         """Alerts in some states, the oldest first; only those whose document holds a text, if one is given."""
         query = select(AlertRow).where(AlertRow.state.in_(tuple(states)))
         if containing:
@@ -295,7 +297,7 @@ class Alerts:
         with reading(self._engine) as session:
             return tuple(session.scalars(query.order_by(AlertRow.opened_at, AlertRow.id)))
 
-    def changed_since(self, at: float) -> tuple[KeptAlert, ...]:
+    def changed_since(self, at: float) -> tuple[StoredAlert, ...]:
         """Alerts that changed at a moment or later, in the order in which they did."""
         query = select(AlertRow).where(AlertRow.changed_at >= at).order_by(AlertRow.changed_at, AlertRow.id)
         with reading(self._engine) as session:
@@ -309,7 +311,7 @@ class Alerts:
 
     # Deciding
 
-    def decide(self, key: str, decide: Decide, now: float) -> KeptAlert | None:
+    def decide(self, key: str, decide: Decide, now: float) -> StoredAlert | None:
         """Have something decided about what has a key; two who do it at once do it in turn.
 
         Returns:
@@ -321,21 +323,21 @@ class Alerts:
             except _TakenError:  # decide again, about the one that is there now
                 continue
 
-    def change(self, alert_id: str, decide: Decide, now: float) -> KeptAlert | None:
+    def change(self, alert_id: str, decide: Decide, now: float) -> StoredAlert | None:
         """The same for one alert that is there, by its id.
 
         Raises:
             UsageError: `unknown-alert` if there is none.
         """
 
-        def known(found: Known) -> Decision | None:
+        def known(found: DecisionContext) -> Decision | None:
             if found.alert is None:
                 raise unknown_alert(alert_id)
             return decide(found)
 
         return self._decide(AlertRow.id == alert_id, known, now)
 
-    def _decide(self, which: ColumnElement[bool], decide: Decide, now: float) -> KeptAlert | None:
+    def _decide(self, which: ColumnElement[bool], decide: Decide, now: float) -> StoredAlert | None:
         with reading(self._engine) as session:  # most of the time there is nothing to change, and nobody has to wait
             if decide(_known(session, which)) is None:
                 return None
@@ -349,12 +351,12 @@ class Alerts:
             return wish.alert
 
 
-def _known(session: Session, which: ColumnElement[bool], *, hold: bool = False) -> Known:
+def _known(session: Session, which: ColumnElement[bool], *, hold: bool = False) -> DecisionContext:
     # The rules first, by everybody: who waits for an alert while another waits for the rules would wait in a circle.
     rules = {one.id: one for one in rules_in(session, hold=hold)}
     query = select(AlertRow).where(which)
     row = session.scalars(query.with_for_update() if hold else query).one_or_none()
-    return Known(None if row is None else _kept(row), rules)
+    return DecisionContext(None if row is None else _kept(row), rules)
 
 
 def unknown_alert(reference: str) -> UsageError:
@@ -412,7 +414,7 @@ def _keep(session: Session, wish: Decision) -> None:
         raise _TakenError
 
 
-def _columns(alert: KeptAlert) -> dict[str, Any]:
+def _columns(alert: StoredAlert) -> dict[str, Any]:
     return {
         "id": alert.id,
         "key": alert.key,
@@ -428,8 +430,8 @@ def _columns(alert: KeptAlert) -> dict[str, Any]:
     }
 
 
-def _kept(row: AlertRow) -> KeptAlert:
-    return KeptAlert(
+def _kept(row: AlertRow) -> StoredAlert:
+    return StoredAlert(
         row.id,
         row.key,
         row.state,

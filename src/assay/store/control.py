@@ -7,10 +7,10 @@ SKIP LOCKED, so that two never give out the same one. On SQLite transactions tak
 from __future__ import annotations
 
 from assay.store.fleet.agents import Agents
-from assay.store.fleet.campaigns import Told
+from assay.store.fleet.campaigns import ExternalCampaigns
 from assay.store.fleet.leases import Leases
-from assay.store.fleet.transactions import Story
+from assay.store.fleet.transactions import History
 
 
-class Control(Agents, Leases, Told, Story):
+class Control(Agents, Leases, ExternalCampaigns, History):
     """Who may measure what, and what came of it."""

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from assay.errors import UsageError
 from assay.store.database import reading, writing
 from assay.store.listing import Page, bounded, from_cursor, json_part, page_of
-from assay.store.series import Checked, FindingState, KeptFinding, SeriesRecord, Stand, series_record
+from assay.store.series import CheckOutcome, FindingState, LastCheck, SeriesRecord, StoredFinding, series_record
 from assay.store.tables import CampaignRow, FindingRow, JobRow, PointRow, SeriesRow
 
 _AT_ONCE = 500
@@ -24,21 +24,21 @@ class FindingRows:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def before(self, series: Sequence[str]) -> dict[str, Stand]:
+    def before(self, series: Sequence[str]) -> dict[str, LastCheck]:
         """What the last check of each series left."""
-        found: dict[str, Stand] = {}
+        found: dict[str, LastCheck] = {}
         columns = (SeriesRow.id, SeriesRow.checked, SeriesRow.report, SeriesRow.better)
         with reading(self._engine) as session:
             for begin in range(0, len(series), _AT_ONCE):
                 part = tuple(series[begin : begin + _AT_ONCE])
-                kept: dict[str, list[KeptFinding]] = {}
+                kept: dict[str, list[StoredFinding]] = {}
                 for row in session.scalars(select(FindingRow).where(FindingRow.series_id.in_(part))):
                     kept.setdefault(row.series_id, []).append(_kept(row))
                 for name, checked, report, better in session.execute(select(*columns).where(SeriesRow.id.in_(part))):
-                    found[name] = Stand(checked, report, cast("Any", better), tuple(kept.get(name, ())))
+                    found[name] = LastCheck(checked, report, cast("Any", better), tuple(kept.get(name, ())))
         return found
 
-    def keep(self, checks: Sequence[Checked]) -> tuple[str, ...]:
+    def keep(self, checks: Sequence[CheckOutcome]) -> tuple[str, ...]:
         """Keep what checks concluded.
 
         Returns:
@@ -58,7 +58,7 @@ class FindingRows:
                     _put(session, one)
         return tuple(again)
 
-    def get(self, reference: str) -> KeptFinding:
+    def get(self, reference: str) -> StoredFinding:
         """One finding, by its id or a unique beginning of it.
 
         Raises:
@@ -79,8 +79,8 @@ class FindingRows:
             )
         return _kept(rows[0])
 
-    def by_id(self, ids: Sequence[str]) -> dict[str, KeptFinding]:
-        found: dict[str, KeptFinding] = {}
+    def by_id(self, ids: Sequence[str]) -> dict[str, StoredFinding]:
+        found: dict[str, StoredFinding] = {}
         with reading(self._engine) as session:
             for begin in range(0, len(ids), _AT_ONCE):
                 part = tuple(ids[begin : begin + _AT_ONCE])
@@ -97,7 +97,7 @@ class FindingRows:
         since: float | None = None,
         cursor: str | None = None,
         limit: int = 50,
-    ) -> Page[KeptFinding]:
+    ) -> Page[StoredFinding]:
         """Findings, the newest first.
 
         Args:
@@ -128,7 +128,7 @@ class FindingRows:
             row.state = state
 
 
-def _put(session: Session, one: KeptFinding) -> None:
+def _put(session: Session, one: StoredFinding) -> None:
     session.merge(
         FindingRow(
             id=one.id,
@@ -142,8 +142,8 @@ def _put(session: Session, one: KeptFinding) -> None:
     )
 
 
-def _kept(row: FindingRow) -> KeptFinding:
-    return KeptFinding(
+def _kept(row: FindingRow) -> StoredFinding:
+    return StoredFinding(
         row.id, row.series_id, row.last_good, row.first_bad, row.found_at, cast("FindingState", row.state), row.document
     )
 
@@ -159,7 +159,7 @@ class SeriesName:
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
+class NewestPoint:
     """One of the newest points of a series."""
 
     at: float
@@ -192,15 +192,15 @@ class HeadlineRows:
             rows = session.scalars(select(SeriesRow).where(SeriesRow.id.in_(first)))
             return {row.benchmark: series_record(row) for row in rows}
 
-    def newest(self, series: Sequence[str], limit: int) -> dict[str, tuple[Newest, ...]]:
+    def newest(self, series: Sequence[str], limit: int) -> dict[str, tuple[NewestPoint, ...]]:
         """The newest points of each series, the oldest of them first."""
         columns = (PointRow.at, PointRow.value, PointRow.standard_error, PointRow.verdict, PointRow.job_id)
         order = (PointRow.at.desc(), PointRow.id.desc())
-        found: dict[str, tuple[Newest, ...]] = {}
+        found: dict[str, tuple[NewestPoint, ...]] = {}
         with reading(self._engine) as session:
             for name in series:  # one by one: each reads so many entries of an index, however long the series is
                 query = select(*columns).where(PointRow.series_id == name).order_by(*order).limit(limit)
-                found[name] = tuple(Newest(*row) for row in session.execute(query))[::-1]
+                found[name] = tuple(NewestPoint(*row) for row in session.execute(query))[::-1]
         return found
 
     def newest_campaigns(self, benchmarks: Sequence[str]) -> dict[str, str]:

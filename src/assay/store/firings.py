@@ -58,7 +58,7 @@ class FiringRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class FiringObstacles:
     """What stands in the way of a firing."""
 
     campaigns: tuple[str, ...]
@@ -157,7 +157,7 @@ class Firings:
 
     # What became of them
 
-    def standing(self, firing: FiringRecord) -> Standing:
+    def standing(self, firing: FiringRecord) -> FiringObstacles:
         """What stands in the way of a firing now.
 
         Raises:
@@ -172,7 +172,7 @@ class Firings:
             if session.scalar(select(FiringRow.outcome).where(FiringRow.id == firing.id)) != "taken":
                 raise FiringLostError
             rows = session.scalars(select(FiringRow).where(*earlier).order_by(FiringRow.due)).all()
-            return Standing(_running(session, firing.schedule), tuple(map(_record, rows)))
+            return FiringObstacles(_running(session, firing.schedule), tuple(map(_record, rows)))
 
     def confirm(self, session: Session, firing: FiringRecord, campaign: str) -> None:
         """Keep that a firing submitted a campaign, in the transaction that keeps the campaign.

@@ -331,7 +331,7 @@ def _notice(row: NoticeRow) -> Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ChannelStatus:
     """How it goes with one channel."""
 
     last_sent: float | None = None
@@ -340,7 +340,7 @@ class Told:
     """Why the newest try failed; empty where something was taken since, or nothing was tried."""
 
 
-def told_by(engine: Engine, names: Collection[str]) -> dict[str, Told]:
+def channel_status(engine: Engine, names: Collection[str]) -> dict[str, ChannelStatus]:
     """Channel → how it goes with it, for those through which something went or was to go."""
     of_these = NoticeRow.channel.in_(list(names))
     sent = (
@@ -364,6 +364,6 @@ def told_by(engine: Engine, names: Collection[str]) -> dict[str, Told]:
         ).all()
     errors = {channel: error for channel, notice, error in wrong if notice > taken.get(channel, (0, -1))[1]}
     return {
-        name: Told(taken.get(name, (None, 0))[0], waiting.get(name, 0), errors.get(name, ""))
+        name: ChannelStatus(taken.get(name, (None, 0))[0], waiting.get(name, 0), errors.get(name, ""))
         for name in {*taken, *waiting, *errors}
     }

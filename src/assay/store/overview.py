@@ -11,7 +11,7 @@ from sqlalchemy.orm import defer
 
 from assay.clock import SYSTEM_CLOCK
 from assay.store.database import reading
-from assay.store.fleet.transactions import Story
+from assay.store.fleet.transactions import History
 from assay.store.listing import campaign_summary, count_jobs, job_rows, job_summary
 from assay.store.records import CampaignSummary, JobSummary
 from assay.store.tables import AgentRow, AlertRow, CampaignRow, FindingRow, JobRow, PointRow, SeriesRow
@@ -56,7 +56,7 @@ class Counts:
     """Open ones."""
 
 
-class Standing:
+class OverviewReader:
     """Reading how things stand."""
 
     def __init__(self, engine: Engine) -> None:
@@ -127,7 +127,7 @@ class EndedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class HandedIn:
+class CampaignFile:
     """The benchmark file of a campaign."""
 
     benchmark: str
@@ -137,7 +137,7 @@ class HandedIn:
     document: Mapping[str, Any]
 
 
-class Watched:
+class ActivityReader:
     """Reading what time-driven rules are about."""
 
     def __init__(self, engine: Engine) -> None:
@@ -167,11 +167,11 @@ class Watched:
 
     def newest_event(self) -> int:
         """Number of the newest line in the history of jobs."""
-        return Story(self._engine, SYSTEM_CLOCK).last_event()
+        return History(self._engine, SYSTEM_CLOCK).last_event()
 
     def ended_after(self, event: int, limit: int = 500) -> tuple[tuple[EndedJob, ...], int]:
         """Jobs that ended after a line of the history, in order; and the last line that was read for it."""
-        lines = Story(self._engine, SYSTEM_CLOCK).events_after(event, limit=limit)
+        lines = History(self._engine, SYSTEM_CLOCK).events_after(event, limit=limit)
         ended = [line for line in lines if line.job is not None and line.kind in _JOB_ENDED]
         jobs = self._jobs({line.job for line in ended if line.job is not None})
         found = tuple(
@@ -188,17 +188,17 @@ class Watched:
         )
         return found, (lines[-1].id if lines else None) or event
 
-    def handed_in(self, campaign: str) -> HandedIn | None:
+    def handed_in(self, campaign: str) -> CampaignFile | None:
         """The file of a campaign; None when there is no such campaign."""
         found = self._files(CampaignRow.id == campaign)
         return found[0] if found else None
 
-    def newest_files(self) -> tuple[HandedIn, ...]:
+    def newest_files(self) -> tuple[CampaignFile, ...]:
         """Of each benchmark, the file of its newest campaign; the oldest first."""
         newest = select(func.max(CampaignRow.created_at)).group_by(CampaignRow.benchmark)
         return self._files(CampaignRow.created_at.in_(newest))
 
-    def files_since(self, created_at: str) -> tuple[HandedIn, ...]:
+    def files_since(self, created_at: str) -> tuple[CampaignFile, ...]:
         """The files of the campaigns from a moment on, the oldest first."""
         return self._files(CampaignRow.created_at >= created_at)
 
@@ -211,9 +211,9 @@ class Watched:
             rows = session.execute(query.where(JobRow.id.in_(jobs)))
             return {job: (benchmark, label) for job, benchmark, label in rows}
 
-    def _files(self, which: ColumnElement[bool]) -> tuple[HandedIn, ...]:
+    def _files(self, which: ColumnElement[bool]) -> tuple[CampaignFile, ...]:
         columns = (CampaignRow.benchmark, CampaignRow.created_at, CampaignRow.engine, CampaignRow.document)
         query = select(*columns).where(which)
         with reading(self._engine) as session:
             rows = session.execute(query.order_by(CampaignRow.created_at, CampaignRow.id))
-            return tuple(HandedIn(*row) for row in rows)
+            return tuple(CampaignFile(*row) for row in rows)

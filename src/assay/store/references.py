@@ -51,7 +51,7 @@ class NoSuchResultError(UsageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ResultReference:
     """One result that a reference names: a campaign of the store or a file, and one job of it or all."""
 
     campaign: str = ""
@@ -194,7 +194,7 @@ class References:
 
     def find(
         self, reference: str, *, benchmark: str = "", most: Most = None, but: Collection[str] = ()
-    ) -> tuple[Named, ...]:
+    ) -> tuple[ResultReference, ...]:
         """The results that a reference names, the newest first.
 
         Args:
@@ -210,13 +210,13 @@ class References:
         if path is not None:
             return _files(path, reference, benchmark, most, but)
         if reference.startswith(_BRANCH):
-            return tuple(map(Named, self._on_branch(reference, benchmark, but, most or 1)))
+            return tuple(map(ResultReference, self._on_branch(reference, benchmark, but, most or 1)))
         if reference.startswith((_LABEL, _COMMIT)):
             find = self._labelled if reference.startswith(_LABEL) else self._measured_at
-            return tuple(Named(one) for one in _first(find(reference, benchmark, but), most or 1))
+            return tuple(ResultReference(one) for one in _first(find(reference, benchmark, but), most or 1))
         name, job = _split_job(reference)
         try:
-            return (Named(self._index().find(name), job=job),)
+            return (ResultReference(self._index().find(name), job=job),)
         except UsageError as problem:
             if problem.problem.code != "unknown-campaign":
                 raise
@@ -371,7 +371,7 @@ def _path(reference: str) -> Path | None:
     return whole if reference.endswith(".json") or "/" in reference or "\\" in reference else None
 
 
-def _files(path: Path, reference: str, benchmark: str, most: Most, but: Collection[str]) -> tuple[Named, ...]:
+def _files(path: Path, reference: str, benchmark: str, most: Most, but: Collection[str]) -> tuple[ResultReference, ...]:
     name, job = _split_job(reference)
     if job is not None and not path.exists():
         found_in = _files(Path(name).expanduser(), name, benchmark, most, but)
@@ -384,12 +384,12 @@ def _files(path: Path, reference: str, benchmark: str, most: Most, but: Collecti
                 code="unknown-file",
                 try_="write results there with `assay run FILE --out FOLDER`",
             )
-        return tuple(Named(path=one) for _, one in _first(found, most or "all"))
+        return tuple(ResultReference(path=one) for _, one in _first(found, most or "all"))
     if not path.is_file():
         raise NoSuchResultError(
             f"there is no file {reference}", code="unknown-file", try_="write one with `assay run FILE --format json`"
         )
-    return (Named(path=path),)
+    return (ResultReference(path=path),)
 
 
 def _documents(folder: Path, benchmark: str, but: Collection[str]) -> Iterator[tuple[str, Path]]:

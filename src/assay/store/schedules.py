@@ -42,7 +42,7 @@ class ScheduleRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class ScheduleTiming:
     """What a server must know of a schedule to see whether it is due."""
 
     id: str
@@ -119,12 +119,12 @@ class Schedules:
             rows = session.scalars(query.order_by(ScheduleRow.name).limit(bounded(limit) + 1)).all()
         return page_of(rows, bounded(limit), lambda row: (row.name,), lambda row: _record(row, whole=False))
 
-    def watched(self) -> Sequence[Watched]:
+    def watched(self) -> Sequence[ScheduleTiming]:
         query = select(
             ScheduleRow.id, ScheduleRow.name, ScheduleRow.schedule, ScheduleRow.considered_to, ScheduleRow.changed_at
         ).where(ScheduleRow.state == "active")
         with reading(self._engine) as session:
-            return [Watched(*row) for row in session.execute(query.order_by(ScheduleRow.id))]
+            return [ScheduleTiming(*row) for row in session.execute(query.order_by(ScheduleRow.id))]
 
     def pause(self, reference: str) -> ScheduleRecord:
         """Let a schedule rest: nothing fires until it is resumed."""

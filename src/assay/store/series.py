@@ -87,7 +87,7 @@ class NewPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFinding:
+class StoredFinding:
     """A finding as the store keeps it."""
 
     id: str
@@ -102,7 +102,7 @@ class KeptFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckOutcome:
     """What a check concluded about one series, and what it had found there."""
 
     series: str
@@ -110,7 +110,7 @@ class Checked:
     """Number of points and report of the check before: another one since then makes this one void."""
     checked: int
     report: str
-    findings: tuple[KeptFinding, ...]
+    findings: tuple[StoredFinding, ...]
     """New ones, and those that changed."""
 
 
@@ -126,7 +126,7 @@ class SeriesFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PointColumns:
     """The points of a series in columns, oldest first."""
 
     skipped: int
@@ -138,14 +138,14 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class LastCheck:
     """What the last check of a series left."""
 
     checked: int
     """Points that it has seen."""
     report: str
     better: Better | None
-    findings: tuple[KeptFinding, ...]
+    findings: tuple[StoredFinding, ...]
 
 
 class SeriesRows:
@@ -304,9 +304,9 @@ class SeriesRows:
             rows = session.execute(select(PointRow.id, PointRow.context).where(PointRow.id.in_(tuple(ids))))
             return {row.id: row.context for row in rows}
 
-    def columns(self, series: Sequence[str], longest: int) -> dict[str, Column]:
+    def columns(self, series: Sequence[str], longest: int) -> dict[str, PointColumns]:
         """The points of many series in columns, without what was around them."""
-        found: dict[str, Column] = {}
+        found: dict[str, PointColumns] = {}
         with reading(self._engine) as session:
             for begin in range(0, len(series), _AT_ONCE):
                 part = tuple(series[begin : begin + _AT_ONCE])
@@ -382,7 +382,7 @@ def _counts(session: Session, series: Sequence[str]) -> dict[str, tuple[int, flo
     return {name: (count, newest) for name, count, newest in session.execute(query.group_by(PointRow.series_id))}
 
 
-def _columns(session: Session, series: Sequence[str]) -> dict[str, Column]:
+def _columns(session: Session, series: Sequence[str]) -> dict[str, PointColumns]:
     query: Select[Any] = select(*_SHOWN).where(PointRow.series_id.in_(series))
     query = query.order_by(PointRow.series_id, PointRow.at, PointRow.id)
     rows: dict[str, list[Row[Any]]] = {one: [] for one in series}
@@ -391,14 +391,14 @@ def _columns(session: Session, series: Sequence[str]) -> dict[str, Column]:
     return {one: _column(found, 0) for one, found in rows.items()}
 
 
-def _newest(session: Session, series: str, longest: int, count: int) -> Column:
+def _newest(session: Session, series: str, longest: int, count: int) -> PointColumns:
     query: Select[Any] = select(*_SHOWN).where(PointRow.series_id == series)
     rows = session.execute(query.order_by(PointRow.at.desc(), PointRow.id.desc()).limit(longest)).all()
     return _column(rows[::-1], count - len(rows))
 
 
-def _column(rows: Sequence[Row[Any]], skipped: int) -> Column:
-    return Column(
+def _column(rows: Sequence[Row[Any]], skipped: int) -> PointColumns:
+    return PointColumns(
         skipped,
         tuple(row.id for row in rows),
         tuple(None if row.verdict == "invalid" else row.value for row in rows),

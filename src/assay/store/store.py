@@ -31,7 +31,7 @@ from assay.store.fleet.transactions import unknown_job
 from assay.store.listing import Listing, campaign_summary, has_owner
 from assay.store.objects.backing import Backing, Kind, chosen
 from assay.store.objects.inventory import wanted
-from assay.store.objects.transfer import Sent, Shelves, join, tried, trim, work_off
+from assay.store.objects.transfer import Shelves, TransferReport, join, tried, trim, work_off
 from assay.store.records import CampaignSummary, FleetSettings, StoredJob
 from assay.store.samples import SampleFiles
 from assay.store.tables import TOLD, CampaignRow, JobRow, RunRow, ScoreRow
@@ -115,7 +115,7 @@ class Store:
 
     def work_off(
         self, *, sends: bool = True, settled_s: float = 0.0, stop: threading.Event | None = None
-    ) -> Sent | None:
+    ) -> TransferReport | None:
         """Do what waits for the object store, as `sending.work_off` says; None when there is no object store."""
         if self.backing is None:
             return None

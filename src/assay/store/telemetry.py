@@ -179,7 +179,7 @@ def _unreadable(why: str) -> StoreError:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scraped:
+class ScrapedSeries:
     """One series."""
 
     name: str
@@ -201,7 +201,7 @@ class Scraped:
 class Metrics:
     """Everything that was scraped in a stretch of time."""
 
-    series: tuple[Scraped, ...]
+    series: tuple[ScrapedSeries, ...]
     interval_s: float
     """Time between two scrapes, as it was asked for."""
     begin_s: float
@@ -212,7 +212,7 @@ class Metrics:
     notes: Mapping[str, str] = field(default_factory=dict)
     """What could not be scraped, and why."""
 
-    def named(self, *names: str) -> tuple[Scraped, ...]:
+    def named(self, *names: str) -> tuple[ScrapedSeries, ...]:
         """All series of some names."""
         return tuple(one for one in self.series if one.name in names)
 
@@ -228,7 +228,9 @@ class Metrics:
         return sum(int(one.value.size) for one in self.named("up"))
 
 
-def cut(metrics: Metrics, begin_s: float, end_s: float, keep: Callable[[Scraped], bool] = lambda _: True) -> Metrics:
+def cut(
+    metrics: Metrics, begin_s: float, end_s: float, keep: Callable[[ScrapedSeries], bool] = lambda _: True
+) -> Metrics:
     """The part of some metrics that lies in a stretch of time."""
     import numpy as np
 
@@ -245,7 +247,7 @@ def merged(parts: Sequence[Metrics]) -> Metrics:
     """Several stretches put together; a moment that two of them have is kept once."""
     import numpy as np
 
-    rows: dict[tuple[str, str], list[Scraped]] = {}
+    rows: dict[tuple[str, str], list[ScrapedSeries]] = {}
     for part in parts:
         for one in part.series:
             rows.setdefault((one.name, _text(one.labels)), []).append(one)
@@ -254,7 +256,7 @@ def merged(parts: Sequence[Metrics]) -> Metrics:
         at_ms, place = np.unique(np.concatenate([one.at_ms for one in found]), return_index=True)
         value = np.concatenate([one.value for one in found])[place]
         kind = next((one.kind for one in found if one.kind), "")
-        series.append(Scraped(found[0].name, found[0].labels, kind, at_ms, value))
+        series.append(ScrapedSeries(found[0].name, found[0].labels, kind, at_ms, value))
     notes = {name: why for part in parts for name, why in part.notes.items()}
     begin, end = min(part.begin_s for part in parts), max(part.end_s for part in parts)
     return Metrics(tuple(series), parts[0].interval_s, begin, end, notes=notes)
@@ -320,7 +322,7 @@ def decode(content: bytes) -> Metrics:
         raise _unreadable_scrape(f"{type(problem).__name__}: {problem}") from None
 
 
-def _series(table: Any) -> tuple[Scraped, ...]:  # noqa: ANN401  (pyarrow is untyped)
+def _series(table: Any) -> tuple[ScrapedSeries, ...]:  # noqa: ANN401  (pyarrow is untyped)
     """The rows by series; those of one stand together."""
     import numpy as np
 
@@ -335,7 +337,7 @@ def _series(table: Any) -> tuple[Scraped, ...]:  # noqa: ANN401  (pyarrow is unt
     found = []
     for low, high in itertools.pairwise(bounds):
         name, labels, kind = (part[code[low]] for part, code in zip(words, codes, strict=True))
-        found.append(Scraped(name, json.loads(labels), kind, at_ms[low:high], value[low:high]))
+        found.append(ScrapedSeries(name, json.loads(labels), kind, at_ms[low:high], value[low:high]))
     return tuple(found)
 
 

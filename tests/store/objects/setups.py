@@ -12,10 +12,10 @@ from assay.plan.plan import make_plan
 from assay.run.records import RunOutcome, SampleSet, SingleRunResult
 from assay.spec.load import load
 from assay.store.objects.backing import Backing, ObjectSettings
-from assay.store.objects.files import ObjectFacts, ObjectsAwayError, Place
+from assay.store.objects.files import ObjectFacts, ObjectPlace, ObjectsAwayError
 from assay.store.store import Store
 
-HERE = Place("s3", "bucket", "")
+HERE = ObjectPlace("s3", "bucket", "")
 
 
 class Memory:

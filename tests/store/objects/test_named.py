@@ -9,7 +9,7 @@ from assay.clock import SYSTEM_CLOCK
 from assay.errors import StoreError
 from assay.store.artefacts import Artefacts
 from assay.store.objects import transfer
-from assay.store.objects.inventory import Fetched, fetch_all, named, only_there, verify, wanted
+from assay.store.objects.inventory import FetchReport, fetch_all, named, only_there, verify, wanted
 
 
 @pytest.fixture
@@ -62,13 +62,13 @@ def test_everything_comes_back(store, place, sent):
             shelf.path(digest).unlink()
     assert only_there(store.engine, store.shelves) == 3
     told = []
-    assert fetch_all(store.engine, store.shelves, told.append) == Fetched(3)
+    assert fetch_all(store.engine, store.shelves, told.append) == FetchReport(3)
     assert sorted(told) == keys(place)
     assert only_there(store.engine, store.shelves) == 0
     run = store.runs(sent)[0]
     (place / store.samples.key(run.samples)).unlink()
     store.samples.path(run.samples).unlink()
-    assert fetch_all(store.engine, store.shelves, told.append) == Fetched(0, (store.samples.key(run.samples),))
+    assert fetch_all(store.engine, store.shelves, told.append) == FetchReport(0, (store.samples.key(run.samples),))
 
 
 def test_what_is_damaged_does_not_keep_the_rest_from_coming_back(store, place, sent):
@@ -77,7 +77,7 @@ def test_what_is_damaged_does_not_keep_the_rest_from_coming_back(store, place, s
             shelf.path(digest).unlink()
     key = store.samples.key(store.runs(sent)[0].samples)
     (place / key).write_bytes(b"other")
-    assert fetch_all(store.engine, store.shelves, lambda _: None) == Fetched(2, (), (key,))
+    assert fetch_all(store.engine, store.shelves, lambda _: None) == FetchReport(2, (), (key,))
 
 
 def test_a_damaged_object_is_replaced_by_a_whole_file_of_this_machine_and_by_no_other(store, place, sent, monkeypatch):

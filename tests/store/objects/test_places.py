@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import UsageError
-from assay.store.objects.files import Place, parse_place
+from assay.store.objects.files import ObjectPlace, parse_place
 
 segments = st.from_regex(r"[A-Za-z0-9_.=-]{1,20}", fullmatch=True).filter(lambda text: text not in (".", ".."))
 buckets = st.from_regex(r"[a-z0-9][a-z0-9.-]{1,40}", fullmatch=True)
 endpoints = st.sampled_from(["", "http://127.0.0.1:9000", "https://s3.example.com", "http://[::1]:9000"])
 places = st.builds(
-    lambda bucket, parts, endpoint, region: Place("s3", bucket, "/".join(parts), endpoint, region),
+    lambda bucket, parts, endpoint, region: ObjectPlace("s3", bucket, "/".join(parts), endpoint, region),
     buckets,
     st.lists(segments, max_size=4),
     endpoints,
@@ -40,7 +40,7 @@ def test_any_text_is_a_place_or_an_error_of_ours(text):
 
 def test_the_parts_of_a_place():
     found = parse_place("s3://bench/team//a/?region=eu-west-1&endpoint=http://minio:9000/")
-    assert found == Place("s3", "bench", "team/a", "http://minio:9000", "eu-west-1")
+    assert found == ObjectPlace("s3", "bench", "team/a", "http://minio:9000", "eu-west-1")
     assert found.url == "s3://bench/team/a?endpoint=http://minio:9000&region=eu-west-1"
     assert parse_place("s3://bench").url == "s3://bench"
 
@@ -53,7 +53,7 @@ def test_a_folder_is_named_by_its_path_or_as_a_url(tmp_path, monkeypatch):
         parse_place("./x")
         == parse_place("~/x")
         == parse_place(f"file://{tmp_path}/x")
-        == Place("file", "", str(tmp_path / "x"))
+        == ObjectPlace("file", "", str(tmp_path / "x"))
     )
     assert Path(parse_place(parse_place(str(odd)).url).prefix) == odd
 

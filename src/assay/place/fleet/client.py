@@ -23,12 +23,12 @@ from assay.place.fleet.protocol import (
     Enrolment,
     Heartbeat,
     HeartbeatAnswer,
+    JobProgressReport,
     Known,
     LeaseGiven,
     LeaseRequest,
     Progress,
     Release,
-    Standings,
     Submission,
     agent_key,
 )
@@ -177,7 +177,7 @@ class FleetClient(Transport):
             "PUT", f"{_elsewhere(campaign)}", elsewhere, Known, patience_s=0, timeout_s=max(self._timeout_s, 60.0)
         )
 
-    def stand(self, campaign: str, standings: Standings) -> None:
+    def stand(self, campaign: str, standings: JobProgressReport) -> None:
         """Say how jobs stand that are measured elsewhere."""
         self._post(f"{_elsewhere(campaign)}/standings", standings, patience_s=0)
 

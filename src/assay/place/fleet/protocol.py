@@ -167,7 +167,7 @@ class Elsewhere:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobProgress:
     """How one job stands that is measured elsewhere."""
 
     index: int
@@ -182,10 +182,10 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Standings:
+class JobProgressReport:
     """How jobs of one campaign stand; those that are left out have not changed."""
 
-    jobs: tuple[Standing, ...]
+    jobs: tuple[JobProgress, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from assay.errors import UsageError
 from assay.report.comparison import asked_of, sentences
 from assay.report.wording import job_label
 from assay.serve.facts.records import ComparedCell, ComparedRow, ComparedSide, Comparison
-from assay.serve.state import Kept
+from assay.serve.state import ServerStore
 from assay.serve.web.reading import MetricView
 from assay.store.database import reading
 from assay.store.fleet.transactions import unknown_agent
@@ -72,7 +72,7 @@ class ReadSide:
         return CampaignRecord(self.side.key, benchmark or "", "", "done", tuple(jobs))
 
 
-def read_sides(kept: Kept, keys: Sequence[str], benchmark: str) -> tuple[ReadSide, ...]:
+def read_sides(kept: ServerStore, keys: Sequence[str], benchmark: str) -> tuple[ReadSide, ...]:
     """Read every side.
 
     Raises:
@@ -87,7 +87,7 @@ def read_sides(kept: Kept, keys: Sequence[str], benchmark: str) -> tuple[ReadSid
     return tuple(_read(kept, key, benchmark) for key in keys)
 
 
-def _read(kept: Kept, key: str, benchmark: str) -> ReadSide:
+def _read(kept: ServerStore, key: str, benchmark: str) -> ReadSide:
     kind, colon, name = key.partition(":")
     read = _KINDS.get(kind)
     if read is None or not colon or not name:
@@ -99,7 +99,7 @@ def _read(kept: Kept, key: str, benchmark: str) -> ReadSide:
     return read(kept, key, name, benchmark)
 
 
-def _campaign(kept: Kept, key: str, name: str, benchmark: str) -> ReadSide:
+def _campaign(kept: ServerStore, key: str, name: str, benchmark: str) -> ReadSide:
     known = kept.listing.campaign(name)
     stored, more = _stored(kept, JobFilter(campaign=name))
     fitting = stored if known.benchmark == benchmark or not benchmark else []
@@ -107,7 +107,7 @@ def _campaign(kept: Kept, key: str, name: str, benchmark: str) -> ReadSide:
     return _side(key, "campaign", known.benchmark, says, fitting, more=more)
 
 
-def _job(kept: Kept, key: str, name: str, benchmark: str) -> ReadSide:
+def _job(kept: ServerStore, key: str, name: str, benchmark: str) -> ReadSide:
     detail = kept.listing.job(name)
     one = detail.summary
     fits = detail.result is not None and benchmark in ("", one.benchmark)
@@ -117,7 +117,7 @@ def _job(kept: Kept, key: str, name: str, benchmark: str) -> ReadSide:
     return _side(key, "job", f"{one.benchmark}{label}", says, found)
 
 
-def _agent(kept: Kept, key: str, name: str, benchmark: str) -> ReadSide:
+def _agent(kept: ServerStore, key: str, name: str, benchmark: str) -> ReadSide:
     page = kept.listing.jobs(JobFilter(agent=name), limit=_MOST_LOOKED_AT)
     if not page.items and name not in {told for one in kept.control.agents() for told in (one.id, one.name)}:
         raise unknown_agent(name)
@@ -131,7 +131,7 @@ def _agent(kept: Kept, key: str, name: str, benchmark: str) -> ReadSide:
     return _side(key, "agent", called, says, stored, more=page.next is not None or len(newest) > MOST_RESULTS)
 
 
-def _label(kept: Kept, key: str, name: str, benchmark: str) -> ReadSide:
+def _label(kept: ServerStore, key: str, name: str, benchmark: str) -> ReadSide:
     label, equals, value = name.partition("=")
     if not label or not equals or set(label) & set('"\\'):
         raise UsageError(f"{key!r} names no label with its value", code="label", try_="write label:branch=main")
@@ -147,12 +147,12 @@ def _label(kept: Kept, key: str, name: str, benchmark: str) -> ReadSide:
     return _side(key, "label", name, says, stored, more=more)
 
 
-_KINDS: dict[str, Callable[[Kept, str, str, str], ReadSide]] = {
+_KINDS: dict[str, Callable[[ServerStore, str, str, str], ReadSide]] = {
     "campaign": _campaign, "job": _job, "agent": _agent, "label": _label
 }  # fmt: skip
 
 
-def _labelled(kept: Kept, label: str, value: str, benchmark: str) -> list[str]:
+def _labelled(kept: ServerStore, label: str, value: str, benchmark: str) -> list[str]:
     """The newest campaign of each benchmark that has a label, the newest first."""
     query = select(CampaignRow.id, CampaignRow.benchmark).where(CampaignRow.labels[label].as_string() == value)
     if benchmark:
@@ -172,7 +172,7 @@ def _labelled(kept: Kept, label: str, value: str, benchmark: str) -> list[str]:
     return list(found.values())
 
 
-def _stored(kept: Kept, which: JobFilter, most: int = MOST_RESULTS) -> tuple[list[StoredResult], bool]:
+def _stored(kept: ServerStore, which: JobFilter, most: int = MOST_RESULTS) -> tuple[list[StoredResult], bool]:
     page = kept.listing.results(which, limit=most)
     return list(page.items), page.next is not None
 
@@ -184,7 +184,7 @@ def _newest(jobs: Iterable[JobSummary]) -> list[JobSummary]:
     return list(found.values())
 
 
-def _documents(kept: Kept, jobs: Sequence[JobSummary]) -> list[StoredResult]:
+def _documents(kept: ServerStore, jobs: Sequence[JobSummary]) -> list[StoredResult]:
     query = select(JobRow.id, JobRow.result).where(JobRow.id.in_([one.id for one in jobs]))
     with reading(kept.store.engine) as session:
         found = {row.id: row.result for row in session.execute(query)}

@@ -19,7 +19,7 @@ from assay.report.energy import grade_of, price_of
 from assay.report.wording import machine_name
 from assay.serve.facts.compare import ReadResult, ReadSide
 from assay.serve.facts.records import Frontier, FrontierAxis, FrontierPoint
-from assay.serve.state import Kept
+from assay.serve.state import ServerStore
 from assay.store.prices import PriceRecord, Prices, price_for
 
 Per = Literal["", "watt", "dollar"]
@@ -47,7 +47,7 @@ class _Candidate:
     y: _Figure
 
 
-def frontier_of(kept: Kept, sides: Sequence[ReadSide], x: str, y: str, per: Per) -> Frontier:
+def frontier_of(kept: ServerStore, sides: Sequence[ReadSide], x: str, y: str, per: Per) -> Frontier:
     """Hold the jobs of some sides between two metrics.
 
     Raises:

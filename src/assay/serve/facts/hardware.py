@@ -19,7 +19,7 @@ from assay.documents import from_json
 from assay.report.device import asks_of_device, device_tests
 from assay.report.wording import headline_of, machine, section
 from assay.serve.facts.records import AgentFitness, AgentHardware, AgentNoise, DeviceBench, DeviceFigure
-from assay.serve.state import Kept
+from assay.serve.state import ServerStore
 from assay.store.database import reading
 from assay.store.records import AgentRecord
 from assay.store.tables import JobRow
@@ -39,7 +39,7 @@ _PARTS = ("integer", "memory")
 _NO_RESULT = "{} has delivered no result yet"
 
 
-def hardware_of(kept: Kept, agent: AgentRecord) -> AgentHardware:
+def hardware_of(kept: ServerStore, agent: AgentRecord) -> AgentHardware:
     """What is known of an agent's machine from its own results; what is not known says why."""
     newest = _newest(kept, agent.id, _FOR_STATE)
     if not newest:
@@ -61,7 +61,7 @@ def hardware_of(kept: Kept, agent: AgentRecord) -> AgentHardware:
     return AgentHardware(fitness, noise, bench, absent)
 
 
-def _newest(kept: Kept, agent: str, most: int) -> list[MultiRunJobResult]:
+def _newest(kept: ServerStore, agent: str, most: int) -> list[MultiRunJobResult]:
     with reading(kept.store.engine) as session:
         ids = _ids(session, agent, _SEEN_FOR_ONE * most)
         query = select(JobRow.id, JobRow.result).where(JobRow.id.in_(ids[:most]))
@@ -134,7 +134,7 @@ def _spread(result: MultiRunJobResult) -> float | None:
 # What devices can do
 
 
-def _bench(kept: Kept, agent: str) -> tuple[DeviceBench, ...]:
+def _bench(kept: ServerStore, agent: str) -> tuple[DeviceBench, ...]:
     """The newest test of each device, the newest first."""
     found: dict[str, DeviceBench] = {}
     tried: dict[str, int] = {}

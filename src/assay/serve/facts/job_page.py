@@ -27,7 +27,7 @@ from assay.run.probes.job import FILE
 from assay.run.records import SampleSet, SingleRunResult
 from assay.run.scoring.outputs import OUTPUTS
 from assay.serve.facts.records import Output, Panel, Panels
-from assay.serve.state import Kept
+from assay.serve.state import ServerStore
 from assay.serve.web.reading import job_result, result_tag
 from assay.store.listing import JobFilter, Page, from_cursor, to_cursor
 from assay.store.records import JobDetail
@@ -46,12 +46,12 @@ _SHOWN = frozenset(
 )  # fmt: skip
 
 
-def panels_tag(kept: Kept, detail: JobDetail) -> str:
+def panels_tag(kept: ServerStore, detail: JobDetail) -> str:
     """A tag that changes whenever the pictures of a job may have: with its result, and with those of its campaign."""
     return f'"{content_hash([detail.summary.id, result_tag(kept, detail.summary.campaign)])[:32]}"'
 
 
-def panels_of_job(kept: Kept, detail: JobDetail) -> Panels:
+def panels_of_job(kept: ServerStore, detail: JobDetail) -> Panels:
     """Every picture that a job has, and why it has no others."""
     result = job_result(kept, detail)
     if result.state != "done":
@@ -67,7 +67,7 @@ def _panel(one: Picture) -> Panel:
     return Panel(one.key, one.group, one.title, one.says, one.svg, numbers.columns, numbers.rows, one.wide)
 
 
-def _beside(kept: Kept, detail: JobDetail, result: MultiRunJobResult) -> tuple[list[Picture], dict[str, str]]:
+def _beside(kept: ServerStore, detail: JobDetail, result: MultiRunJobResult) -> tuple[list[Picture], dict[str, str]]:
     """Pictures in which the job is one point among the jobs of its campaign, and why there are none."""
     if not is_served(result):
         return [], {}
@@ -132,7 +132,7 @@ class _Line:
     content: bytes
 
 
-def outputs_page(kept: Kept, job: str, cursor: str | None, limit: int) -> Page[Output]:
+def outputs_page(kept: ServerStore, job: str, cursor: str | None, limit: int) -> Page[Output]:
     """One page of the kept answers of a job; empty where it kept none.
 
     Raises:
@@ -157,7 +157,7 @@ def outputs_page(kept: Kept, job: str, cursor: str | None, limit: int) -> Page[O
     return Page(tuple(found))
 
 
-def _of_run(kept: Kept, job: str, run: SingleRunResult, path: Path, first: int, most: int) -> Iterator[Output]:
+def _of_run(kept: ServerStore, job: str, run: SingleRunResult, path: Path, first: int, most: int) -> Iterator[Output]:
     lines, total, answered = _read_answers(path, first, most)
     scores = _Scores.of(_samples(kept, job, run), run, total, answered) if lines else _Scores({}, {})
     for line in lines:
@@ -184,7 +184,7 @@ def _read_answers(path: Path, first: int, most: int) -> tuple[list[_Line], int, 
     return lines, total, answered
 
 
-def _samples(kept: Kept, job: str, run: SingleRunResult) -> tuple[SampleSet, ...]:
+def _samples(kept: ServerStore, job: str, run: SingleRunResult) -> tuple[SampleSet, ...]:
     try:
         return kept.store.samples_of(job, run.run_id)
     except AssayError:

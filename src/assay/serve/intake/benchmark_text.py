@@ -54,7 +54,7 @@ class ReadProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class BenchmarkRead:
+class BenchmarkCheck:
     """What a file says."""
 
     document: Mapping[str, JsonValue] | None
@@ -65,7 +65,7 @@ class BenchmarkRead:
     """What would happen if it were submitted; null while something is wrong."""
 
 
-def read_text(state: ServerState, given: BenchmarkText) -> BenchmarkRead:
+def read_text(state: ServerState, given: BenchmarkText) -> BenchmarkCheck:
     """Read a file and say what it means; what is wrong with it is the answer, not an error.
 
     Raises:
@@ -75,13 +75,13 @@ def read_text(state: ServerState, given: BenchmarkText) -> BenchmarkRead:
     try:
         source = parse(given.text, f".{given.format}", _NAME)
         planned = plan_loaded(state, check(own_source(source), Path()), Submission(files=given.files))
-        return BenchmarkRead(source.document, (), preview(state, planned))
+        return BenchmarkCheck(source.document, (), preview(state, planned))
     except AssayError as wrong:
         if is_away(wrong):
             raise
         keys = _keys(source)
         told = tuple(_problem(one, given.text, keys) for one in wrong.problems)
-        return BenchmarkRead(source.document if source else None, told, None)
+        return BenchmarkCheck(source.document if source else None, told, None)
 
 
 Keys = Mapping[int, list[tuple[str, KeyPath]]]

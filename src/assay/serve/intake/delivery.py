@@ -18,7 +18,7 @@ from assay.plan.job import Job
 from assay.plan.lifecycle import Event
 from assay.report.wording import failure_of, failure_sentence
 from assay.serve.observability import tell, tell_failure
-from assay.serve.state import Kept, ServerState
+from assay.serve.state import ServerState, ServerStore
 from assay.serve.web.problems import RequestProblem
 from assay.store.artefacts import checked_digest, left_by, note_left
 from assay.store.database import writing
@@ -180,7 +180,7 @@ def _files_of(state: ServerState, job_id: str, result: MultiRunJobResult) -> dic
     return left
 
 
-def _note_files(kept: Kept, job_id: str, fence: int, left: dict[str, str]) -> None:
+def _note_files(kept: ServerStore, job_id: str, fence: int, left: dict[str, str]) -> None:
     if left:
         with writing(kept.store.engine) as session:
             note_left(session, kept.store.artefacts, job_id, fence, left)
@@ -199,7 +199,7 @@ def _watch(state: ServerState, job: Job, result: MultiRunJobResult) -> None:
         tell_failure("series not updated", problem, job=job.id)
 
 
-def _refuse_missing(kept: Kept, digests: Iterable[str], what: str) -> None:
+def _refuse_missing(kept: ServerStore, digests: Iterable[str], what: str) -> None:
     if lacking := missing(kept.store, digests):
         raise missing_artefacts(dict.fromkeys(lacking, what))
 

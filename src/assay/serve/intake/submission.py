@@ -23,7 +23,7 @@ from assay.run.targets import find_target, target_name
 from assay.run.targets.program import words_of
 from assay.serve.intake.delivery import missing, missing_artefacts
 from assay.serve.observability import tell
-from assay.serve.state import Kept, ServerState
+from assay.serve.state import ServerState, ServerStore
 from assay.serve.web.records import BenchmarkPreview, JobPreview, PlacementView, ScheduleView
 from assay.spec.benchmark import Definition
 from assay.spec.load import Loaded, load
@@ -41,7 +41,7 @@ _SHOWN = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedSubmission:
     """A submission that could be accepted."""
 
     plan: Plan
@@ -63,7 +63,7 @@ def submit(state: ServerState, submission: Submission, *, by: str, origin: str =
     return keep(state, planned)
 
 
-def keep(state: ServerState, planned: Planned, also: Also | None = None) -> Plan:
+def keep(state: ServerState, planned: PlannedSubmission, also: Also | None = None) -> Plan:
     """Keep what was planned as a campaign, and what belongs to it; its jobs are on offer at once."""
     kept = state.kept
     plan = kept.store.submit_to_fleet(
@@ -82,7 +82,7 @@ def keep(state: ServerState, planned: Planned, also: Also | None = None) -> Plan
     return plan
 
 
-def plan_submission(state: ServerState, submission: Submission, *, by: str = "", origin: str = "") -> Planned:
+def plan_submission(state: ServerState, submission: Submission, *, by: str = "", origin: str = "") -> PlannedSubmission:
     """Check and plan a submission; nothing is kept."""
     document, files, version = _named(state.kept, submission)
     pinned = _pinned(document, submission.agent)
@@ -93,7 +93,7 @@ def plan_submission(state: ServerState, submission: Submission, *, by: str = "",
 
 def plan_loaded(
     state: ServerState, loaded: Loaded, submission: Submission, *, by: str = "", origin: str = ""
-) -> Planned:
+) -> PlannedSubmission:
     """Check and plan a benchmark that was read, with the files and wishes of a submission; nothing is kept."""
     files = submission.files
     _check_files(files)
@@ -103,10 +103,10 @@ def plan_loaded(
     labels = {**loaded.benchmark.labels, **submission.labels}
     jobs = tuple(_with_files(replace(job, labels=labels, git=submission.git), files) for job in plan.jobs)
     settings = _settings(state, loaded, submission, by=by, origin=origin, version=submission.version)
-    return Planned(replace(plan, jobs=jobs), loaded.source.document, labels, settings)
+    return PlannedSubmission(replace(plan, jobs=jobs), loaded.source.document, labels, settings)
 
 
-def demand_files(kept: Kept, plan: Plan) -> None:
+def demand_files(kept: ServerStore, plan: Plan) -> None:
     """Refuse a plan whose files are not all here.
 
     Raises:
@@ -123,7 +123,7 @@ def label_of(job: Job) -> str:
     return job_label(job.point, job.definition.model_dump(mode="json", exclude_defaults=True))
 
 
-def _named(kept: Kept, submission: Submission) -> tuple[Mapping[str, JsonValue], Files, int | None]:
+def _named(kept: ServerStore, submission: Submission) -> tuple[Mapping[str, JsonValue], Files, int | None]:
     """The document, the files that belong to it, and its version if it is a stored one."""
     if (submission.document is None) == (not submission.benchmark):
         raise UsageError(
@@ -228,7 +228,7 @@ def _settings(
     )
 
 
-def preview(state: ServerState, planned: Planned) -> BenchmarkPreview:
+def preview(state: ServerState, planned: PlannedSubmission) -> BenchmarkPreview:
     """The jobs of a plan, what they need, who could take them, and what would have to be uploaded first."""
     plan = planned.plan
     wanted = dict.fromkeys(file.sha256 for job in plan.jobs for found in job.files.values() for file in found)
@@ -247,7 +247,7 @@ def preview(state: ServerState, planned: Planned) -> BenchmarkPreview:
 
 
 def keep_schedule(
-    state: ServerState, planned: Planned, submission: Submission, *, by: str
+    state: ServerState, planned: PlannedSubmission, submission: Submission, *, by: str
 ) -> tuple[ScheduleView, bool]:
     """Make the schedule of a benchmark or change the one of its name; the second part says whether it is new.
 
@@ -276,16 +276,16 @@ def keep_schedule(
         by=by,
     )
     state.changed(jobs=False)
-    return seen(state, record), new
+    return schedule_view(state, record), new
 
 
-def seen(state: ServerState, record: ScheduleRecord) -> ScheduleView:
+def schedule_view(state: ServerState, record: ScheduleRecord) -> ScheduleView:
     """A schedule as it is now, with its newest firing."""
     newest = Firings(state.kept.store.engine, state.clock).newest([record.id])
     return ScheduleView.of(record, newest.get(record.id), state.clock.utc())
 
 
-def _whole(planned: Planned, submission: Submission) -> Submission:
+def _whole(planned: PlannedSubmission, submission: Submission) -> Submission:
     """What to submit each time: a stored benchmark as it is now, and the agent that was asked for, written out."""
     files: dict[str, tuple[JobFile, ...]] = {
         text: found for job in planned.plan.jobs for text, found in job.files.items()

@@ -19,7 +19,7 @@ import anyio.to_thread
 from assay.errors import StoreError, UsageError
 from assay.place.broker import Broker
 from assay.place.leasing import Lease
-from assay.serve.live.feed import Bell
+from assay.serve.live.feed import LoopEvent
 from assay.serve.observability import tell, tell_failure
 from assay.store.control import Control
 
@@ -191,7 +191,7 @@ class Dispatcher:
     _due: Counter[str] = field(default_factory=Counter)
     _taking: Counter[str] = field(default_factory=Counter)
     _suits: dict[tuple[str, str], _Suits] = field(default_factory=dict)
-    _bell: Bell = field(default_factory=Bell)
+    _wake: LoopEvent = field(default_factory=LoopEvent)
     _limiter: anyio.CapacityLimiter | None = None
     _asked_s: float = 0.0
     """When it was last asked what is due; 0 when that is known to be out of date."""
@@ -200,9 +200,9 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Serve until closed."""
-        self._bell.hang()
+        self._wake.bind()
         while not self._closing:
-            if await self._bell.wait(ASK_EVERY_S):
+            if await self._wake.wait(ASK_EVERY_S):
                 self._asked_s = 0.0
             if self._waiting and not self._closing:
                 await self._ask()
@@ -210,16 +210,16 @@ class Dispatcher:
 
     def nudge(self) -> None:
         """Say that there may be something new to do; from any thread."""
-        self._bell.ring()
+        self._wake.set()
 
     def forget(self, agent: str) -> None:
         """Ask anew what an agent can do: it enrolled again or was changed; from any thread."""
-        self._bell.soon(lambda: self._forget(agent))
+        self._wake.call(lambda: self._forget(agent))
 
     def close(self) -> None:
         """Answer everybody who waits with nothing, and give out no more."""
         self._closing = True
-        self._bell.ring()
+        self._wake.set()
         for poll in tuple(self._waiting):
             poll.leave()
 
@@ -266,7 +266,7 @@ class Dispatcher:
         self.on_change(len(self._waiting))
         self._match((poll,))
         if not poll.woken.done() and time.monotonic() - self._asked_s > ASK_EVERY_S:
-            self._bell.ring()
+            self._wake.set()
         try:
             await asyncio.wait((poll.woken,), timeout=wait_s)
         finally:
@@ -341,7 +341,7 @@ class Dispatcher:
     def _forget(self, agent: str) -> None:
         for who in [who for who in self._suits if who[0] == agent]:
             del self._suits[who]
-        self._bell.ring()
+        self._wake.set()
 
     async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
         if self._limiter is None:

@@ -1,4 +1,8 @@
-"""A bell: rung from any thread, heard by one task of the event loop."""
+"""Live updates: one reader of the events table for all listeners of this process; progress goes straight to them.
+
+A listener that comes back with the id of the last event it saw gets everything since. Progress is not kept: it has no
+id and is not repeated.
+"""
 
 from __future__ import annotations
 
@@ -22,33 +26,32 @@ _AFTER_OUTAGE_S = 2.0
 
 
 @dataclass(slots=True)
-class Bell:
-    """Remembers that it was rung until somebody hears it."""
+class LoopEvent:
+    """An event set from any thread and awaited by one task of the event loop; it stays set until awaited."""
 
-    _rung: asyncio.Event = field(default_factory=asyncio.Event)
+    _event: asyncio.Event = field(default_factory=asyncio.Event)
     _loop: asyncio.AbstractEventLoop | None = None
 
-    def hang(self) -> None:
-        """Belong to the loop that runs now; before that, ringing does nothing."""
+    def bind(self) -> None:
+        """Belong to the loop that runs now; before that, setting does nothing."""
         self._loop = asyncio.get_running_loop()
 
-    def ring(self) -> None:
-        """Wake whoever waits; from any thread."""
-        self.soon(self._rung.set)
+    def set(self) -> None:
+        self.call(self._event.set)
 
-    def soon(self, work: Callable[[], None]) -> None:
-        """Have something done by the loop; from any thread."""
+    def call(self, work: Callable[[], None]) -> None:
+        """Have the loop call something; from any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(work)
 
     async def wait(self, at_most_s: float) -> bool:
-        """Wait for a ring; whether there was one in that time."""
+        """Wait until it is set; False when time ran out."""
         try:
             async with asyncio.timeout(at_most_s):
-                await self._rung.wait()
+                await self._event.wait()
         except TimeoutError:
             return False
-        self._rung.clear()
+        self._event.clear()
         return True
 
 
@@ -91,7 +94,7 @@ class Feed:
     _listeners: set[_Listener] = field(default_factory=set)
     _position: int = 0
     _reader: asyncio.Task[None] | None = None
-    _bell: Bell = field(default_factory=Bell)
+    _wake: LoopEvent = field(default_factory=LoopEvent)
     _closing: bool = False
 
     async def listen(self, after: int | None, campaign: str | None = None) -> AsyncIterator[bytes]:
@@ -113,19 +116,19 @@ class Feed:
 
     def push(self, event: EventRecord) -> None:
         """Hand out an event that is not kept; from any thread."""
-        self._bell.soon(lambda: self._hand_out(event))
+        self._wake.call(lambda: self._hand_out(event))
 
     def nudge(self) -> None:
         """Say that there may be new events; from any thread."""
-        self._bell.ring()
+        self._wake.set()
 
     def start(self) -> None:
         """Belong to the loop that runs now."""
-        self._bell.hang()
+        self._wake.bind()
 
     def rewind(self, newest: int) -> None:
         """Note that events were removed with their campaign, so that numbers may be used again; from any thread."""
-        self._bell.soon(lambda: self._rewind(newest))
+        self._wake.call(lambda: self._rewind(newest))
 
     def close(self) -> None:
         """End every stream."""
@@ -190,7 +193,7 @@ class Feed:
                 self._hand_out(event)
                 self._position = event.id or self._position
             if len(page) < _PAGE:
-                await self._bell.wait(_AFTER_OUTAGE_S if away else ASK_EVERY_S)
+                await self._wake.wait(_AFTER_OUTAGE_S if away else ASK_EVERY_S)
 
 
 def written(event: EventRecord) -> bytes:

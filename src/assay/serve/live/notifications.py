@@ -28,7 +28,7 @@ from assay.serve.state import ServerState
 from assay.serve.web.problems import Unavailable, is_away
 from assay.store.alerts import AlertRules, Alerts
 from assay.store.notices import Notice, NoticePolicy, Notices
-from assay.store.overview import Watched
+from assay.store.overview import ActivityReader
 from assay.store.records import EventRecord
 from assay.store.series import Point, SeriesRows
 
@@ -51,7 +51,7 @@ _MOST_POINTS = 500
 
 
 @dataclass(slots=True)
-class Alerting:
+class AlertLoop:
     """Looks at alerts and their rules at every tick of a server."""
 
     state: ServerState
@@ -95,7 +95,7 @@ class Alerting:
         """Read on in the history of jobs: those that failed, and those that do so no more."""
         store = self.state.kept.store
         if self._event is None:
-            self._event = max(0, Watched(store.engine).newest_event() - _READ_AGAIN)
+            self._event = max(0, ActivityReader(store.engine).newest_event() - _READ_AGAIN)
         while True:
             _, last = follow_jobs(store, None, self.state.clock, self._event)
             if last == self._event:
@@ -122,7 +122,7 @@ class Alerting:
 
 
 @dataclass(slots=True)
-class Notifying:
+class NoticeSender:
     """Sends what is in the outbox until it is cancelled."""
 
     state: ServerState
@@ -142,7 +142,7 @@ class Notifying:
     _closing: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
-    def of(cls, state: ServerState) -> Notifying:
+    def of(cls, state: ServerState) -> NoticeSender:
         """The sender of a server, with the channels of its file.
 
         Raises:

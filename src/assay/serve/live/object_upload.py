@@ -16,7 +16,7 @@ from assay.errors import AssayError, Problem
 from assay.serve.observability import tell, tell_failure
 from assay.serve.state import ServerState
 from assay.serve.web.problems import Unavailable, is_away
-from assay.store.objects.transfer import Sent
+from assay.store.objects.transfer import TransferReport
 from assay.store.store import Store
 
 EVERY_S = 1.0
@@ -28,7 +28,7 @@ _TRIM_EVERY_S = 60.0
 
 
 @dataclass(slots=True)
-class Sending:
+class ObjectUploader:
     """Does what waits for the object store until it is cancelled."""
 
     state: ServerState
@@ -76,7 +76,7 @@ class Sending:
             if not is_away(problem):
                 tell_failure("sending failed", problem)
 
-    def _say(self, store: Store, done: Sent | None) -> None:
+    def _say(self, store: Store, done: TransferReport | None) -> None:
         if done is None or store.backing is None:
             return
         self.state.metrics.objects_waiting.set(done.waiting)

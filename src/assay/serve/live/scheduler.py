@@ -23,8 +23,8 @@ from assay.serve.intake.submission import demand_files, keep, plan_submission
 from assay.serve.observability import tell, tell_failure
 from assay.serve.state import ServerState
 from assay.serve.web.problems import RequestProblem, is_away
-from assay.store.firings import FiringLostError, FiringRecord, Firings, OverlapError, Standing
-from assay.store.schedules import ScheduleRecord, Schedules, Watched, read_schedule
+from assay.store.firings import FiringLostError, FiringObstacles, FiringRecord, Firings, OverlapError
+from assay.store.schedules import ScheduleRecord, Schedules, ScheduleTiming, read_schedule
 
 EVERY_S = 1.0
 ORIGIN = "schedule"
@@ -109,7 +109,7 @@ class Scheduler:
         for one in firings:
             self.fire(one)
 
-    def _begin(self, one: Watched) -> tuple[tuple[float, float], float]:
+    def _begin(self, one: ScheduleTiming) -> tuple[tuple[float, float], float]:
         """When the next due time of a schedule begins; worked out once for each version of it."""
         version = (one.considered_to, one.changed_at)
         known = self._begins.get(one.id)
@@ -144,7 +144,9 @@ class Scheduler:
         except UsageError:
             raise FiringLostError from None  # it was removed meanwhile
 
-    def _may_go_on(self, firings: Firings, firing: FiringRecord, record: ScheduleRecord, standing: Standing) -> bool:
+    def _may_go_on(
+        self, firings: Firings, firing: FiringRecord, record: ScheduleRecord, standing: FiringObstacles
+    ) -> bool:
         """Do as the schedule says about what stands in the way; whether the firing goes on."""
         overlap = record.schedule.overlap
         if overlap == "skip":
@@ -155,7 +157,7 @@ class Scheduler:
             self._end_others(firings, firing, standing)
         return overlap == "cancel"
 
-    def _end_others(self, firings: Firings, firing: FiringRecord, standing: Standing) -> None:
+    def _end_others(self, firings: Firings, firing: FiringRecord, standing: FiringObstacles) -> None:
         kept = self.state.kept
         firings.replace(standing.before, firing)
         for campaign in standing.campaigns:

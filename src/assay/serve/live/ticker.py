@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import anyio.to_thread
 
 from assay.errors import AssayError
-from assay.serve.live.notifications import Alerting
+from assay.serve.live.notifications import AlertLoop
 from assay.serve.observability import count_poisoned, tell, tell_failure
-from assay.serve.state import Kept, ServerState
+from assay.serve.state import ServerState, ServerStore
 from assay.serve.web.problems import is_away
 
 EVERY_S = 1.0
@@ -40,21 +40,21 @@ class Ticker:
     """When leases were last looked at."""
     _disturbed_s: float = -math.inf
     """When the clock was set, or a time ended in which no agent could be heard."""
-    _alerting: Alerting = field(init=False)
+    _alerting: AlertLoop = field(init=False)
 
     def __post_init__(self) -> None:
-        self._alerting = Alerting(self.state)
+        self._alerting = AlertLoop(self.state)
 
     async def run(self) -> None:
         """Tick for ever."""
-        self.state.bell.hang()
+        self.state.wake.bind()
         next_s = 0.0
         while True:
             left_s = next_s - time.monotonic()
             if left_s <= 0:
                 await anyio.to_thread.run_sync(self.tick)
                 next_s = time.monotonic() + EVERY_S
-            elif await self.state.bell.wait(left_s):
+            elif await self.state.wake.wait(left_s):
                 await anyio.to_thread.run_sync(self.follow_up)
                 await anyio.sleep(_HURRY_AT_MOST_EVERY_S)
 
@@ -94,13 +94,13 @@ class Ticker:
             self.state.offers_due = False  # before: what comes meanwhile is offered the next time
             self._offer(kept)
 
-    def _offer(self, kept: Kept) -> None:
+    def _offer(self, kept: ServerStore) -> None:
         if not self._step("offer jobs", kept.queue.offer):
             self.state.offers_due = True
         elif kept.queue.is_apart:
             self.state.dispatcher.nudge()
 
-    def _notice_step(self, kept: Kept) -> None:
+    def _notice_step(self, kept: ServerStore) -> None:
         """After the calendar was set, count silence from now on: leases go by a clock that was not."""
         steps = kept.control.steady.steps
         if steps != self._steps and self._step("follow the clock", kept.control.after_step):
@@ -109,7 +109,7 @@ class Ticker:
             self._alerting.listen_again()
             tell("clock was set", level=logging.WARNING)
 
-    def _notice_gap(self, kept: Kept) -> bool:
+    def _notice_gap(self, kept: ServerStore) -> bool:
         """Renew all leases after a time in which no agent could: this process stood still, or the database was away.
 
         Returns False when they should be renewed and could not be.
@@ -128,7 +128,7 @@ class Ticker:
         tell("leases renewed", level=logging.WARNING, because=f"nobody could renew them for {gap_s:.0f} s")
         return True
 
-    def _expire(self, kept: Kept, until: float) -> bool:
+    def _expire(self, kept: ServerStore, until: float) -> bool:
         metrics = self.state.metrics
         expired: list[str] = []
         answers = self._step("take leases back", lambda: expired.extend(kept.control.expire(until)))

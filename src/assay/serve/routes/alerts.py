@@ -60,7 +60,7 @@ def _shown(example: object, status: int = 200) -> Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class AlertComment:
     """What somebody says about an alert."""
 
     why: str = ""
@@ -122,7 +122,7 @@ def get_alert(alert: AlertId, state: State) -> AlertRecord:
 
 
 @router.post("/{alert}/acknowledge", dependencies=[users], responses=_shown({**_ALERT, "state": "acknowledged"}))
-def acknowledge_alert(alert: AlertId, state: State, by: User, word: Annotated[Word, _WORD]) -> AlertRecord:
+def acknowledge_alert(alert: AlertId, state: State, by: User, word: Annotated[AlertComment, _WORD]) -> AlertRecord:
     """Say that somebody works on it: nobody is told again while it stands as it is."""
     return _act(state, alert, "acknowledge", by, word.why)
 
@@ -140,19 +140,19 @@ def snooze_alert(alert: AlertId, state: State, by: User, snooze: Annotated[Snooz
 
 
 @router.post("/{alert}/expect", dependencies=[users], responses=_shown({**_ALERT, "state": "expected"}))
-def expect_alert(alert: AlertId, state: State, by: User, word: Annotated[Word, _WORD]) -> AlertRecord:
+def expect_alert(alert: AlertId, state: State, by: User, word: Annotated[AlertComment, _WORD]) -> AlertRecord:
     """Call its changes expected: their series are measured from the new level on."""
     return _act(state, alert, "expect", by, word.why)
 
 
 @router.post("/{alert}/resolve", dependencies=[users], responses=_shown({**_ALERT, "state": "resolved"}))
-def resolve_alert(alert: AlertId, state: State, by: User, word: Annotated[Word, _WORD]) -> AlertRecord:
+def resolve_alert(alert: AlertId, state: State, by: User, word: Annotated[AlertComment, _WORD]) -> AlertRecord:
     """End it by hand; it is opened again if the trouble is seen anew."""
     return _act(state, alert, "resolve", by, word.why)
 
 
 @router.post("/{alert}/reopen", dependencies=[users], responses=_shown(_ALERT))
-def reopen_alert(alert: AlertId, state: State, by: User, word: Annotated[Word, _WORD]) -> AlertRecord:
+def reopen_alert(alert: AlertId, state: State, by: User, word: Annotated[AlertComment, _WORD]) -> AlertRecord:
     """Take back what somebody said: it is open as before."""
     return _act(state, alert, "reopen", by, word.why)
 

@@ -13,7 +13,7 @@ from pydantic import JsonValue, ValidationError
 
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import adapter
-from assay.place.fleet.protocol import Delivered, Elsewhere, Known, Progress, Release, Standing, Standings
+from assay.place.fleet.protocol import Delivered, Elsewhere, JobProgress, JobProgressReport, Known, Progress, Release
 from assay.serve.intake.delivery import deliver, deliver_told, known_size, missing_artefacts
 from assay.serve.intake.submission import label_of
 from assay.serve.observability import tell
@@ -139,7 +139,7 @@ async def know_campaign(campaign: CampaignThere, state: State, by: User, request
 
 
 @external_router.post("/standings", dependencies=[users], status_code=204)
-def tell_standings(campaign: CampaignThere, standings: Standings, state: State) -> None:
+def tell_standings(campaign: CampaignThere, standings: JobProgressReport, state: State) -> None:
     """Say how jobs stand: what they wait for, where they run and how far they are; those that have ended stay so."""
     noted = state.kept.control.stand(campaign, [_bounded(one) for one in standings.jobs])
     now = state.clock.utc().timestamp()
@@ -205,11 +205,11 @@ def _check(campaign: str, told: Elsewhere) -> None:
             raise _wrong(f"jobs.{position}", f"is not job {position} of this campaign")
 
 
-def _bounded(one: Standing) -> Standing:
+def _bounded(one: JobProgress) -> JobProgress:
     if not all(0 <= number <= _MOST for number in (one.index, one.run, one.runs)) or not isfinite(one.share):
         raise _wrong("jobs", f"has a number out of range: {one.index}")
     phase, note = one.phase[:_LONGEST_NAME], one.note[:_LONGEST_NOTE]
-    return Standing(one.index, one.state, note, one.run, one.runs, phase, min(max(one.share, 0.0), 1.0))
+    return JobProgress(one.index, one.state, note, one.run, one.runs, phase, min(max(one.share, 0.0), 1.0))
 
 
 def _wrong(at: str, what: str) -> RequestProblem:

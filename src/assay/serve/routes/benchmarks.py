@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from assay.errors import SpecError
 from assay.place.fleet.protocol import Submission
-from assay.serve.intake.benchmark_text import BenchmarkRead, BenchmarkText, read_text
+from assay.serve.intake.benchmark_text import BenchmarkCheck, BenchmarkText, read_text
 from assay.serve.intake.submission import plan_submission, preview
 from assay.serve.observability import tell
 from assay.serve.state import ServerState
@@ -51,7 +51,7 @@ def check_benchmark(submission: Submission, state: State) -> BenchmarkPreview:
 
 
 @router.post("/read", dependencies=[users])
-def read_benchmark(given: BenchmarkText, state: State) -> BenchmarkRead:
+def read_benchmark(given: BenchmarkText, state: State) -> BenchmarkCheck:
     """Read a file while it is written: what it says, what is wrong with it and where, and what would happen."""
     return read_text(state, given)
 

@@ -15,7 +15,7 @@ from assay.plan.plan import Plan
 from assay.report.reading import read_campaign
 from assay.serve.intake.submission import demand_files, keep, keep_schedule, plan_submission, submit
 from assay.serve.observability import tell
-from assay.serve.state import Kept, ServerState
+from assay.serve.state import ServerState, ServerStore
 from assay.serve.web.access import (
     Answers,
     CampaignId,
@@ -163,7 +163,7 @@ def download_results(campaign: CampaignId, form: str, state: State) -> Response:
     return Response(_rendered(state.kept, record, form), media_type=_FORMS[form], headers=headers)
 
 
-def _rendered(kept: Kept, record: CampaignRecord, form: str) -> str:
+def _rendered(kept: ServerStore, record: CampaignRecord, form: str) -> str:
     if form == "csv":
         from assay.report.export import render_csv
 

@@ -21,13 +21,13 @@ from assay.alert.notify.protocol import Channel as Sender
 from assay.alert.notify.protocol import NotifyError
 from assay.report.wording import one_line
 from assay.serve.facts.records import Channel, ChannelTest
-from assay.serve.live.notifications import Notifying
+from assay.serve.live.notifications import NoticeSender
 from assay.serve.observability import tell
 from assay.serve.state import ServerState
 from assay.serve.web.access import Admin, Answers, Limit, State, User, admins, readers, users
 from assay.serve.web.records import Listed
 from assay.spec.secrets import REFERENCE
-from assay.store.notices import Told, told_by
+from assay.store.notices import ChannelStatus, channel_status
 
 _MOST_MAILBOXES = 3
 router = APIRouter(prefix="/api/v1/channels", tags=["alerts"])
@@ -46,11 +46,11 @@ _NOTICE: Mapping[str, JsonValue] = {
 
 def channels_of(state: ServerState, senders: Mapping[str, Sender]) -> tuple[Channel, ...]:
     """Every channel by name, with what became of its newest messages."""
-    found = told_by(state.kept.store.engine, tuple(senders))
-    return tuple(_channel(name, senders[name], found.get(name, Told())) for name in sorted(senders))
+    found = channel_status(state.kept.store.engine, tuple(senders))
+    return tuple(_channel(name, senders[name], found.get(name, ChannelStatus())) for name in sorted(senders))
 
 
-def _channel(name: str, sender: Sender, told: Told) -> Channel:
+def _channel(name: str, sender: Sender, told: ChannelStatus) -> Channel:
     word: Literal["ok", "failing", "unused"] = "ok" if told.last_sent is not None else "unused"
     word = "failing" if told.error else word
     return Channel(name, sender.kind, place_of(sender), word, told.last_sent, told.error, told.waiting)
@@ -105,8 +105,8 @@ def test_channel(name: ChannelName, state: State, request: Request, by: Admin) -
     return answer
 
 
-def _notifying(request: Request) -> Notifying:
-    found: Notifying = request.app.state.notifying
+def _notifying(request: Request) -> NoticeSender:
+    found: NoticeSender = request.app.state.notifying
     return found
 
 

@@ -14,7 +14,7 @@ from assay.series.repository import KnownFinding, SeriesStore
 from assay.serve.state import ServerState
 from assay.serve.web.access import Answers, CampaignId, State, readers
 from assay.store.alerts import AlertFilter
-from assay.store.overview import FleetHealth, Standing, Waiting
+from assay.store.overview import FleetHealth, OverviewReader, Waiting
 from assay.store.records import CampaignSummary, JobSummary
 
 router = APIRouter(prefix="/api/v1", tags=["overview"])
@@ -84,7 +84,7 @@ class Overview:
 def get_overview(state: State) -> Overview:
     """Read what runs now, what failed, what moved and how the fleet is."""
     kept, now = state.kept, state.clock.utc().timestamp()
-    standing = Standing(kept.store.engine)
+    standing = OverviewReader(kept.store.engine)
     counts = standing.counts()
     fleet = standing.fleet(silent_before=now - state.settings.silent_after_s)
     return Overview(

@@ -23,7 +23,7 @@ from assay.serve.facts.compare import compare_sides, read_sides
 from assay.serve.facts.frontier import frontier_of
 from assay.serve.facts.records import Comparison, Frontier
 from assay.serve.observability import tell
-from assay.serve.state import Kept, ServerState
+from assay.serve.state import ServerState, ServerStore
 from assay.serve.web.access import Answers, Cursor, JobId, Limit, State, Text, User, WantedJobs, readers, users
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.reading import ComparisonMatrix, ResultView, comparison, job_result, result_view
@@ -93,13 +93,13 @@ def _plain(name: str) -> str:
     return "".join(char for char in name if char.isalnum() or char in "-_") or "results"
 
 
-def _lines(kept: Kept, campaigns: list[str]) -> Iterator[bytes]:
+def _lines(kept: ServerStore, campaigns: list[str]) -> Iterator[bytes]:
     for campaign in campaigns:
         for job in read_campaign(kept.store, campaign).jobs:
             yield to_json(job).encode() + b"\n"
 
 
-def _zipped(kept: Kept, campaigns: list[str]) -> Iterator[bytes]:
+def _zipped(kept: ServerStore, campaigns: list[str]) -> Iterator[bytes]:
     """A ZIP, made while it is sent: samples are large and are read one at a time."""
     sink = _Sink()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -118,7 +118,9 @@ def _zipped(kept: Kept, campaigns: list[str]) -> Iterator[bytes]:
     yield sink.taken()
 
 
-def _files(kept: Kept, archive: zipfile.ZipFile, sink: _Sink, place: str, run: SingleRunResult) -> Iterator[bytes]:
+def _files(
+    kept: ServerStore, archive: zipfile.ZipFile, sink: _Sink, place: str, run: SingleRunResult
+) -> Iterator[bytes]:
     """The files that a run left, each in parts: they may be large."""
     for name, digest in run.files.items():
         path = kept.store.artefacts.find(digest)
@@ -169,7 +171,7 @@ def get_frontier(
 
 
 @dataclass(frozen=True, slots=True)
-class Judging:
+class ScoreRequest:
     """Who is to judge."""
 
     scorers: tuple[str, ...] = ()
@@ -184,7 +186,7 @@ def list_scores(job: JobId, state: State) -> Listed[ScoreRecord]:
 
 
 @scores_router.post("", dependencies=[users], status_code=201)
-async def compute_scores(job: JobId, judging: Judging, state: State, by: User) -> Listed[ScoreRecord]:
+async def compute_scores(job: JobId, judging: ScoreRequest, state: State, by: User) -> Listed[ScoreRecord]:
     """Judge the kept answers of a job, and keep what came out with its date; nothing is measured again."""
     if len(judging.scorers) > _MOST_SCORERS:
         raise RequestProblem(422, f"at most {_MOST_SCORERS} scorers can be asked at once", code="request", at="scorers")
@@ -194,7 +196,7 @@ async def compute_scores(job: JobId, judging: Judging, state: State, by: User) -
 
 
 def _one_at_a_time() -> anyio.CapacityLimiter:
-    """Judging is arithmetic in Python: two at once would only slow each other, and everybody else."""
+    """Scoring is arithmetic in Python: two at once would only slow each other, and everybody else."""
     try:
         return _turns.get()
     except LookupError:
@@ -202,7 +204,7 @@ def _one_at_a_time() -> anyio.CapacityLimiter:
         return limiter
 
 
-def _compute(state: ServerState, job: str, judging: Judging) -> tuple[ScoreRecord, ...]:
+def _compute(state: ServerState, job: str, judging: ScoreRequest) -> tuple[ScoreRecord, ...]:
     kept = state.kept
     result = job_result(kept, kept.listing.job(job))
     records = rescore(result, in_store(kept.store), scorers_of(result, judging.scorers), state.clock)

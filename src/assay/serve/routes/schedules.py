@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Path, Query, Response
 
 from assay.place.fleet.protocol import Submission
-from assay.serve.intake.submission import demand_files, keep_schedule, plan_submission, seen
+from assay.serve.intake.submission import demand_files, keep_schedule, plan_submission, schedule_view
 from assay.serve.live.scheduler import Scheduler
 from assay.serve.observability import tell
 from assay.serve.state import ServerState
@@ -74,7 +74,7 @@ def list_schedules(
 def get_schedule(schedule: ScheduleId, state: State) -> ScheduleFull:
     """Read a schedule with what it submits."""
     record = _schedules(state).get(schedule)
-    return ScheduleFull(seen(state, record), record.submission or Submission())
+    return ScheduleFull(schedule_view(state, record), record.submission or Submission())
 
 
 @router.delete("/{schedule}", dependencies=[users], status_code=204)
@@ -118,7 +118,7 @@ def list_firings(schedule: ScheduleId, state: State, cursor: Cursor = None, limi
 def _changed(state: ServerState, record: ScheduleRecord, event: str, by: str) -> ScheduleView:
     tell(event, schedule=record.id, by=by)
     state.changed(jobs=False)
-    return seen(state, record)
+    return schedule_view(state, record)
 
 
 def _schedules(state: ServerState) -> Schedules:

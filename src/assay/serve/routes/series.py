@@ -53,7 +53,7 @@ class Points:
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportOutcome:
     """What became of imported points."""
 
     series: tuple[str, ...]
@@ -116,7 +116,7 @@ def list_series(
     dependencies=[users],
     responses=_example({"series": ["9c1f2ab34d5e6f70"], "added": 365, "known": 0, "findings": ["0b7d3e5a91c2f468"]}),
 )
-async def import_points(given: Points, state: State, by: User) -> Imported:
+async def import_points(given: Points, state: State, by: User) -> ImportOutcome:
     """Take points of history that people already have; those that are there already stay as they are."""
     if len(given.points) > _LARGEST_IMPORT:
         raise RequestProblem(
@@ -184,7 +184,7 @@ def _known(state: ServerState) -> SeriesStore:
     return SeriesStore(state.kept.store, state.clock)
 
 
-def _import(state: ServerState, given: Points) -> Imported:
+def _import(state: ServerState, given: Points) -> ImportOutcome:
     points = []
     for number, one in enumerate(given.points):
         try:
@@ -192,7 +192,7 @@ def _import(state: ServerState, given: Points) -> Imported:
         except UsageError as problem:
             raise RequestProblem(422, problem.problem.message, code="series-line", at=f"points.{number}") from None
     taken, findings = take(state.kept.store, points, state.clock)
-    return Imported(taken.series, taken.added, taken.known, tuple(one.id for one in findings))
+    return ImportOutcome(taken.series, taken.added, taken.known, tuple(one.id for one in findings))
 
 
 def _one_at_a_time() -> anyio.CapacityLimiter:

@@ -18,7 +18,7 @@ from assay.plan.lifecycle import FINAL
 from assay.plan.plan import combine
 from assay.report.export import render_sark_csv, results_filename
 from assay.report.reading import read_campaign
-from assay.serve.intake.submission import Planned, keep, plan_submission
+from assay.serve.intake.submission import PlannedSubmission, keep, plan_submission
 from assay.serve.sark.errors import SarkRoute, json_body
 from assay.serve.sark.records import agent_id, breakdown, campaign_record, job_record, result_record, worker_id
 from assay.serve.state import ServerState, state_of
@@ -143,7 +143,7 @@ def job(state: State, job: str) -> dict[str, Any]:
     return {"job": job_record(summary, detail.job, summary.fence), "result": result}
 
 
-def _planned(state: ServerState, body: dict[str, Any], by: str) -> Planned:
+def _planned(state: ServerState, body: dict[str, Any], by: str) -> PlannedSubmission:
     """Every job planned on its own, because equal ones stay apart, then joined into one campaign."""
     parts = []
     for document in benchmarks_of(body):

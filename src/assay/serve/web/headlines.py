@@ -19,7 +19,7 @@ from assay.serve.state import ServerState
 from assay.spec.benchmark import Definition
 from assay.spec.load import load
 from assay.spec.target import CommandTarget
-from assay.store.findings import HeadlineRows, Newest, SeriesName
+from assay.store.findings import HeadlineRows, NewestPoint, SeriesName
 from assay.store.series import SeriesRecord
 
 MOST = 100
@@ -109,12 +109,12 @@ def _declared(definition: Definition, name: str) -> int:
     return declared.index(base_name(name)) if base_name(name) in declared else len(declared)
 
 
-def _speaking(points: Sequence[Newest]) -> str | None:
+def _speaking(points: Sequence[NewestPoint]) -> str | None:
     """The job whose result is the newest that has a number."""
     return next((one.job for one in reversed(points) if one.value is not None), None)
 
 
-def _headline(series: SeriesRecord, points: Sequence[Newest], results: Mapping[str, str]) -> Headline:
+def _headline(series: SeriesRecord, points: Sequence[NewestPoint], results: Mapping[str, str]) -> Headline:
     last = next((one for one in reversed(points) if one.value is not None), None)
     job = last.job if last else None
     return Headline(

@@ -18,7 +18,7 @@ from assay.metrics import Better
 from assay.plan.digest import content_hash
 from assay.report.reading import read_job
 from assay.report.wording import headline_of, job_label, machine_name
-from assay.serve.state import Kept
+from assay.serve.state import ServerStore
 from assay.store.database import reading
 from assay.store.listing import JobFilter
 from assay.store.records import JobDetail, JobSummary, StoredJob, StoredResult
@@ -108,13 +108,13 @@ class ComparisonMatrix:
     cells: tuple[Cell, ...]
 
 
-def job_result(kept: Kept, detail: JobDetail) -> MultiRunJobResult:
+def job_result(kept: ServerStore, detail: JobDetail) -> MultiRunJobResult:
     """A job's result, or what is known of it."""
     summary = detail.summary
     return read_job(StoredJob(detail.job, summary.state, detail.result, summary.reason), kept.store.runs)
 
 
-def result_tag(kept: Kept, campaign: str) -> str:
+def result_tag(kept: ServerStore, campaign: str) -> str:
     """A tag that changes whenever the results of a campaign may have: everything that changes them is an event."""
     state = kept.listing.campaign(campaign)
     with reading(kept.store.engine) as session:
@@ -146,7 +146,7 @@ def _view(job: JobSummary, result: MultiRunJobResult) -> ResultView:
     )
 
 
-def comparison(kept: Kept, campaigns: Iterable[str], metric: str, rows: str, columns: str) -> ComparisonMatrix:
+def comparison(kept: ServerStore, campaigns: Iterable[str], metric: str, rows: str, columns: str) -> ComparisonMatrix:
     """One metric of the jobs of some campaigns, laid out by two properties of the jobs.
 
     Raises:
@@ -179,7 +179,7 @@ def comparison(kept: Kept, campaigns: Iterable[str], metric: str, rows: str, col
 Pair = tuple[JobSummary, MultiRunJobResult]
 
 
-def _results(kept: Kept, campaigns: Iterable[str]) -> list[Pair]:
+def _results(kept: ServerStore, campaigns: Iterable[str]) -> list[Pair]:
     found: list[Pair] = []
     for campaign in dict.fromkeys(campaigns):
         kept.listing.campaign(campaign)

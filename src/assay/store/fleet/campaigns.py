@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from assay.clock import Clock, iso
 from assay.documents import to_json
 from assay.errors import UsageError
-from assay.place.fleet.protocol import DeliveryWord, Elsewhere, Standing
+from assay.place.fleet.protocol import DeliveryWord, Elsewhere, JobProgress
 from assay.place.leasing import needs_key
 from assay.plan.digest import content_hash
 from assay.plan.job import Job
@@ -121,7 +121,7 @@ def _know_needs(session: Session, rows: list[dict[str, Any]]) -> None:
     session.execute(insert_into(session, NeedsRow).on_conflict_do_nothing(), values)
 
 
-class Told(Endings):
+class ExternalCampaigns(Endings):
     """What others say about campaigns of their own."""
 
     def know(
@@ -149,7 +149,7 @@ class Told(Endings):
             self._tell(session, campaign, None, "submitted", {"jobs": len(rows), "by": by, "engine": told.engine})
             return True
 
-    def stand(self, campaign: str, standings: Sequence[Standing]) -> tuple[Change, ...]:
+    def stand(self, campaign: str, standings: Sequence[JobProgress]) -> tuple[Change, ...]:
         """Note how jobs stand; one that has ended stays as it ended. Return those that were noted.
 
         Raises:
@@ -208,7 +208,7 @@ class Told(Endings):
             self._settle(session, row.campaign_id)
             return word
 
-    def _stands(self, session: Session, row: JobRow, one: Standing) -> dict[str, JsonValue]:
+    def _stands(self, session: Session, row: JobRow, one: JobProgress) -> dict[str, JsonValue]:
         before, state = row.progress or {}, cast("State", row.state)
         if one.state == "running" and state == "pending":
             row.state, row.started_at = after(state, "start"), row.started_at or self._now()

@@ -14,7 +14,7 @@ from assay.errors import UsageError
 from assay.place.needs import machines_of, missing
 from assay.plan.lifecycle import FINAL, TABLE, Event, State, after, campaign_state
 from assay.store.fleet.agents import full_profile
-from assay.store.fleet.matching import Matching
+from assay.store.fleet.placement import Matcher
 from assay.store.fleet.transactions import CHUNK, LOCK, unknown_campaign, unknown_job
 from assay.store.records import Outcome
 from assay.store.tables import TOLD, AgentRow, AttemptRow, CampaignRow, EvidenceRow, JobRow, RunRow
@@ -26,7 +26,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LockedJob:
     """A job as it stands, without its documents."""
 
     id: str
@@ -34,7 +34,7 @@ class Standing:
     state: State
 
 
-class Endings(Matching):
+class Endings(Matcher):
     """Cancelling, deadlines, giving up, retrying, and the end of a campaign."""
 
     def cancel(self, job_id: str, reason: str = "", *, by: str = "") -> State:
@@ -147,7 +147,7 @@ class Endings(Matching):
             return tuple(session.scalars(select(CampaignRow.id).where(*conditions).order_by(CampaignRow.id)))
 
     def _end(
-        self, session: Session, rows: Sequence[Standing], event: Event, *, kind: str, reason: str, by: str = ""
+        self, session: Session, rows: Sequence[LockedJob], event: Event, *, kind: str, reason: str, by: str = ""
     ) -> None:
         """End jobs that wait or run, and the leases they have; their agents learn of it with the next heartbeat."""
         now = self._now()
@@ -163,7 +163,7 @@ class Endings(Matching):
                 )
             self._tell_all(session, [(row.campaign_id, row.id) for row in some], kind, {"reason": reason, "by": by})
 
-    def _again(self, session: Session, rows: Sequence[Standing], *, by: str) -> None:
+    def _again(self, session: Session, rows: Sequence[LockedJob], *, by: str) -> None:
         """Let ended jobs wait again, as if they were new; a result they had is kept as evidence."""
         now = self._now()
         for some in _chunks(rows):
@@ -230,7 +230,7 @@ class Endings(Matching):
 _FROM: dict[str, tuple[State, ...]] = {"cancel": OPEN, "retry": AGAIN}
 
 
-def _outcome(row: Standing, action: Literal["cancel", "retry"], changed: bool, fleet: bool) -> Outcome:
+def _outcome(row: LockedJob, action: Literal["cancel", "retry"], changed: bool, fleet: bool) -> Outcome:
     state = row.state
     if changed:
         return Outcome(after(state, action), changed=True)
@@ -238,11 +238,11 @@ def _outcome(row: Standing, action: Literal["cancel", "retry"], changed: bool, f
     return Outcome(state, changed=False, problem=why if fleet else "it belongs to a campaign that no server runs")
 
 
-def _standing(session: Session, *conditions: Any) -> Sequence[Standing]:  # noqa: ANN401  (SQLAlchemy's own kind)
+def _standing(session: Session, *conditions: Any) -> Sequence[LockedJob]:  # noqa: ANN401  (SQLAlchemy's own kind)
     """Jobs as they stand, locked in the order of their ids."""
     query = select(JobRow.id, JobRow.campaign_id, JobRow.state).where(*conditions)
     rows = session.execute(query.order_by(JobRow.id).with_for_update(key_share=True))
-    return [Standing(job, campaign, cast("State", state)) for job, campaign, state in rows]
+    return [LockedJob(job, campaign, cast("State", state)) for job, campaign, state in rows]
 
 
 def _in_fleet(session: Session, campaigns: set[str]) -> set[str]:
@@ -271,5 +271,5 @@ def _keep_replaced(session: Session, ids: Sequence[str], now: float) -> None:
     session.execute(insert(EvidenceRow).from_select(columns, had))
 
 
-def _chunks(rows: Sequence[Standing]) -> Iterator[Sequence[Standing]]:
+def _chunks(rows: Sequence[LockedJob]) -> Iterator[Sequence[LockedJob]]:
     return (rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK))

@@ -17,8 +17,8 @@ from assay.plan.job import Job
 from assay.plan.lifecycle import Event, State, after
 from assay.run.records import SingleRunResult
 from assay.store.fleet.agents import give_back, known_agent
-from assay.store.fleet.matching import Matching
-from assay.store.fleet.order import Asking, due, is_fair, next_job, open_parts, with_work
+from assay.store.fleet.order import LeaseCandidate, due, is_fair, next_job, open_parts, with_work
+from assay.store.fleet.placement import Matcher
 from assay.store.fleet.transactions import CHUNK, LOCK, WITHOUT_DOCUMENTS, append
 from assay.store.tables import AgentRow, AttemptRow, CampaignRow, EvidenceRow, JobRow, NeedsRow, RunRow
 
@@ -29,7 +29,7 @@ _HOLDS = (
 _NEW_RUNS = insert(cast("Table", RunRow.__table__))
 
 
-class Leases(Matching):
+class Leases(Matcher):
     """Who may measure what, and what came of it."""
 
     def take(self, agent_id: str, device: str = "") -> Lease | None:
@@ -67,9 +67,9 @@ class Leases(Matching):
                 return None
             return self._lease(session, row, agent, fence)
 
-    def _asking(self, session: Session, agent: AgentRow) -> Asking:
+    def _asking(self, session: Session, agent: AgentRow) -> LeaseCandidate:
         shared = open_parts(session, self._needs.shared(session))
-        return Asking(agent, self._now(), self.lease_now(), self._needs.met_by, self.policy.lease_s, shared)
+        return LeaseCandidate(agent, self._now(), self.lease_now(), self._needs.met_by, self.policy.lease_s, shared)
 
     def ready(self) -> dict[str, int]:
         """How many jobs may go out now, by the key of their needs."""

@@ -74,7 +74,7 @@ class _Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class SharedLoads:
     """The shared loads that have not ended."""
 
     machines: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -83,10 +83,10 @@ class Open:
     """Campaign and needs of those of which a part runs and another waits: nothing else is as urgent."""
 
 
-def open_parts(session: Session, machines: Mapping[str, int]) -> Open:
+def open_parts(session: Session, machines: Mapping[str, int]) -> SharedLoads:
     """The shared loads that have not ended, among needs of which it is known how many machines share them."""
     if not machines:
-        return Open()
+        return SharedLoads()
     columns = (JobRow.campaign_id, JobRow.needs, JobRow.state)
     query = select(*columns).where(JobRow.state.in_(("pending", "running")), JobRow.needs.in_(tuple(machines)))
     states: dict[tuple[str, str], set[str]] = {}
@@ -94,7 +94,7 @@ def open_parts(session: Session, machines: Mapping[str, int]) -> Open:
     for campaign, key, state in session.execute(query.distinct()):
         found.setdefault(campaign, {})[key] = machines[key]
         states.setdefault((campaign, key), set()).add(state)
-    return Open(found, tuple(sorted(one for one, seen in states.items() if len(seen) > 1)))
+    return SharedLoads(found, tuple(sorted(one for one, seen in states.items() if len(seen) > 1)))
 
 
 def turn(session: Session, who: Candidate, campaign: str, keys: Sequence[str], machines: Mapping[str, int]) -> Turn:
@@ -144,7 +144,7 @@ def _others(session: Session, who: Candidate, key: str, had: set[str | None]) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class LeaseCandidate:
     """An agent that asks for a job."""
 
     agent: AgentRow
@@ -156,7 +156,7 @@ class Asking:
     """The keys of the needs that an agent meets."""
     patience_s: float
     """How long an idle agent that does not ask may keep others from a job that is to be spread."""
-    shared: Open = field(default_factory=Open)
+    shared: SharedLoads = field(default_factory=SharedLoads)
     """Loads that several machines share."""
 
 
@@ -170,7 +170,7 @@ def with_work(session: Session, keys: Sequence[str], now: float) -> tuple[str, .
     return tuple(session.scalars(_WITH_WORK, {"keys": keys, "now": now}))
 
 
-def next_job(session: Session, asking: Asking, keys: Sequence[str]) -> JobRow | None:
+def next_job(session: Session, asking: LeaseCandidate, keys: Sequence[str]) -> JobRow | None:
     """The next job for an agent among those with certain needs; locked, so that nobody else gets it."""
     for campaign, spread, wanted in _in_order(session, asking, keys):
         simple = spread == "any" and campaign not in asking.shared.machines
@@ -185,7 +185,9 @@ def next_job(session: Session, asking: Asking, keys: Sequence[str]) -> JobRow | 
     return None
 
 
-def _in_order(session: Session, asking: Asking, keys: Sequence[str]) -> Iterator[tuple[str, str, Sequence[str]]]:
+def _in_order(
+    session: Session, asking: LeaseCandidate, keys: Sequence[str]
+) -> Iterator[tuple[str, str, Sequence[str]]]:
     """Campaigns and the needs to look for in each: first the parts that others wait for, then whoever's turn it is."""
     for campaign, key in asking.shared.begun:
         if key in keys:
@@ -230,7 +232,7 @@ _CAMPAIGNS = {
 }
 
 
-def is_fair(session: Session, asking: Asking, job_id: str) -> bool:
+def is_fair(session: Session, asking: LeaseCandidate, job_id: str) -> bool:
     """Whether an agent may have a job that it names itself, as far as spreading and packing go.
 
     Asked before the job is locked: campaigns are locked before jobs, here as everywhere.
@@ -245,7 +247,7 @@ def is_fair(session: Session, asking: Asking, job_id: str) -> bool:
     return bool(_turn(session, asking, found.id, found.spread, (found.needs,)).keys)
 
 
-def _turn(session: Session, asking: Asking, campaign: str, spread: str, keys: Sequence[str]) -> Turn:
+def _turn(session: Session, asking: LeaseCandidate, campaign: str, spread: str, keys: Sequence[str]) -> Turn:
     # Two agents that ask at once must not both find that nobody has begun.
     session.execute(select(CampaignRow.id).where(CampaignRow.id == campaign).with_for_update(key_share=True))
     now = Turn(tuple(keys))
@@ -261,7 +263,7 @@ def _turn(session: Session, asking: Asking, campaign: str, spread: str, keys: Se
     return Turn(tuple(keep), now.stays)
 
 
-def _is_its_own(session: Session, asking: Asking, campaign: str, key: str) -> bool:
+def _is_its_own(session: Session, asking: LeaseCandidate, campaign: str, key: str) -> bool:
     """Packed: whoever began with these needs goes on, unless it is gone or cannot."""
     began = session.scalars(
         select(AttemptRow.agent_id)
@@ -276,7 +278,7 @@ def _is_its_own(session: Session, asking: Asking, campaign: str, key: str) -> bo
     return other is None or other.draining or other.state == "faulty" or key not in asking.met(session, other)
 
 
-def _is_its_turn(session: Session, asking: Asking, campaign: str, key: str) -> bool:
+def _is_its_turn(session: Session, asking: LeaseCandidate, campaign: str, key: str) -> bool:
     """Spread: no idle agent that could take it has had fewer jobs of this campaign."""
     had: dict[str, int] = dict(
         session.execute(
@@ -295,7 +297,7 @@ def _is_its_turn(session: Session, asking: Asking, campaign: str, key: str) -> b
     )
 
 
-def _idle(session: Session, asking: Asking, campaign: str) -> list[str]:
+def _idle(session: Session, asking: LeaseCandidate, campaign: str) -> list[str]:
     """Agents that have room for a job and have not let work lie for long: one that never asks holds up nobody."""
     holds = select(func.count()).where(JobRow.agent_id == AgentRow.id, JobRow.state == "running").scalar_subquery()
     busy_until = select(func.max(AttemptRow.ended_at)).where(AttemptRow.agent_id == AgentRow.id).scalar_subquery()

@@ -107,7 +107,7 @@ def unknown_agent(agent_id: str) -> UsageError:
     )
 
 
-class Story(Transactions):
+class History(Transactions):
     """Reading the history."""
 
     def history(self, job_id: str) -> tuple[EventRecord, ...]:

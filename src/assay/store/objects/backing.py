@@ -15,7 +15,7 @@ from typing import Literal, TypeVar, get_args
 
 from assay import files
 from assay.errors import Problem, StoreError, UsageError
-from assay.store.objects.files import ObjectFacts, ObjectFiles, ObjectsAwayError, Place, open_objects, parse_place
+from assay.store.objects.files import ObjectFacts, ObjectFiles, ObjectPlace, ObjectsAwayError, open_objects, parse_place
 
 Action = Literal["send", "delete"]
 Kind = Literal["samples", "artefacts"]
@@ -121,7 +121,7 @@ class Outbox:
 class ObjectSettings:
     """What a store's folder remembers about the object store behind it."""
 
-    place: Place
+    place: ObjectPlace
     cache_bytes: int | None = None
     """How much the copies in the folder may take of what the object store has; as much as they like when None."""
 

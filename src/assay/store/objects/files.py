@@ -26,7 +26,7 @@ _BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ObjectPlace:
     """Where an object store is; it never holds a secret."""
 
     scheme: Literal["s3", "file"]
@@ -38,7 +38,7 @@ class Place:
     """Address of a server that is not Amazon's; empty where the environment says it."""
     region: str = ""
 
-    def is_same_content(self, other: Place) -> bool:
+    def is_same_content(self, other: ObjectPlace) -> bool:
         """Whether another place differs in the way there alone: its server has moved, or has a second name."""
         return (self.scheme, self.bucket, self.prefix) == (other.scheme, other.bucket, other.prefix)
 
@@ -53,7 +53,7 @@ class Place:
         return f"s3://{self.bucket}{path}{'?' if options else ''}{options}"
 
 
-def parse_place(text: str) -> Place:
+def parse_place(text: str) -> ObjectPlace:
     """Read where an object store is: `s3://bucket/prefix`, `file:///folder` or the path of a folder.
 
     Raises:
@@ -68,10 +68,10 @@ def parse_place(text: str) -> Place:
             return _bucket(parts)
         if parts.netloc or parts.query or parts.fragment or not parts.path.startswith("/"):
             raise _wrong(f"{text!r} names no folder of this machine")
-        return Place("file", "", str(Path(unquote(parts.path)).absolute()))
+        return ObjectPlace("file", "", str(Path(unquote(parts.path)).absolute()))
     if text.startswith(("/", "~", ".")):
         try:
-            return Place("file", "", str(Path(text).expanduser().absolute()))
+            return ObjectPlace("file", "", str(Path(text).expanduser().absolute()))
         except RuntimeError:  # of somebody who has no home here
             raise _wrong(f"{text!r} names no folder of this machine") from None
     scheme, colon, _ = text.partition("://")
@@ -81,7 +81,7 @@ def parse_place(text: str) -> Place:
     raise _wrong(f"{named} names no object store")
 
 
-def _bucket(parts: SplitResult) -> Place:
+def _bucket(parts: SplitResult) -> ObjectPlace:
     if "@" in parts.netloc:
         raise _wrong(
             "a name and a password in the URL of an object store would be kept with it",
@@ -104,7 +104,7 @@ def _bucket(parts: SplitResult) -> Place:
     region = named.get("region", "")
     if region and not re.fullmatch(r"[A-Za-z0-9-]+", region):
         raise _wrong(f"{region!r} is no region")
-    return Place("s3", parts.netloc, "/".join(segments), _endpoint(named.get("endpoint", "")), region)
+    return ObjectPlace("s3", parts.netloc, "/".join(segments), _endpoint(named.get("endpoint", "")), region)
 
 
 def _endpoint(text: str) -> str:
@@ -148,7 +148,7 @@ class ObjectFiles(Protocol):
     Every method raises `ObjectsAwayError` where the store cannot be reached, and another `StoreError` where it refuses.
     """
 
-    place: Place
+    place: ObjectPlace
 
     def put(self, key: str, source: Path) -> None:
         """Keep a file, in place of what lay under its key; it is there whole or not at all."""
@@ -171,7 +171,7 @@ class ObjectFiles(Protocol):
         ...
 
 
-def open_objects(place: Place) -> ObjectFiles:
+def open_objects(place: ObjectPlace) -> ObjectFiles:
     """Open an object store; nothing is asked of it yet.
 
     Raises:
@@ -190,7 +190,7 @@ class FolderObjects:
     The folder must be there: where it is not, its file system is not mounted, and nothing may be written in its place.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ObjectPlace) -> None:
         self.place = place
         self._root = Path(place.prefix)
 

@@ -22,7 +22,7 @@ _AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifyReport:
     """What was found about the files that records name."""
 
     named: int
@@ -41,7 +41,7 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchReport:
     """What became of files that were not on this machine."""
 
     count: int
@@ -81,7 +81,7 @@ def wanted(session: Session, samples: ContentFiles, kind: Kind, digests: Collect
     return found
 
 
-def verify(engine: Engine, backing: Backing, shelves: Shelves, *, content: bool = False) -> Verified:
+def verify(engine: Engine, backing: Backing, shelves: Shelves, *, content: bool = False) -> VerifyReport:
     """Hold an object store against the records; what lies whole on this machine alone is sent next.
 
     Raises:
@@ -111,10 +111,10 @@ def verify(engine: Engine, backing: Backing, shelves: Shelves, *, content: bool 
                 there += 1
         unnamed += len(listed)
     count = sum(len(files) for files in known.values())
-    return Verified(count, there, tuple(waiting), tuple(missing), tuple(damaged), tuple(replaced), unnamed)
+    return VerifyReport(count, there, tuple(waiting), tuple(missing), tuple(damaged), tuple(replaced), unnamed)
 
 
-def fetch_all(engine: Engine, shelves: Shelves, tell: Callable[[str], None]) -> Fetched:
+def fetch_all(engine: Engine, shelves: Shelves, tell: Callable[[str], None]) -> FetchReport:
     """Bring every file that records name to this machine.
 
     Raises:
@@ -134,7 +134,7 @@ def fetch_all(engine: Engine, shelves: Shelves, tell: Callable[[str], None]) -> 
             missing.append(shelf.key(digest))
         else:
             fetched += 1
-    return Fetched(fetched, tuple(missing), tuple(damaged))
+    return FetchReport(fetched, tuple(missing), tuple(damaged))
 
 
 def only_there(engine: Engine, shelves: Shelves) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import StoreError, UsageError
-from assay.store.objects.files import ObjectFacts, ObjectsAwayError, Place
+from assay.store.objects.files import ObjectFacts, ObjectPlace, ObjectsAwayError
 from assay.version import __version__
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class S3Failure:
     """What became of a request that failed."""
 
     status: int | None
@@ -78,7 +78,7 @@ class Answer:
         return self.status is not None and 300 <= self.status < 500 and self.status not in _PASSING
 
 
-def read_answer(text: str) -> Answer:
+def read_answer(text: str) -> S3Failure:
     """Read an error of the library."""
     line, _, insides = text.partition(_INSIDES)
     status, code, message, server = (found.search(line) for found in (_STATUS, _CODE, _MESSAGE, _ASKED))
@@ -87,7 +87,7 @@ def read_answer(text: str) -> Answer:
         said = ": ".join(part for part in told if part)
     else:
         said = _reason(insides) or line.rpartition(" - ")[2].removeprefix("HTTP error: ")
-    return Answer(
+    return S3Failure(
         int(status[1]) if status else None,
         code[1] if code else "",
         " ".join(said.split())[:_LONGEST],
@@ -110,7 +110,7 @@ class S3Objects:
     variables, the identity of a pod or container, the role of a machine.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ObjectPlace) -> None:
         self.place = place
         self._obstore = _library()
         self._store = self._opened(_REQUEST, _RETRY_WITHIN)
@@ -196,7 +196,7 @@ class S3Objects:
         except (BaseError, NotImplementedError, ValueError) as problem:
             raise self._in_words(read_answer(str(problem)), key) from None
 
-    def _in_words(self, answer: Answer, key: str) -> StoreError:
+    def _in_words(self, answer: S3Failure, key: str) -> StoreError:
         url = self.place.url
         if answer.has_no_bucket:
             return self._no_bucket()

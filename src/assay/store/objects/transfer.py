@@ -32,7 +32,7 @@ Wanted = Callable[[Kind, Collection[str]], set[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class TransferReport:
     """What became of what waited."""
 
     files: int = 0
@@ -97,7 +97,7 @@ def work_off(
     sends: bool = True,
     settled_s: float = 0.0,
     stop: threading.Event | None = None,
-) -> Sent:
+) -> TransferReport:
     """Do what waits for an object store. What cannot be done now is told, and waits on.
 
     Args:
@@ -107,9 +107,9 @@ def work_off(
     """
     folder = backing.outbox.folder
     if not backing.outbox.count("send") and not backing.outbox.count("delete"):
-        return Sent()
+        return TransferReport()
     if is_held(folder):
-        return Sent(waiting=backing.outbox.count("send"))  # another process is at it
+        return TransferReport(waiting=backing.outbox.count("send"))  # another process is at it
     with held(folder):
         if not backing.rests:
             backing.wake()  # the rest is over: all ask, and none is told what was known before
@@ -117,7 +117,9 @@ def work_off(
         if sends:
             work.send([mark for mark in backing.outbox.marks("send") if mark.age_s >= settled_s])
         work.delete(backing.outbox.marks("delete"), wanted)
-        return Sent(work.files, work.size_bytes, work.deleted, backing.outbox.count("send"), tuple(work.problems))
+        return TransferReport(
+            work.files, work.size_bytes, work.deleted, backing.outbox.count("send"), tuple(work.problems)
+        )
 
 
 @dataclass(slots=True)

@@ -79,7 +79,7 @@ class Needs:
         return met
 
 
-class Matching(Transactions):
+class Matcher(Transactions):
     """Who can take what."""
 
     def __init__(
