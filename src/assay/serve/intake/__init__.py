@@ -1,1 +1,1 @@
-"""What comes in: benchmarks, results, files, and agents that were told of by somebody."""
+"""What comes in: benchmarks, results, files, and agents added by their address."""

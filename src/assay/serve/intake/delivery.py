@@ -1,4 +1,4 @@
-"""Files by content: uploads, and samples that came as uploads; here, or in the object store behind."""
+"""Results and files that come in: a result document of an agent is completed with what only the server knows."""
 
 from __future__ import annotations
 

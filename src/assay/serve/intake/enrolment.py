@@ -1,4 +1,4 @@
-"""Agents that somebody told the server of: it asks them who they are, and only where it may."""
+"""Agents that an administrator adds by address: the server asks them who they are, only where it is allowed to."""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""Where the dispatcher takes jobs from: the database alone, or Redis in front of it.
+"""Agents that wait for a job: they wait in memory, and are woken when there is one for them.
 
-The database is the truth in both cases: what Redis hands out counts only when it was claimed there.
+While no agent waits the database is not asked. While agents wait, one short question a second asks which sets of needs
+have jobs that are due; as many waiting agents as there are such jobs are woken, those that wait longest first. Only
+then each of them takes a job in a transaction of its own. Jobs come from the database alone, or from Redis in front of
+it; the database is the truth in both cases: what Redis hands out counts only when it was claimed there.
 """
 
 from __future__ import annotations

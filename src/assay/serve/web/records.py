@@ -1,4 +1,4 @@
-"""What the API says about schedules and their firings."""
+"""What the API answers with, where it is not a record of the store or of an earlier stage."""
 
 from __future__ import annotations
 
