@@ -8,8 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assay.cli.agent_options import (
+    AccessOptions,
+    Allow,
+    Ca,
+    DeviceOptions,
+    Finish,
+    Grace,
+    Host,
+    Insecure,
+    Labels,
+    LogLevel,
+    MinFree,
+    Name,
+    RedisOptions,
+    State,
     allowed,
-    env_names,
     free_size,
     listen_place,
     listen_token,
@@ -17,8 +30,6 @@ from assay.cli.agent_options import (
     named,
     on_signals,
     reachable_at,
-    redis_of,
-    secret,
     settings_of,
     token_apart,
 )
@@ -32,56 +43,6 @@ if TYPE_CHECKING:
 
 app = Verbs(help="Make this machine take jobs from a server.")
 
-Host = Annotated[
-    str | None, typer.Option("--host", metavar="URL", help="Address of the server.", envvar="ASSAY_SERVER")
-]
-TokenFile = Annotated[
-    Path | None, typer.Option("--token-file", help="File that holds the token; else ASSAY_TOKEN.", show_default=False)
-]
-Token = Annotated[str | None, typer.Option("--token", help="The token itself; better in a file.", show_default=False)]
-Ca = Annotated[Path | None, typer.Option("--ca", help="Certificate of the authority that signed the server's.")]
-Insecure = Annotated[
-    bool, typer.Option("--insecure-skip-verify", help="Do not check who the server is; for trying things out.")
-]
-State = Annotated[
-    Path | None,
-    typer.Option("--state", help="Folder of what must survive; one per agent.", envvar="ASSAY_AGENT_STATE"),
-]
-RedisHost = Annotated[str | None, typer.Option("--redis-host", help="Take jobs from Redis on this host directly.")]
-RedisPort = Annotated[int, typer.Option("--redis-port", help="Port of Redis.")]
-RedisPassword = Annotated[
-    str, typer.Option("--redis-password-env", help="Environment variable that holds the password of Redis.")
-]
-Name = Annotated[str, typer.Option("--device-name", help="Name in place of the machine's own.")]
-Labels = Annotated[list[str] | None, typer.Option("--label", metavar="K=V", help="A label; may be repeated.")]
-Allow = Annotated[
-    list[str] | None,
-    typer.Option("--allow", metavar="WHAT", help="What jobs may do besides: command.", envvar="ASSAY_AGENT_ALLOW"),
-]
-Device = Annotated[
-    list[str] | None, typer.Option("--device", help="One job at a time on each, such as cuda:0; may be repeated.")
-]
-PrivateUrls = Annotated[
-    bool,
-    typer.Option(
-        "--allow-private-urls",
-        help="Let jobs connect to this machine and its private networks.",
-        envvar="ASSAY_ALLOW_PRIVATE_URLS",
-    ),
-]
-AllowEnv = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow-env",
-        metavar="NAME",
-        envvar="ASSAY_ALLOW_ENV",
-        help="Let jobs refer to this variable by ${env:NAME}; may be repeated, or names with commas.",
-    ),
-]
-MinFree = Annotated[str, typer.Option("--min-free", help="Take no job when the disk has less room than this.")]
-Grace = Annotated[float, typer.Option("--grace", help="Seconds that a running job may go on after a stop.")]
-Finish = Annotated[bool, typer.Option("--finish", help="After a stop, let a running job end, however long it takes.")]
-LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
@@ -102,27 +63,17 @@ def validate(state: State = None, min_free: MinFree = "200MB", allow: Allow = No
     from assay.agent.identity import state_folder
 
     found = agent_host.validate(state_folder(state), free_size(min_free), commands="command" in allowed(allow))
-    raise typer.Exit(0 if _told(found) else 1)
+    raise typer.Exit(0 if _all_met(found) else 1)
 
 
 @app.command("test")
-def reach(
-    host: Host = None,
-    redis_host: RedisHost = None,
-    redis_port: RedisPort = 6379,
-    redis_password_env: RedisPassword = "",
-    token_file: TokenFile = None,
-    token: Token = None,
-    ca: Ca = None,
-    insecure: Insecure = False,
-) -> None:
+def reach(host: Host = None, *, redis: RedisOptions, access: AccessOptions) -> None:
     """Try to reach the server; exit code 1 if something does not answer."""
     from assay.agent import host as agent_host
     from assay.place.fleet.client import FleetClient
 
-    client = FleetClient(named(host), secret(token_file, token), ca=ca, verify=not insecure, patience_s=3.0)
-    redis = redis_of(redis_host, redis_port, redis_password_env, client.url)
-    raise typer.Exit(0 if _told(agent_host.reach(client, redis)) else 1)
+    client = FleetClient(named(host), access.secret(), ca=access.ca, verify=not access.insecure, patience_s=3.0)
+    raise typer.Exit(0 if _all_met(agent_host.reach(client, redis.address(client.url))) else 1)
 
 
 @app.command("enroll")
@@ -132,38 +83,24 @@ def enroll(
     label: Labels = None,
     allow: Allow = None,
     state: State = None,
-    token_file: TokenFile = None,
-    token: Token = None,
-    ca: Ca = None,
-    insecure: Insecure = False,
+    *,
+    access: AccessOptions,
 ) -> None:
     """Make this machine known to the server, without taking jobs."""
     from assay.agent.agent import Agent
 
-    settings = settings_of(
-        host, state, token_file, token, name=device_name, labels=label, allow=allow, ca=ca, verify=not insecure
-    )
-    enrolled = Agent(settings).enrol()
+    device = DeviceOptions(device_name, label, allow, state=state)
+    enrolled = Agent(settings_of(host, device, access)).enrol()
     say(f"{enrolled.agent} {enrolled.action}")
 
 
 @app.command("start")
 def start(
     host: Host = None,
-    redis_host: RedisHost = None,
-    redis_port: RedisPort = 6379,
-    redis_password_env: RedisPassword = "",
-    device_name: Name = "",
-    label: Labels = None,
-    allow: Allow = None,
-    device: Device = None,
-    allow_private_urls: PrivateUrls = False,
-    allow_env: AllowEnv = None,
-    state: State = None,
-    token_file: TokenFile = None,
-    token: Token = None,
-    ca: Ca = None,
-    insecure: Insecure = False,
+    *,
+    redis: RedisOptions,
+    device: DeviceOptions,
+    access: AccessOptions,
     min_free: MinFree = "200MB",
     grace: Grace = 60.0,
     finish: Finish = False,
@@ -176,27 +113,13 @@ def start(
 
     log_to_stderr(log_level)
     settings = settings_of(
-        host,
-        state,
-        token_file,
-        token,
-        name=device_name,
-        labels=label,
-        allow=allow,
-        devices=device,
-        allow_private_urls=allow_private_urls,
-        allow_env=env_names(allow_env),
-        ca=ca,
-        verify=not insecure,
-        min_free=min_free,
-        grace_s=grace,
-        finish=finish,
-        redis=redis_of(redis_host, redis_port, redis_password_env, named(host)),
+        host, device, access, min_free=min_free, grace_s=grace, finish=finish, redis=redis.address(named(host))
     )
     keep_private(
-        (*OWN_VARIABLES, redis_password_env), (settings.token or "", (settings.redis and settings.redis.password) or "")
+        (*OWN_VARIABLES, redis.redis_password_env),
+        (settings.token or "", (settings.redis and settings.redis.password) or ""),
     )
-    agent = Agent(settings, executor=ProcessExecutor((redis_password_env,)))
+    agent = Agent(settings, executor=ProcessExecutor((redis.redis_password_env,)))
     on_signals(lambda interrupted: agent.ask_to_stop(interrupted=interrupted))
     raise typer.Exit(agent.run())
 
@@ -204,13 +127,8 @@ def start(
 @app.command("serve")
 def serve(
     listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where to wait.")] = "127.0.0.1:8081",
-    device_name: Name = "",
-    label: Labels = None,
-    allow: Allow = None,
-    device: Device = None,
-    allow_private_urls: PrivateUrls = False,
-    allow_env: AllowEnv = None,
-    state: State = None,
+    *,
+    device: DeviceOptions,
     token_file: Annotated[
         Path | None, typer.Option("--token-file", help="File with the token that callers need.", show_default=False)
     ] = None,
@@ -226,22 +144,8 @@ def serve(
 
     log_to_stderr(log_level)
     host, port = listen_place(listen)
-    settings = settings_of(
-        "http://127.0.0.1",
-        state,
-        None,
-        None,
-        name=device_name,
-        labels=label,
-        allow=allow,
-        devices=device,
-        allow_private_urls=allow_private_urls,
-        allow_env=env_names(allow_env),
-        ca=ca,
-        verify=not insecure,
-        min_free=min_free,
-        address=reachable_at(host, port),
-    )
+    access = AccessOptions(ca=ca, insecure=insecure)
+    settings = settings_of("http://127.0.0.1", device, access, min_free=min_free, address=reachable_at(host, port))
     token = listen_token(token_file, settings.state)
     keep_private(OWN_VARIABLES, (token or "",))
     work_on_call(settings, host, port, token, on_signals)
@@ -278,7 +182,7 @@ def _facts_in_words(facts: HostFacts) -> str:
     )
 
 
-def _told(findings: Iterable[HostCheck]) -> bool:
+def _all_met(findings: Iterable[HostCheck]) -> bool:
     """Print findings as they come; False if something needed is missing."""
     good = True
     for one in findings:

@@ -1,15 +1,123 @@
-"""What the options of `assay agent` mean."""
+"""The options of `assay agent`, and what they mean."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from assay.agent.settings import AgentSettings, RedisAddress
+
+Host = Annotated[
+    str | None, typer.Option("--host", metavar="URL", help="Address of the server.", envvar="ASSAY_SERVER")
+]
+TokenFile = Annotated[
+    Path | None, typer.Option("--token-file", help="File that holds the token; else ASSAY_TOKEN.", show_default=False)
+]
+Token = Annotated[str | None, typer.Option("--token", help="The token itself; better in a file.", show_default=False)]
+Ca = Annotated[Path | None, typer.Option("--ca", help="Certificate of the authority that signed the server's.")]
+Insecure = Annotated[
+    bool, typer.Option("--insecure-skip-verify", help="Do not check who the server is; for trying things out.")
+]
+State = Annotated[
+    Path | None,
+    typer.Option("--state", help="Folder of what must survive; one per agent.", envvar="ASSAY_AGENT_STATE"),
+]
+RedisHost = Annotated[str | None, typer.Option("--redis-host", help="Take jobs from Redis on this host directly.")]
+RedisPort = Annotated[int, typer.Option("--redis-port", help="Port of Redis.")]
+RedisPassword = Annotated[
+    str, typer.Option("--redis-password-env", help="Environment variable that holds the password of Redis.")
+]
+Name = Annotated[str, typer.Option("--device-name", help="Name in place of the machine's own.")]
+Labels = Annotated[list[str] | None, typer.Option("--label", metavar="K=V", help="A label; may be repeated.")]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option("--allow", metavar="WHAT", help="What jobs may do besides: command.", envvar="ASSAY_AGENT_ALLOW"),
+]
+Device = Annotated[
+    list[str] | None, typer.Option("--device", help="One job at a time on each, such as cuda:0; may be repeated.")
+]
+PrivateUrls = Annotated[
+    bool,
+    typer.Option(
+        "--allow-private-urls",
+        help="Let jobs connect to this machine and its private networks.",
+        envvar="ASSAY_ALLOW_PRIVATE_URLS",
+    ),
+]
+AllowEnv = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-env",
+        metavar="NAME",
+        envvar="ASSAY_ALLOW_ENV",
+        help="Let jobs refer to this variable by ${env:NAME}; may be repeated, or names with commas.",
+    ),
+]
+MinFree = Annotated[str, typer.Option("--min-free", help="Take no job when the disk has less room than this.")]
+Grace = Annotated[float, typer.Option("--grace", help="Seconds that a running job may go on after a stop.")]
+Finish = Annotated[bool, typer.Option("--finish", help="After a stop, let a running job end, however long it takes.")]
+LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
+
+
+@dataclass(frozen=True, slots=True)
+class RedisOptions:
+    """Where to take jobs from directly."""
+
+    redis_host: RedisHost = None
+    redis_port: RedisPort = 6379
+    redis_password_env: RedisPassword = ""
+
+    def address(self, server: str) -> RedisAddress | None:
+        import os
+
+        from assay.agent.settings import RedisAddress
+        from assay.place.fleet.client import is_loopback
+
+        if self.redis_host is None:
+            return None
+        if is_loopback(f"http://{self.redis_host}") and not is_loopback(server):
+            typer.echo(f"warning: Redis is looked for on this machine, although the server is {server}", err=True)
+        password = os.environ.get(self.redis_password_env) if self.redis_password_env else None
+        return RedisAddress(self.redis_host, self.redis_port, password)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessOptions:
+    """How to be let in by the server, and how to know that it is the right one."""
+
+    token_file: TokenFile = None
+    token: Token = None
+    ca: Ca = None
+    insecure: Insecure = False
+
+    def secret(self) -> str | None:
+        """The token: from a file, from the environment, or given in sight of everybody."""
+        from assay.place.fleet.client import read_token
+
+        if self.token and self.token_file is None:
+            typer.echo(
+                "warning: --token is visible to everybody on this machine; use --token-file or ASSAY_TOKEN", err=True
+            )
+            return self.token
+        return read_token(self.token_file)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOptions:
+    """What this machine is called, and what jobs may do on it."""
+
+    device_name: Name = ""
+    label: Labels = None
+    allow: Allow = None
+    device: Device = None
+    allow_private_urls: PrivateUrls = False
+    allow_env: AllowEnv = None
+    state: State = None
 
 
 def named(host: str | None) -> str:
@@ -19,18 +127,6 @@ def named(host: str | None) -> str:
     if not host:
         raise UsageError("no server is named", code="no-server", try_="give --host URL, or set ASSAY_SERVER")
     return host
-
-
-def secret(file: Path | None, token: str | None) -> str | None:
-    """The token: from a file, from the environment, or given in sight of everybody."""
-    from assay.place.fleet.client import read_token
-
-    if token and file is None:
-        typer.echo(
-            "warning: --token is visible to everybody on this machine; use --token-file or ASSAY_TOKEN", err=True
-        )
-        return token
-    return read_token(file)
 
 
 def token_apart(words: list[str]) -> tuple[str, list[str]]:
@@ -48,18 +144,11 @@ def token_apart(words: list[str]) -> tuple[str, list[str]]:
 
 def settings_of(
     host: str | None,
-    state: Path | None,
-    token_file: Path | None,
-    token: str | None,
+    device: DeviceOptions,
+    access: AccessOptions,
     *,
-    labels: list[str] | None = None,
-    allow: list[str] | None = None,
-    devices: list[str] | None = None,
     min_free: str = "200MB",
-    verify: bool = True,
-    redis: RedisAddress | None = None,
-    ca: Path | None = None,
-    **rest: Any,  # noqa: ANN401  (each is one of the settings)
+    **more: Any,  # noqa: ANN401  (each is one of the settings)
 ) -> AgentSettings:
     """Put the options together."""
     from assay.agent.identity import state_folder
@@ -67,20 +156,22 @@ def settings_of(
     from assay.cli.output import labels_of
     from assay.place.fleet.client import server_url
 
-    if not verify:
+    if access.insecure:
         typer.echo("warning: the server's certificate is not checked; anybody in between can read the token", err=True)
     return AgentSettings(
         server=server_url(named(host)),
-        state=state_folder(state),
-        token=secret(token_file, token),
-        labels=labels_of(labels or ()),
-        allow=allowed(allow),
-        devices=_devices(devices or []),
+        state=state_folder(device.state),
+        token=access.secret(),
+        name=device.device_name,
+        labels=labels_of(device.label or ()),
+        allow=allowed(device.allow),
+        devices=_devices(device.device or []),
+        allow_private_urls=device.allow_private_urls,
+        allow_env=env_names(device.allow_env),
         min_free=free_size(min_free),
-        verify=verify,
-        redis=redis,
-        ca=ca,
-        **rest,
+        verify=not access.insecure,
+        ca=access.ca,
+        **more,
     )
 
 
@@ -151,20 +242,6 @@ def listen_place(listen: str) -> tuple[str, int]:
     if not host or not port.isdigit() or int(port) > 65535:
         raise UsageError(f"{listen!r} is no address to listen at", code="listen", try_="write 127.0.0.1:8081")
     return host.strip("[]"), int(port)
-
-
-def redis_of(host: str | None, port: int, password_variable: str, server: str) -> RedisAddress | None:
-    """Where to take jobs from directly, if so asked."""
-    import os
-
-    from assay.agent.settings import RedisAddress
-    from assay.place.fleet.client import is_loopback
-
-    if host is None:
-        return None
-    if is_loopback(f"http://{host}") and not is_loopback(server):
-        typer.echo(f"warning: Redis is looked for on this machine, although the server is {server}", err=True)
-    return RedisAddress(host, port, os.environ.get(password_variable) if password_variable else None)
 
 
 def log_to_stderr(level: str) -> None:
