@@ -1,32 +1,36 @@
-"""The results, series and alerts of a server, through its API."""
+"""The results, series and alerts of a server, through its API.
+
+Methods import what they alone need: a command that lists results starts without alerts and statistics.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from pydantic import JsonValue
 
-from assay.alert.digest.records import ResultLink
-from assay.alert.records import AlertRecord, Trigger
-from assay.alert.service import NoticeView, RuleView
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
-from assay.analyse.scores import ScoreRecord
-from assay.api.rescore import has_outputs
-from assay.api.source import ImportedPoints, Scores
+from assay.api.source import ImportedPoints
 from assay.documents import adapter, from_json, to_plain
 from assay.engines.fleet import find, read_file, read_samples
 from assay.place.fleet.client import FleetClient
-from assay.run.records import SampleSet
-from assay.series.repository import KnownFinding
-from assay.store.alerts import AlertFilter
-from assay.store.notices import NoticeState
 from assay.store.records import CampaignSummary
 from assay.store.references import Revision
-from assay.store.series import Point, SeriesFilter, SeriesRecord
-from assay.store.series_file import FilePoint
+
+if TYPE_CHECKING:
+    from assay.alert.digest.records import ResultLink
+    from assay.alert.records import AlertRecord, Trigger
+    from assay.alert.service import NoticeView, RuleView
+    from assay.api.source import Scores
+    from assay.run.records import SampleSet
+    from assay.series.repository import KnownFinding
+    from assay.store.alerts import AlertFilter
+    from assay.store.notices import NoticeState
+    from assay.store.series import Point, SeriesFilter, SeriesRecord
+    from assay.store.series_file import FilePoint
 
 T = TypeVar("T")
 _PAGE = 500
@@ -68,6 +72,9 @@ class ServerSource:
         return self._client.content(f"/artefacts/{digest}") or b""
 
     def scores(self, jobs: Iterable[MultiRunJobResult]) -> Scores:
+        from assay.analyse.scores import ScoreRecord
+        from assay.api.rescore import has_outputs
+
         judged = [job.job for job in jobs if has_outputs(job)]
         found = {job: tuple(self._list(ScoreRecord, f"/jobs/{job}/scores")) for job in judged}
         return {job: scores for job, scores in found.items() if scores}
@@ -94,15 +101,21 @@ class ServerSource:
         return ""
 
     def series(self, which: SeriesFilter | None = None, limit: int | None = None) -> Iterator[SeriesRecord]:
+        from assay.store.series import SeriesFilter, SeriesRecord
+
         which = which or SeriesFilter()
         return self._list(
             SeriesRecord, "/series", limit, benchmark=which.benchmark, metric=which.metric, text=which.text
         )
 
     def series_record(self, reference: str) -> SeriesRecord:
+        from assay.store.series import SeriesRecord
+
         return adapter(SeriesRecord).validate_python(self._client.get(f"/series/{reference}")["series"])
 
     def points(self, series: str, newest: int | None = None) -> Sequence[Point]:
+        from assay.store.series import Point
+
         points = tuple(self._list(Point, f"/series/{series}/points"))
         return points if newest is None else points[-newest:]
 
@@ -115,14 +128,20 @@ class ServerSource:
         since: float | None = None,
         limit: int | None = None,
     ) -> Iterator[KnownFinding]:
+        from assay.series.repository import KnownFinding
+
         return self._list(
             KnownFinding, "/findings", limit, series=series, benchmark=benchmark, state=state, since=since
         )
 
     def finding(self, reference: str) -> KnownFinding:
+        from assay.series.repository import KnownFinding
+
         return adapter(KnownFinding).validate_python(self._client.get(f"/findings/{reference}"))
 
     def expect(self, finding: str) -> KnownFinding:
+        from assay.series.repository import KnownFinding
+
         return adapter(KnownFinding).validate_python(self._client.post(f"/findings/{finding}/expect"))
 
     def import_points(self, by_series: Mapping[str, Sequence[FilePoint]]) -> ImportedPoints:
@@ -146,6 +165,8 @@ class ServerSource:
 
     def alerts(self, which: AlertFilter, limit: int | None = None) -> Iterator[AlertRecord]:
         """Alerts of one state or of all: the API takes no more than one."""
+        from assay.alert.records import AlertRecord
+
         return self._list(
             AlertRecord,
             "/alerts",
@@ -158,16 +179,24 @@ class ServerSource:
         )
 
     def alert(self, reference: str) -> AlertRecord:
+        from assay.alert.records import AlertRecord
+
         return adapter(AlertRecord).validate_python(self._client.get(_alert(reference)))
 
     def act(self, alert: str, trigger: Trigger, why: str, for_s: float | None = None) -> AlertRecord:
+        from assay.alert.records import AlertRecord
+
         body: dict[str, JsonValue] = {"why": why} if for_s is None else {"why": why, "for_s": for_s}
         return adapter(AlertRecord).validate_python(self._client.post(f"{_alert(alert)}/{trigger}", body))
 
     def rules(self) -> Sequence[RuleView]:
+        from assay.alert.service import RuleView
+
         return tuple(self._list(RuleView, "/alert-rules"))
 
     def set_rule(self, name: str, benchmark: str, rule: Mapping[str, Any]) -> RuleView:
+        from assay.alert.service import RuleView
+
         answer = self._client.put(_rule(name), {"benchmark": benchmark, "rule": dict(rule)})
         return adapter(RuleView).validate_python(answer)
 
@@ -175,12 +204,18 @@ class ServerSource:
         self._client.delete(_rule(name))
 
     def notices(self, alert: str, state: NoticeState | None, limit: int) -> Sequence[NoticeView]:
+        from assay.alert.service import NoticeView
+
         return tuple(self._list(NoticeView, "/notices", limit, alert=alert, state=state or ""))
 
     def send_again(self, notice: int) -> NoticeView:
+        from assay.alert.service import NoticeView
+
         return adapter(NoticeView).validate_python(self._client.post(f"/notices/{notice}/again", {}))
 
     def link(self, job: str, at: float) -> ResultLink:
+        from assay.alert.digest.records import ResultLink
+
         return ResultLink(job, at, href=f"{self._client.url}/api/v1/jobs/{job}/result")
 
     def address(self, alert: AlertRecord) -> str:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from assay.alert.digest.records import ResultLink
-from assay.alert.records import AlertRecord, Trigger
-from assay.alert.service import NoticeView, RuleView
-from assay.analyse.records import CampaignRecord, MultiRunJobResult
-from assay.analyse.scores import ScoreRecord
-from assay.run.records import SampleSet
-from assay.series.repository import KnownFinding
-from assay.store.alerts import AlertFilter
-from assay.store.notices import NoticeState
-from assay.store.records import CampaignSummary
-from assay.store.references import Revision
-from assay.store.series import Point, SeriesFilter, SeriesRecord
-from assay.store.series_file import FilePoint
+if TYPE_CHECKING:
+    from assay.alert.digest.records import ResultLink
+    from assay.alert.records import AlertRecord, Trigger
+    from assay.alert.service import NoticeView, RuleView
+    from assay.analyse.records import CampaignRecord, MultiRunJobResult
+    from assay.analyse.scores import ScoreRecord
+    from assay.run.records import SampleSet
+    from assay.series.repository import KnownFinding
+    from assay.store.alerts import AlertFilter
+    from assay.store.notices import NoticeState
+    from assay.store.records import CampaignSummary
+    from assay.store.references import Revision
+    from assay.store.series import Point, SeriesFilter, SeriesRecord
+    from assay.store.series_file import FilePoint
 
-Scores = dict[str, tuple[ScoreRecord, ...]]
+    Scores = dict[str, tuple[ScoreRecord, ...]]
 
 
 @dataclass(frozen=True, slots=True)

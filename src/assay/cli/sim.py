@@ -88,11 +88,6 @@ def history(
     seed: Annotated[int | None, typer.Option("--seed", help="Another seed for all that is drawn.")] = None,
 ) -> None:
     """Make a history of nightly results with known truth: steps, drifts, outages, noise, and what was around them."""
-    make(out, store, settings, nights, seed)
-
-
-def make(out: Path | None, store: Path | None, settings: Path | None, nights: int | None, seed: int | None) -> None:
-    """Make a history, and write it where it was asked for."""
     from assay.sim.history import read_history, year
 
     if out is None and store is None:
