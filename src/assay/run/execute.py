@@ -100,7 +100,7 @@ def prepare(job: Job, cache: Path, watch: Watch) -> PreparedJob:
     model = None
     if isinstance(target, ModelTarget):
         watch.phase("prepare")
-        model = resolve(target, Path(job.base), cache=cache, on_progress=_told(watch))
+        model = resolve(target, Path(job.base), cache=cache, on_progress=_progress_of(watch))
     return PreparedJob(model, perf_counter() - start)
 
 
@@ -169,7 +169,9 @@ def _programs(
     job: Job, cache: Path, watch: Watch, known: Mapping[str, RunningService]
 ) -> AbstractContextManager[tuple[Job, dict[str, JsonValue]]]:
     """The job with what its programs need at hand, for as long as it is measured."""
-    return fetched_inputs(job, cache, begin=lambda: watch.phase("prepare"), on_progress=_told(watch), running=known)
+    return fetched_inputs(
+        job, cache, begin=lambda: watch.phase("prepare"), on_progress=_progress_of(watch), running=known
+    )
 
 
 @contextmanager
@@ -385,7 +387,7 @@ def _was_killed(message: str, tail: tuple[str, ...]) -> bool:
     return "signal 9" in message or "code 137" in message or any(line.split()[-1:] == ["Killed"] for line in tail)
 
 
-def _told(watch: Watch) -> Callable[[int, int | None], None]:
+def _progress_of(watch: Watch) -> Callable[[int, int | None], None]:
     def on_progress(done: int, total: int | None) -> None:
         if total:
             watch.progress(done / total, f"{done / 1e6:.0f} of {total / 1e6:.0f} MB")

@@ -13,7 +13,7 @@ from assay.folders import cache_folder
 from assay.plan.job import Job, JobFile
 from assay.plan.plan import Plan, make_plan
 from assay.run.code_archive import pack
-from assay.run.models.builtin import BUILTIN_NAMES
+from assay.run.models.builtin import is_path
 from assay.run.models.cache import whole_digest
 from assay.run.models.folder import digest_of, find_folder, parts_of
 from assay.run.models.graph import OUTSIDE, external_files
@@ -89,7 +89,7 @@ def fingerprint_of(parts: Sequence[JobFile | LocalPart]) -> str:
 
 def _model_files(name: str, base: Path) -> Files:
     """The model file with the weights that lie beside it; a built-in name is no file, whatever lies in the folder."""
-    if name in BUILTIN_NAMES or "://" in name:
+    if not is_path(name):
         return {}
     path = _below(base, name)
     external = external_files(path) if path.is_file() else ()  # refused before anything is hashed
@@ -218,7 +218,7 @@ def _wrong(definition: Definition, base: Path, *, clustered: bool) -> Iterator[W
 
 def _missing(definition: Definition, base: Path, *, clustered: bool) -> Iterator[Wrong]:
     target = definition.target
-    if isinstance(target, ModelTarget) and _is_path(target.model) and not is_folder(target, base):
+    if isinstance(target, ModelTarget) and is_path(target.model) and not is_folder(target, base):
         try:
             existing(target.model, base)
         except AssayError as wrong:
@@ -270,10 +270,6 @@ def _with_place(problem: Problem) -> str:
     """The message, and the line of the data file where it names one."""
     name, mark, line = problem.at.rpartition(":")
     return f"{name}:{line}: {problem.message}" if mark and line.isdigit() else problem.message
-
-
-def _is_path(model: str) -> bool:
-    return "://" not in model and model not in BUILTIN_NAMES
 
 
 def _exists(name: str, base: Path) -> bool:

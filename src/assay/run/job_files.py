@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from assay.errors import MeasureError, UsageError
 from assay.plan.job import Job, JobFile
-from assay.run.models.builtin import BUILTIN_NAMES
+from assay.run.models.builtin import is_path
 from assay.run.models.cache import file_digest
 from assay.spec.benchmark import Definition
 from assay.spec.paths import fetched_files, named_files, refetched, renamed, runs_programs, service_programs
@@ -40,7 +40,7 @@ def local_paths(definition: Definition) -> tuple[str, ...]:
     Words of a command are left out: they may as well name a program of the machine that runs it.
     """
     target = definition.target
-    model = [target.model] if isinstance(target, ModelTarget) and _is_path(target.model) else []
+    model = [target.model] if isinstance(target, ModelTarget) and is_path(target.model) else []
     inputs = [entry.file for entry in definition.workload.inputs.values() if entry.file]
     names = [*named_files(definition).values(), *fetched_files(definition).values()]
     return tuple(dict.fromkeys([*model, *inputs, *names]))
@@ -242,7 +242,3 @@ def _refused(name: str, why: str, at: str) -> UsageError:
         at=at,
         try_="name files by plain relative paths inside the folder of the benchmark file",
     )
-
-
-def _is_path(model: str) -> bool:
-    return "://" not in model and model not in BUILTIN_NAMES

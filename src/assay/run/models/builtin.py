@@ -49,6 +49,11 @@ class BuiltinModel:
     file_bytes: int  # of the file that it is made from
 
 
+def is_path(model: str) -> bool:
+    """Whether a model is named by a path: neither by a URL nor by a built-in name."""
+    return "://" not in model and model not in BUILTIN_NAMES
+
+
 def builtin_models() -> tuple[BuiltinModel, ...]:
     """The built-in models, or none where the `onnx` package is not installed."""
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from assay.errors import MeasureError, UsageError
-from assay.run.models.builtin import BUILTIN_NAMES, materialise
+from assay.run.models.builtin import BUILTIN_NAMES, is_path, materialise
 from assay.run.models.cache import file_digest, mismatch, whole_digest
 from assay.run.models.graph import external_files
 from assay.spec.target import ModelTarget, Target
@@ -61,7 +61,7 @@ def resolve(target: ModelTarget, base: Path, *, cache: Path, on_progress: Progre
 def is_folder(target: ModelTarget, base: Path) -> bool:
     """Whether a target names a folder with a language model, here or on the hub."""
     name = target.model
-    if target.runtime in _FILE_RUNTIMES or "://" in name or name in BUILTIN_NAMES:
+    if target.runtime in _FILE_RUNTIMES or not is_path(name):
         return False
     try:
         path = base / Path(name).expanduser()

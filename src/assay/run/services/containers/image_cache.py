@@ -110,7 +110,7 @@ def present(base: Path, image: str, at: str) -> str:
     return str(path)
 
 
-def done(said: CommandResult, image: str, verb: str) -> None:
+def refuse_failed(said: CommandResult, image: str, verb: str) -> None:
     """Raise if a command on an image failed.
 
     Raises:

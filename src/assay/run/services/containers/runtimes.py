@@ -101,10 +101,12 @@ class Oci:
         def make(path: Path) -> dict[str, str]:
             known = read_inspected(ask([program, "image", "inspect", image]))
             if not known:
-                image_cache.done(run([program, "pull", "--quiet", image], within_s), image, "pulled")
+                image_cache.refuse_failed(run([program, "pull", "--quiet", image], within_s), image, "pulled")
                 known = read_inspected(ask([program, "image", "inspect", image]))
             form = ["--format", "oci-archive"] if self.kind == "podman" else []
-            image_cache.done(run([program, "save", *form, "--output", str(path), image], within_s), image, "saved")
+            image_cache.refuse_failed(
+                run([program, "save", *form, "--output", str(path), image], within_s), image, "saved"
+            )
             return known
 
         return image_cache.keep(folder, self.kind, image, ".tar", make)
@@ -194,7 +196,7 @@ class Apptainer:
         """
 
         def make(path: Path) -> dict[str, str]:
-            image_cache.done(run([program, "pull", "--force", str(path), image], within_s), image, "pulled")
+            image_cache.refuse_failed(run([program, "pull", "--force", str(path), image], within_s), image, "pulled")
             return {"image_digest": image.partition("@")[2]} if "@sha256:" in image else {}
 
         return image_cache.keep(folder, self.kind, image, ".sif", make)
@@ -298,9 +300,11 @@ class Charliecloud:
         def make(path: Path) -> dict[str, str]:
             form = "tar" if Path(image).is_file() else "ch-image"
             if form == "ch-image":
-                image_cache.done(run([str(beside / "ch-image"), "pull", image], within_s, env), image, "pulled")
+                image_cache.refuse_failed(
+                    run([str(beside / "ch-image"), "pull", image], within_s, env), image, "pulled"
+                )
             words = [str(beside / "ch-convert"), "-i", form, "-o", "squash", image, str(path)]
-            image_cache.done(run(words, within_s, env), image, "converted")
+            image_cache.refuse_failed(run(words, within_s, env), image, "converted")
             return {"image_digest": image.partition("@")[2]} if "@sha256:" in image else {}
 
         return image_cache.keep(folder, self.kind, self.reference(image), ".sqfs", make)
