@@ -21,19 +21,19 @@ PATIENCE_S = 60.0
 HOST = """
 import json, os, signal, sys
 from pathlib import Path
-from assay.infra.processes import course
-from assay.infra.processes.parts import Part
+from assay.infra.processes import supervisor
+from assay.infra.processes.parts import SystemPart
 from assay.run.processes import adopt_orphans
 from assay.infra.processes.supervisor import Supervisor
 
 folder = Path(sys.argv[1])
 parts = tuple(
-    Part(one["name"], (sys.executable, "-c", one["code"]), {"FOLDER": str(folder)}, inherits=True, cwd=folder,
-         once=one.get("once", False), grace_s=one.get("grace_s", 5.0))
+    SystemPart(one["name"], (sys.executable, "-c", one["code"]), {"FOLDER": str(folder)}, inherits=True, cwd=folder,
+               once=one.get("once", False), grace_s=one.get("grace_s", 5.0))
     for one in json.loads(sys.argv[2])
 )
 adopt_orphans()
-course.FIRST_WAIT_S = 0.02
+supervisor.FIRST_WAIT_S = 0.02
 ask = lambda part: None if (folder / part).exists() else "no file yet"
 Supervisor(folder, parts, ask, os.environ, seldom_s=0.3).run()
 """

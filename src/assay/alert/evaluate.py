@@ -45,7 +45,7 @@ Change = Callable[[AlertRecord], AlertRecord | None]
 def evaluate(
     store: Store, events: Iterable[Event], rules: Sequence[Rule] | None, clock: Clock
 ) -> tuple[AlertRecord, ...]:
-    """Open, reopen and resolve alerts, and leave notices for whoever is to be told.
+    """Open, reopen and resolve alerts, and queue the notices that are due.
 
     The same events may be told again, in any order and by several servers at once: that changes nothing.
 

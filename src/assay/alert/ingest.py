@@ -1,4 +1,4 @@
-"""Results as they come in: each becomes points of its series, the series are checked, and whoever asked is told."""
+"""Results as they come in: each becomes points of its series, the series are checked, and alerts are raised."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def take(
 
 
 def expect(store: Store, finding: str, clock: Clock = SYSTEM_CLOCK) -> KnownFinding:
-    """Take a change as meant: its series is judged anew from there, and alerts about it are told so.
+    """Take a change as meant: its series is judged from there on, and alerts about it become `expected`.
 
     Raises:
         UsageError: `unknown-finding` if there is none, `lifecycle` if it is gone.

@@ -208,9 +208,7 @@ def acted(
         raise UsageError("an alert is snoozed until a time to come", code="until", try_="say for how long, such as 4h")
     changed = replace(alert, members=_by_people(alert, happening), snoozed_until=until if state == "snoozed" else None)
     if happening == "reopen" and not changed.standing:
-        raise UsageError(
-            "nothing of it stands any more: it opens again by itself when the trouble is back", code="lifecycle"
-        )
+        raise UsageError("this alert is already resolved; it reopens if the problem returns", code="lifecycle")
     said = f"until {moment(until)}" if happening == "snooze" and until is not None else ""
     reason = "; ".join(part for part in (why.strip()[:_LONGEST_WHY], said) if part)
     return described(_step(changed, happening, by=by, why=reason, now=now))
@@ -301,7 +299,7 @@ def _with_member(alert: AlertRecord, member: AlertMember) -> AlertRecord:
 
 
 def _with_rules(alert: AlertRecord, rules: Sequence[Rule]) -> AlertRecord:
-    """An alert that some more rules are about: whoever they name has to be told of it too."""
+    """An alert that more rules are about: the channels they name are due as well."""
     known = {note.id: note for note in alert.rules}
     fresh = alert.state in ACTIVE and any(rule.id not in known for rule in rules)
     telling = replace(alert.telling, owed=True) if fresh else alert.telling
@@ -312,7 +310,7 @@ def _with_rules(alert: AlertRecord, rules: Sequence[Rule]) -> AlertRecord:
 def _without(
     alert: AlertRecord, over: dict[str, AlertMember], why: str, now: float, ended: Trigger = "recover"
 ) -> AlertRecord:
-    """An alert after something is over for some members; it ends itself when nothing stands any more."""
+    """An alert after something is over for some members; it resolves when no member stands."""
     members = tuple(over.get(one.subject, one) for one in alert.members)
     left = replace(alert, members=members)
     if left.standing:

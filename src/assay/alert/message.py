@@ -217,7 +217,7 @@ def _sentences(alert: AlertRecord) -> tuple[str, ...]:
 def _row(member: AlertMember) -> ChangeRow:
     """A change in numbers, with no more digits than its doubt allows."""
     moved = member.moved
-    assert moved is not None  # noqa: S101  (whoever asks has looked)
+    assert moved is not None  # noqa: S101  (the caller has checked)
     half = moved.difference_interval.half_width
     tail = f" {member.unit}" if member.unit else ""
     places = decimals_for(moved.before, half)

@@ -61,7 +61,7 @@ class Event:
     subject: str
     """What it is about: a finding, a series and a statistic, a point of a benchmark, a benchmark, an agent."""
     id: str
-    """The same event has the same id, whoever tells of it."""
+    """The same event has the same id, however often it is reported."""
     of: Trouble | None = None
     """What is over, for `recovered`."""
     name: str = ""

@@ -60,7 +60,7 @@ class Judgement:
 
 
 def rule_of(kept: StoredRule) -> Rule | None:
-    """A kept rule; None when it was written by another version and cannot be read any more."""
+    """A stored rule; None when it was written by another version and can no longer be read."""
     try:
         said = Alert.model_validate_json(json.dumps(kept.rule))
     except ValidationError:

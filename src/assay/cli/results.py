@@ -73,7 +73,7 @@ def show(
     """Show the results of a campaign, or one of its jobs in full."""
     from assay.errors import UsageError
     from assay.report.detail import render_job
-    from assay.report.scores import render_scores, score_lines
+    from assay.report.summary import render_scores, score_lines
 
     with options.open() as source:
         record = source.record(source.find(campaign))
@@ -168,7 +168,7 @@ def score(
     if form is ScoreFormat.json:
         say(scores_json(results, scores))
         return
-    from assay.report.scores import render_scores
+    from assay.report.summary import render_scores
 
     say(render_scores(results, scores, terminal_width()) if scores else "no scores")
 

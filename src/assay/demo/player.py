@@ -194,7 +194,7 @@ class Player:
         return campaign
 
     def submit(self, entry: CampaignEntry) -> Plan:
-        """Submit the campaign of an entry, as whoever is behind it does."""
+        """Submit the campaign of an entry, as its author or its schedule does."""
         study = entry.study
         document = self._document(study)
         loaded = load(document)

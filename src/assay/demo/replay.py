@@ -223,7 +223,7 @@ class DetectionObserver:
             )
 
     def morning(self, store: Store, at: datetime) -> None:
-        """See whether a benchmark gives no results any more."""
+        """Check whether a benchmark stopped giving results."""
         from assay.alert.periodic import check_silence
         from assay.alert.rules import rules_of
         from assay.store.alerts import AlertRules

@@ -1,7 +1,7 @@
 """Machines of a cloud for the system: the Terraform files of deploy/, always shown as a plan first.
 
 Terraform keeps what it made in a state file. It lies in the folder of the system on this machine, unless a file
-`backend.tf` of the user's says otherwise; whoever loses it has to remove by hand what was made.
+`backend.tf` of the user's says otherwise; if it is lost, what was made must be removed by hand.
 """
 
 from __future__ import annotations

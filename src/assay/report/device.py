@@ -218,7 +218,7 @@ def _during(spans: list[Mapping[str, JsonValue]], readings: tuple[str, ...], job
 
 
 def _sources(sources: list[str], job: MultiRunJobResult) -> list[str]:
-    """What the device of a job is called by whoever looked at it: `cuda:1` is `gpu:1`, a processor all its packages."""
+    """The names of a job's device in its telemetry: `cuda:1` is `gpu:1`, a processor all its packages."""
     kind, _, number = str(section(job.definition, "target").get("device", "")).partition(":")
     boards = [source for source in sources if source.startswith("gpu:")]
     if kind != "cpu":

@@ -128,7 +128,7 @@ def _sources(told: Iterable[Mapping[str, JsonValue]]) -> str:
 
 
 def _no_energy(job: MultiRunJobResult) -> str:
-    """Why there is no energy, in the words of whoever looked."""
+    """Why there is no energy, as the probe says it."""
     reasons = [run.absent.get("energy_j") or _unseen(run) for run in _good(job)]
     told = dict.fromkeys(reason for reason in reasons if reason)
     return one_line(f"no energy: {'; '.join(told)}") if told else ""

@@ -89,7 +89,7 @@ def _columns(records: Iterable[CampaignRecord]) -> list[str]:
     points = dict.fromkeys(f"point.{path}" for job in jobs for path in job.point)
     metrics = dict.fromkeys(name for job in jobs for name in job.metrics)
     statistics = [f"{metric}.{statistic}" for metric in metrics for statistic in _STATISTICS]
-    # Only where somebody looked from the side: a reader of older tables finds the columns that it knows.
+    # Only where there is telemetry: a reader of older tables finds the columns that it knows.
     seen = dict.fromkeys(name for job in jobs for name in _seen(job))
     return [*SARK_COLUMNS, "Verdict", "Benchmark", "Digest", *points, *statistics, "FailedChecks", "Error", *seen]
 
@@ -113,7 +113,7 @@ def _row(record: CampaignRecord, job: MultiRunJobResult) -> dict[str, Cell]:
 
 
 def _seen(job: MultiRunJobResult) -> dict[str, Cell]:
-    """What was seen from the side: energy with its grade, the price, and why clocks were held down."""
+    """Telemetry: energy with its grade, the price, and why clocks were held down."""
     told: dict[str, Cell] = {**energy_columns(job)}
     return {**told, "Throttled": "; ".join(throttling_sentences(job))} if told else {}
 

@@ -321,7 +321,7 @@ class EventView(View):
         try:
             self._write(line)
         except OSError:
-            # Nobody reads any more. What was measured is on disk, which is where the next reader will look.
+            # The reader is gone. What was measured is on disk, which is where the next reader will look.
             self._deaf = True
 
     def _write(self, line: bytes) -> None:

@@ -68,7 +68,7 @@ def change_words(finding: Finding, unit: str) -> str:
 
 
 def finding_sentence(found: KnownFinding) -> str:
-    """A finding in one line, for whoever has just measured."""
+    """A finding in one line, for the output of a run."""
     finding = found.finding
     told = f"{finding.told}: {series_name(found.series)} {change_words(finding, found.series.unit)}"
     return one_line(f"{told} since {moment(found.first_bad.at)}; {found.triage.cause}; `assay explain {found.id}`")

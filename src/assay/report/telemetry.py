@@ -1,4 +1,4 @@
-"""What was seen of a job from the side, in words and figures: loads, power, clocks, heat, and what looking cost."""
+"""The telemetry of a job in words and figures: loads, power, clocks, heat, and what reading them cost."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        """Forget the record and begin the script anew: with request 0, and its clock at the next request."""
+        """Forget the record and restart the script: with request 0, and its clock at the next request."""
         self.generation += 1
         self.records = Records()
         self.stops: list[tuple[int, int]] = []

@@ -127,12 +127,12 @@ def noisy(series: Sequence[SeriesHealth], since: float) -> tuple[NoisySeries, ..
 
 
 def long_ago(since: float, until: float) -> float:
-    """The moment before which a silence is no news any more: the digests before this one told it."""
+    """The moment before which a silence is old news: earlier digests reported it."""
     return until - _OLD_NEWS * (until - since)
 
 
 def _silent(series: Sequence[SeriesHealth], since: float, until: float) -> tuple[tuple[SilentJob, ...], int]:
-    """Jobs that give no results any more, the newest silence first; and how many series more have long been silent."""
+    """Jobs that stopped giving results, the newest silence first; and how many series more have long been silent."""
     found: dict[tuple[str, str, str], SilentJob] = {}
     old = 0
     for one in series:

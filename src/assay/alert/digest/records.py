@@ -192,7 +192,7 @@ class NoisySeries:
 
 @dataclass(frozen=True, slots=True)
 class SilentJob:
-    """A job that gives no results any more."""
+    """A job that stopped giving results."""
 
     series: SeriesLabel
     """One of its series."""

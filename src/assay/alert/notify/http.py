@@ -198,7 +198,7 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-async def _read(response: Any) -> HttpReply:  # noqa: ANN401  (httpx is loaded by whoever calls)
+async def _read(response: Any) -> HttpReply:  # noqa: ANN401  (httpx is loaded by the caller)
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk

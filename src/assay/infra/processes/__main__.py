@@ -46,7 +46,7 @@ def _is_taken(folder: Path) -> bool:
 
 
 def leave_the_shell() -> None:
-    """Go on in a process that nobody waits for; whoever started this one is told that it is done."""
+    """Continue in a detached process; the one that was started exits."""
     if os.fork():
         os._exit(0)
     os.setsid()

@@ -89,7 +89,7 @@ class SystemPart:
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     inherits: bool = False
-    """Whether it also gets the variables of whoever brought the system up."""
+    """Whether it also gets the environment variables of the user."""
     cwd: Path = Path("/")
     account: str | None = None
     stop: signal.Signals = signal.SIGTERM

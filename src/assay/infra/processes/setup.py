@@ -51,7 +51,7 @@ def as_account(name: str | None) -> dict[str, Any]:
 
 
 def set_up(folder: Path, record: LocalRecord, keys: Keys) -> None:
-    """Make everything that the parts of a system need; what is there stays as it is, settings are written anew.
+    """Make everything that the parts of a system need; what is there stays as it is, settings are rewritten.
 
     Raises:
         MeasureError: if PostgreSQL cannot make its folder.

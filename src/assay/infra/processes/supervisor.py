@@ -303,7 +303,7 @@ def supervisor_runs(folder: Path) -> bool:
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of whoever brought the system up, without those that mean another server."""
+    """The environment variables of the user, without those that mean another server."""
     return {name: value for name, value in environ.items() if not name.startswith(_NOT_INHERITED)}
 
 

@@ -58,7 +58,7 @@ def render_html(record: CampaignRecord, samples: Samples, files: Files = _no_fil
     Args:
         samples: gives the samples of a run by job id and run id; empty where there are none.
         files: gives a file that a run left by job id, run id and name, None where there is none; without it there is
-            no picture of what was seen from the side.
+            no picture of the telemetry.
     """
     labels = job_labels(record)
     anchors = {job.job: f"job-{place}" for place, job in enumerate(record.jobs)}

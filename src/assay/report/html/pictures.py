@@ -71,7 +71,7 @@ def read_samples(job: MultiRunJobResult, samples: Samples) -> Sets:
 
 
 def job_pictures(job: MultiRunJobResult, samples: Samples, files: Files) -> list[Picture]:
-    """All pictures of a job that was measured: of its samples, and of what was seen from the side."""
+    """All pictures of a job that was measured: of its samples, and of its telemetry."""
     watched = (draw_telemetry(job, files), draw_monitoring(job, files))
     return [*draw_job(job, read_samples(job, samples)), *(one for one in watched if one is not None)]
 

@@ -1,4 +1,4 @@
-"""The picture of what was seen of a run from the side: panels on one time axis, phases named, throttling shaded."""
+"""The picture of the telemetry of a run: panels on one time axis, phases named, throttling shaded."""
 
 from __future__ import annotations
 

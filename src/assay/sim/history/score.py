@@ -116,7 +116,7 @@ def score(truth: Sequence[TrueChange], found: Sequence[DetectedChange]) -> tuple
     """Put findings beside what is true, by series and in order of time.
 
     Each change has at most one finding: of the same direction, the nearest, with the true night inside the range that
-    the finding tells or at most a week away. What was taken back is no finding any more, and has a line of its own.
+    the finding tells or at most a week away. What was withdrawn is no finding, and has a line of its own.
     """
     lines: list[ScoreLine] = []
     for series in sorted({*(one.series for one in truth), *(one.series for one in found)}):

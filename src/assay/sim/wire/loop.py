@@ -52,7 +52,7 @@ class TimerFd:
         self._where = ctypes.byref(self._spec)
 
     def set(self, at_ns: int) -> None:
-        """Ring at a moment; setting it anew also makes it unreadable, so that it is never read."""
+        """Ring at a moment; setting it again also makes it unreadable, so that it is never read."""
         spec = self._spec
         spec.s, spec.ns = divmod(at_ns, _SECOND_NS)
         self._settime(self.fd, _TFD_TIMER_ABSTIME, self._where, None)
