@@ -62,7 +62,7 @@ class KubernetesCheck:
     lacking: Mapping[str, str] = field(default_factory=dict)
     """Right that this account does not have → what cannot be done without it."""
     pod: Mapping[str, str] = field(default_factory=dict)
-    """What a small pod told; empty where none was run."""
+    """What a small pod reported; empty where none was run."""
     problems: tuple[str, ...] = ()
 
 
@@ -127,7 +127,7 @@ def _asked_pod(section: Kubernetes, api: Api, version: Version) -> dict[str, str
         name = _awaited(api, campaign, section)
         for line in lines_of(api.logs(name, CONTAINER)):
             if line.startswith(_ANSWER):
-                return {key: str(told) for key, told in json.loads(line.removeprefix(_ANSWER)).items()}
+                return {key: str(value) for key, value in json.loads(line.removeprefix(_ANSWER)).items()}
         raise MeasureError(
             f"the pod {name} ended and did not answer",
             code="kubernetes-failed",
@@ -167,9 +167,11 @@ def _awaited(api: Api, campaign: str, section: Kubernetes) -> str:
     until_s = time.monotonic() + _POD_S
     while True:
         found = _seen(api, campaign, section)
-        told = failure_of(found, datetime.now(UTC), free_since=datetime.min.replace(tzinfo=UTC), patience_s=_POD_S / 10)
-        if told is not None:
-            raise MeasureError(told.message, code=told.code, try_=told.try_)
+        reason = failure_of(
+            found, datetime.now(UTC), free_since=datetime.min.replace(tzinfo=UTC), patience_s=_POD_S / 10
+        )
+        if reason is not None:
+            raise MeasureError(reason.message, code=reason.code, try_=reason.try_)
         if phase_of(found) == "ended" and found.pods:
             return found.pods[0].name
         if time.monotonic() > until_s:

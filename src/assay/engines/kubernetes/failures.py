@@ -1,4 +1,4 @@
-"""What can befall a pod, told apart: image, memory, eviction, a lost node, a deadline, a deletion, a failure. Pure."""
+"""What can go wrong with a pod: image, memory, eviction, a lost node, a deadline, a deletion, a failure. Pure."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def of_ended(pod: PodObservation, seen: Observation) -> FailureReason | None:
         return deadline(pod.name, pod.node, seen.asked)
     if _by_node(pod, seen):
         return _node_lost(pod)
-    if told := _disrupted(pod, seen):
-        return told
-    if told := _ended_badly(pod, seen.asked, deleted=pod.deleted_at is not None):
-        return told
+    if reason := _disrupted(pod, seen):
+        return reason
+    if reason := _ended_badly(pod, seen.asked, deleted=pod.deleted_at is not None):
+        return reason
     if pod.deleted_at is not None:
         return _deleted(pod)
     if pod.phase != "Failed":
@@ -70,13 +70,13 @@ def of_waiting(pod: PodObservation, seen: Observation, now: datetime) -> Failure
     # A pod may have waited long for its node, which says a moment late that it took it.
     since = pod.started_at or pod.placed_at or pod.created_at
     waited_s = 0.0 if since is None else (now - since).total_seconds()
-    if told := _not_fetched(pod, seen):
-        return told
+    if reason := _not_fetched(pod, seen):
+        return reason
     for one in (*pod.before, *pod.containers):
         if one.state != "waiting":
             continue
-        if one.reason in _PULLING and (told := _image(pod, one, seen, waited_s)) is not None:
-            return told
+        if one.reason in _PULLING and (reason := _image(pod, one, seen, waited_s)) is not None:
+            return reason
         if one.reason in _CONFIG and waited_s >= _CONFIG_PATIENCE_S:
             return FailureReason(
                 START,
@@ -107,8 +107,10 @@ def _not_fetched(pod: PodObservation, seen: Observation) -> FailureReason | None
         last = one if one.state == "ended" else one.before
         if last is None or not last.exit_code or (one.restarts or 0) < _FETCH_TRIES - 1:
             continue
-        told = _ended_container(pod, last, seen.asked, f"; it was tried {(one.restarts or 0) + 1} times")
-        return FailureReason(told.code, told.message, "see that the files of `fetch` can be reached from the cluster")
+        reason = _ended_container(pod, last, seen.asked, f"; it was tried {(one.restarts or 0) + 1} times")
+        return FailureReason(
+            reason.code, reason.message, "see that the files of `fetch` can be reached from the cluster"
+        )
     return None
 
 

@@ -222,8 +222,8 @@ def observe(
     found = sorted(map(read_pod, pods), key=lambda one: (_seconds(one.created_at), one.rank or 0, one.name))
     known = None if job is None else read_job(job)
     uids = {one.uid for one in found} | ({known.uid} if known is not None else set())
-    told = tuple(one for one in map(read_event, events) if one.uid in uids)
-    return Observation(name, known, tuple(found), told, asked or PodResources())
+    own = tuple(one for one in map(read_event, events) if one.uid in uids)
+    return Observation(name, known, tuple(found), own, asked or PodResources())
 
 
 def _asked_at(meta: Mapping[str, Any]) -> datetime | None:
@@ -254,14 +254,14 @@ def _container(status: Mapping[str, Any]) -> ContainerObservation:
 def _life(status: Mapping[str, Any], state: Mapping[str, Any]) -> ContainerObservation:
     """One life of a container: what it waits for, how it runs, or how it ended."""
     waiting, running, ended = (_part(state, key) for key in ("waiting", "running", "terminated"))
-    told = ended or waiting
+    detail = ended or waiting
     code = ended.get("exitCode")
     signal = ended.get("signal") or (code - _SIGNALS if isinstance(code, int) and code > _SIGNALS else None)
     return ContainerObservation(
         name=_text(status, "name"),
         state="ended" if "terminated" in state else "running" if "running" in state else "waiting" if waiting else "",
-        reason=_text(told, "reason"),
-        message=_text(told, "message"),
+        reason=_text(detail, "reason"),
+        message=_text(detail, "message"),
         exit_code=code if isinstance(code, int) else None,
         signal=signal if isinstance(signal, int) else None,
         started_at=moment((running or ended).get("startedAt")),

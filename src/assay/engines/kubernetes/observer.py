@@ -114,16 +114,16 @@ class Observer:
         if sure and not pods:
             part = Part(self.campaign.campaign, "job", group.name, job.index)
             pods = self._of_jobs[job.index] = list(self.api.list("Pod", part.selector()).items)
-        told = [event for one in (*jobs, *pods) for event in self._events_of(uid_of(one), fresh=events, sure=sure)]
+        happened = [event for one in (*jobs, *pods) for event in self._events_of(uid_of(one), fresh=events, sure=sure)]
         # Where one Job of several is gone, the attempt is.
         there = None if len(jobs) < len(own) else next(iter(jobs), None)
-        return observe(next(iter(own), ""), there, pods, told, asked_of(job, group))
+        return observe(next(iter(own), ""), there, pods, happened, asked_of(job, group))
 
     def service(self, group: Group, service: str, *, events: bool = False) -> Observation:
         pods = self._of_services.get((names.value(group.name), names.value(service)), [])
-        told = [event for one in pods for event in self._events_of(uid_of(one), fresh=events)]
+        happened = [event for one in pods for event in self._events_of(uid_of(one), fresh=events)]
         asked = next(one.asked for one in group.services if one.name == service)
-        return observe(names.service_name(self.campaign.campaign, group.name, service), None, pods, told, asked)
+        return observe(names.service_name(self.campaign.campaign, group.name, service), None, pods, happened, asked)
 
     def failure_reason(self, found: Observation, group: Group, now: datetime) -> FailureReason | None:
         """Why a job gives no result; None while it may."""
@@ -139,7 +139,7 @@ class Observer:
         return service_failure_of(name, found, now, free_since=free, patience_s=patience_s)
 
     def _job(self, name: str) -> Document | None:
-        """A Job; one that is not told of is asked for, since a watch may be a moment late."""
+        """A Job; one that the watch does not show is asked for, since a watch may be a moment late."""
         return self._jobs.get(name) or self.api.get("Job", name)
 
     def _free_since(self, found: Observation, group: Group, now: datetime) -> datetime | None:
@@ -158,7 +158,7 @@ class Observer:
         self._asks -= 1
         try:
             known = self.api.list("Event", fields=f"involvedObject.uid={uid}").items
-        except MeasureError:  # events only explain; without them less is told
+        except MeasureError:  # events only explain; without them less is explained
             return known
         self._events[uid] = (time.monotonic(), known)
         return known
@@ -168,7 +168,7 @@ def environment_of(
     found: Observation, group: Group, campaign: KubernetesCampaign, services: Mapping[str, Observation]
 ) -> dict[str, JsonValue]:
     """What is kept with a result about where it was measured; what Kubernetes does not tell is left out."""
-    told: dict[str, JsonValue] = {
+    facts: dict[str, JsonValue] = {
         **facts_of(found),
         "group": group.name,
         "namespace": campaign.namespace,
@@ -176,14 +176,14 @@ def environment_of(
     }
     program = next((box for pod in found.pods for box in pod.containers if box.name == PROGRAM), None)
     if program is not None:
-        told["program"] = {"image": program.image, "image_digest": digest_of(program) or "not told"}
+        facts["program"] = {"image": program.image, "image_digest": digest_of(program) or "not told"}
     if services:
-        told["services"] = {name: {**facts_of(one)} for name, one in services.items()}
-    return {"kubernetes": told}
+        facts["services"] = {name: {**facts_of(one)} for name, one in services.items()}
+    return {"kubernetes": facts}
 
 
 def execution_of(pod: PodObservation | None) -> PodExecution | None:
-    """When the measuring container of a pod ran; None where nothing is told of it."""
+    """When the measuring container of a pod ran; None where nothing is known of it."""
     main = None if pod is None else pod.container(CONTAINER)
     if main is None:
         return None

@@ -48,9 +48,9 @@ def failure_of(
     for pod in seen.pods:
         # What its own siblings hold never gets free for it: they wait for it.
         held = any(one.node and not one.is_over for one in seen.pods if one is not pod)
-        told = failures.of_waiting(pod, seen, now) or _never_placed(pod, now, free_since, patience_s, held=held)
-        if told is not None:
-            return told
+        reason = failures.of_waiting(pod, seen, now) or _never_placed(pod, now, free_since, patience_s, held=held)
+        if reason is not None:
+            return reason
     return None
 
 
@@ -65,10 +65,10 @@ def service_failure_of(
         free_since: since when no other pod of the campaign could be in its way; None while one is.
     """
     for pod in seen.pods:
-        told = failures.of_late(pod, seen) or failures.of_ended(pod, seen) or failures.of_restarted(pod, seen)
-        told = told or failures.of_waiting(pod, seen, now) or _never_placed(pod, now, free_since, patience_s)
-        if told is not None:
-            return FailureReason(told.code, f"the service {name}: {told.message}", told.try_)
+        reason = failures.of_late(pod, seen) or failures.of_ended(pod, seen) or failures.of_restarted(pod, seen)
+        reason = reason or failures.of_waiting(pod, seen, now) or _never_placed(pod, now, free_since, patience_s)
+        if reason is not None:
+            return FailureReason(reason.code, f"the service {name}: {reason.message}", reason.try_)
     return None
 
 
@@ -101,7 +101,7 @@ def facts_of(seen: Observation) -> dict[str, str | int | float]:
     if pod is None:
         return {"job": seen.name, "state": "not told"}
     main = pod.containers[0] if pod.containers else None
-    told: dict[str, str | int | float | None] = {
+    facts: dict[str, str | int | float | None] = {
         "job": seen.name,
         "pod": pod.name,
         "pod_uid": pod.uid or None,
@@ -121,7 +121,7 @@ def facts_of(seen: Observation) -> dict[str, str | int | float]:
         "limit_memory_bytes": seen.asked.memory if seen.asked.limited else None,
         "gpus": seen.asked.gpus,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def digest_of(container: ContainerObservation) -> str:
@@ -136,8 +136,8 @@ def _runs(pod: PodObservation) -> bool:
 def _first(seen: Observation) -> FailureReason | None:
     """What went wrong first: where one pod of several fails, Kubernetes ends the others, which then failed too."""
     ended = sorted(seen.pods, key=_ended_at)
-    found = [(pod, told) for pod in ended if (told := failures.of_ended(pod, seen)) is not None]
-    own = [told for pod, told in found if told.code != failures.DELETED]
+    found = [(pod, reason) for pod in ended if (reason := failures.of_ended(pod, seen)) is not None]
+    own = [reason for pod, reason in found if reason.code != failures.DELETED]
     return own[0] if own else found[0][1] if found else None
 
 

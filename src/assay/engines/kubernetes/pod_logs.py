@@ -171,12 +171,14 @@ class Delivery:
     @property
     def progress(self) -> Progress | None:
         """How far the job is, as it said last."""
-        told = self.receiver.progress
+        document = self.receiver.progress
         try:
             return (
                 None
-                if told is None
-                else Progress(int(told["run"]), int(told["of"]), str(told["phase"]), float(told["share"]))
+                if document is None
+                else Progress(
+                    int(document["run"]), int(document["of"]), str(document["phase"]), float(document["share"])
+                )
             )
         except (KeyError, TypeError, ValueError):
             return None

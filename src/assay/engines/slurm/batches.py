@@ -85,8 +85,8 @@ class CampaignBatches:
                 else FailureReason("slurm-failed", "its batch job was never submitted", "run it again")
             )
         log = tail_of(self.logs_of(job)["slurm.err"])
-        told = failure_of(state, self.document.batch_of(group.name).batch, log)
-        return told or FailureReason(
+        reason = failure_of(state, self.document.batch_of(group.name).batch, log)
+        return reason or FailureReason(
             "slurm-failed",
             f"the batch job {state.key} ended ({state.state}) and left no result in the shared folder",
             "look into its log with `assay logs`; see that the nodes can write to the shared folder",

@@ -113,7 +113,10 @@ def _runtimes() -> str:
 
     names = [name for way in RUNTIMES.values() for name in way.programs]
     found = {name: version(name) for name in names if shutil.which(name)}
-    return ", ".join(f"{name} {told}" for name, told in found.items()) or f"none here (looked for {', '.join(names)})"
+    return (
+        ", ".join(f"{name} {version}" for name, version in found.items())
+        or f"none here (looked for {', '.join(names)})"
+    )
 
 
 def _asked_node(slurm: Slurm, folder: Path, scheduler: Scheduler) -> dict[str, str]:
@@ -143,7 +146,7 @@ def _asked_node(slurm: Slurm, folder: Path, scheduler: Scheduler) -> dict[str, s
     number = scheduler.submit(place / "check.sh", comment=f"assay:check:{place.name}")
     try:
         _await(scheduler, number, place, answer)
-        found = {name: str(told) for name, told in json.loads(answer.read_bytes()).items()}
+        found = {name: str(value) for name, value in json.loads(answer.read_bytes()).items()}
     except (OSError, ValueError) as problem:
         raise MeasureError(
             f"the batch job ran, but its output {answer} is not visible on this machine: {problem}",
@@ -160,9 +163,9 @@ def _await(scheduler: Scheduler, number: str, place: Path, answer: Path) -> None
     until_s = time.monotonic() + _NODE_TIME_S
     while not answer.is_file():
         state = scheduler.states([number]).get(number)
-        told = failure_of(state, Slurm()) if state is not None else None
-        if told is not None:
-            raise MeasureError(f"{told.message}; {_last(place / 'err')}", code=told.code, try_=told.try_)
+        reason = failure_of(state, Slurm()) if state is not None else None
+        if reason is not None:
+            raise MeasureError(f"{reason.message}; {_last(place / 'err')}", code=reason.code, try_=reason.try_)
         if state is not None and is_final(state.state):
             time.sleep(2 * _LOOK_S)  # files of other nodes appear late
             return

@@ -73,9 +73,11 @@ def document(answer: Answer, address: str, about: str) -> Mapping[str, Any]:
 
 
 def refusal(answer: Answer, address: str, about: str) -> MeasureError:
-    """Why the server did not do what was asked, told apart by what helps."""
-    told = _json(answer.content)
-    said = str(told.get("message") or answer.content[:300].decode("utf-8", "replace").strip() or "it does not tell why")
+    """Why the server did not do what was asked, by what helps."""
+    document = _json(answer.content)
+    said = str(
+        document.get("message") or answer.content[:300].decode("utf-8", "replace").strip() or "it does not tell why"
+    )
     if answer.status == UNAUTHORISED:
         return MeasureError(
             f"the server does not know this account: {said}",
@@ -106,15 +108,15 @@ def change(line: bytes, address: str) -> Change:
         Expired: if the server does not remember since when it is watched.
         MeasureError: for another error that it tells.
     """
-    told = _json(line)
-    item = told.get("object")
-    if told.get("type") == "ERROR" and isinstance(item, Mapping):
+    document = _json(line)
+    item = document.get("object")
+    if document.get("type") == "ERROR" and isinstance(item, Mapping):
         code = item.get("code")
         status = code if isinstance(code, int) else BROKEN
         raise refusal(Answer(status, json.dumps(item).encode()), address, "a watch")
-    what: What | None = next((one for one in _WHAT if one == told.get("type")), None)
+    what: What | None = next((one for one in _WHAT if one == document.get("type")), None)
     if what is None or not isinstance(item, Mapping):
-        raise MeasureError(f"the server told something that is no change: {line[:200]!r}", code=SILENT, at=address)
+        raise MeasureError(f"the server sent something that is no change: {line[:200]!r}", code=SILENT, at=address)
     return Change(what, item)
 
 
@@ -160,14 +162,14 @@ def refuse_failed(program: str, pod: str, status: bytes, errors: bytes, address:
     Raises:
         MeasureError: with what it wrote last.
     """
-    told = _json(status)
-    if told.get("status") == "Success":
+    document = _json(status)
+    if document.get("status") == "Success":
         return
     wrote = errors[-500:].decode("utf-8", "replace").strip()
-    said = str(told.get("message") or "the connection was cut")
+    said = str(document.get("message") or "the connection was cut")
     raise MeasureError(
         f"{program!r} failed in the pod {pod}: {said}{f'; it wrote: {wrote}' if wrote else ''}",
-        code="kubernetes-exec" if told else SILENT,
+        code="kubernetes-exec" if document else SILENT,
         at=address,
     )
 

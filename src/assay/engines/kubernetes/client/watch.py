@@ -34,9 +34,9 @@ _TOGETHER_S = 0.05
 
 @dataclass(slots=True)
 class Mirror:
-    """The objects of one kind that carry some labels, as the server has last told of them.
+    """The objects of one kind that carry some labels, as the server last reported them.
 
-    It is used by one thread; every change is kept before it is told, so that a break loses nothing.
+    It is used by one thread; every change is kept before it is passed on, so that a break loses nothing.
     """
 
     api: Api
@@ -44,7 +44,7 @@ class Mirror:
     selector: str = ""
     fields: str = ""
     tell: Callable[[Change], None] | None = None
-    """Is told every change, and what a new list shows to have changed meanwhile."""
+    """Gets every change, and what a new list shows to have changed meanwhile."""
     _items: dict[str, Document] = field(default_factory=dict)
     _since: str = ""
 
@@ -138,12 +138,12 @@ class CampaignWatch:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _there: dict[tuple[str, str], Document] = field(default_factory=dict)
     _gone: dict[str, Document] = field(default_factory=dict)
-    """Uid → how an object was told of last."""
+    """Uid → how an object was last reported."""
     _changed: threading.Event = field(default_factory=threading.Event)
     _closing: threading.Event = field(default_factory=threading.Event)
     _listed: dict[str, threading.Event] = field(default_factory=lambda: {kind: threading.Event() for kind in KINDS})
     _troubles: dict[str, MeasureError] = field(default_factory=dict)
-    """Kind → why nothing is told of it now."""
+    """Kind → why nothing is known of it now."""
 
     def objects(self, kind: Kind) -> tuple[Document, ...]:
         with self._lock:
@@ -163,7 +163,7 @@ class CampaignWatch:
         return changed
 
     def wait_listed(self) -> None:
-        """Wait until everything was told once.
+        """Wait until everything was listed once.
 
         Raises:
             MeasureError: if that will never be.
@@ -177,7 +177,7 @@ class CampaignWatch:
             return next(iter(self._troubles.values()), None)
 
     def refuse_lasting(self) -> None:
-        """Raise if nothing will be told any more, however long one waits.
+        """Raise if no waiting will help.
 
         Raises:
             MeasureError: what the server said.
@@ -227,7 +227,7 @@ class CampaignWatch:
 
 
 def ended(document: Document, kind: Kind) -> Document:
-    """An object as it was last told of, marked as deleted where that was not told before: it is gone now."""
+    """An object as it was last reported, marked as deleted where it was not before: it is gone now."""
     about: Mapping[str, Any] = metadata(document)
     if about.get("deletionTimestamp"):
         return {"kind": kind, **document}
