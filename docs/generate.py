@@ -296,7 +296,7 @@ values of a model's input in a `.npy` file."""
 
 def _limits() -> list[tuple[str, str]]:
     """What a benchmark file may hold, from the code that refuses more."""
-    from assay.plan.expand import MAX_COMPARED, MAX_PLANNED, MAX_POINTS
+    from assay.plan.plan import MAX_COMPARED, MAX_PLANNED, MAX_POINTS
     from assay.spec import limits
     from assay.spec.commands import MAX_COMMAND
     from assay.units import MOST_BYTES, MOST_SECONDS

@@ -4,7 +4,7 @@ import sys
 
 from queue_tally import Tally
 
-from assay.place.broker import Offer
+from assay.place.broker import JobOffer
 from assay.place.redis_broker import RedisBroker
 
 
@@ -13,7 +13,7 @@ def main(url: str, tasks: int, offered: int, taken: int) -> None:
     broker.sizes()  # connects, and loads the script
     tally = Tally(tasks)
     for start in range(0, tasks, offered):
-        broker.offer(Offer(f"job-{number:08d}", queue, "campaign") for number in range(start, start + offered))
+        broker.offer(JobOffer(f"job-{number:08d}", queue, "campaign") for number in range(start, start + offered))
     tally.enqueued()
     tally.begin()
     while True:

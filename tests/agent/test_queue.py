@@ -34,10 +34,10 @@ def _wait_for_slots():
 
 
 def offer(broker, server, *jobs, queue="q"):
-    from assay.place.broker import Offer
+    from assay.place.broker import JobOffer
 
     server.add(*jobs)
-    broker.offer(Offer(job.id, queue, job.campaign) for job in jobs)
+    broker.offer(JobOffer(job.id, queue, job.campaign) for job in jobs)
 
 
 def leases_asked(server):
@@ -64,11 +64,11 @@ def test_a_job_that_arrives_later_wakes_the_agent(server, run_agent, make_job, q
 
 
 def test_a_job_that_the_server_does_not_confirm_is_not_measured(server, run_agent, make_job, queue, fast):
-    from assay.place.broker import Offer
+    from assay.place.broker import JobOffer
 
     broker, place = queue
     server.queues, executor = ["q"], fast()
-    broker.offer([Offer("gone-job-0", "q", "gone")])
+    broker.offer([JobOffer("gone-job-0", "q", "gone")])
     run_agent(server, executor, redis=place, **ALL)
     server.wait(lambda: any(path.endswith("/claim") for _, path in server.requests), what="a claim")
     offer(broker, server, make_job())

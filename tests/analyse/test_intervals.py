@@ -9,7 +9,6 @@ from scipy import stats
 
 from assay.analyse.intervals import (
     between_runs,
-    bootstrap_interval,
     median_interval_of_run,
     order_statistic_interval,
     relative_half_width,
@@ -80,19 +79,6 @@ def test_a_million_durations_take_little_time() -> None:
     began = time.perf_counter()
     median_interval_of_run(durations)
     assert time.perf_counter() - began < 0.5  # 0.02 s on a quiet machine
-
-
-def test_bootstrap_is_repeatable_and_near_the_t_interval() -> None:
-    values = np.random.default_rng(4).normal(10, 1, 40)
-    first, second = (
-        bootstrap_interval(values, lambda drawn: drawn.mean(axis=1), np.random.default_rng(7)) for _ in range(2)
-    )
-    reference = between_runs(values)
-    assert first is not None
-    assert first == second
-    assert reference is not None
-    assert first.half_width == pytest.approx(reference.half_width, rel=0.2)
-    assert bootstrap_interval(values[:1], lambda drawn: drawn.mean(axis=1), np.random.default_rng(7)) is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from assay.monitoring.export import CHOSEN, export, kind_of, selector
+from assay.monitoring.prometheus import CHOSEN, export, kind_of, selector
 from assay.spec.monitoring import Monitoring
 
 

@@ -12,10 +12,8 @@ from typing import ClassVar
 import pytest
 
 from assay.monitoring.exporter.__main__ import answers, serving
-from assay.monitoring.exporter.gpus import Gpus
-from assay.monitoring.exporter.machine import machine_families
+from assay.monitoring.exporter.metrics import GpuExporter, MetricFamily, machine_families, render
 from assay.monitoring.exporter.relay import relayed
-from assay.monitoring.exporter.text import Family, render
 from assay.run.probes.prometheus import parse
 
 
@@ -92,7 +90,7 @@ def test_a_strict_reader_understands_the_machine():
 
 
 def test_labels_are_escaped():
-    text = render([Family("a", "gauge", "x", (({"l": 'q"\\\n'}, 1.0),))])
+    text = render([MetricFamily("a", "gauge", "x", (({"l": 'q"\\\n'}, 1.0),))])
     assert parse(text).samples[0].labels == (("l", 'q"\\\n'),)
 
 
@@ -106,7 +104,7 @@ def test_memory_fields_with_parentheses_are_named_as_the_node_exporter_does(tmp_
 
 
 def test_gpus_have_the_names_and_units_of_dcgm_and_a_lost_one_says_nothing():
-    told = {one.name: one for one in parse(render(Gpus(Board).families())).samples}
+    told = {one.name: one for one in parse(render(GpuExporter(Board).families())).samples}
     assert {name: one.value for name, one in told.items()} == {
         "DCGM_FI_DEV_GPU_UTIL": 97.0,
         "DCGM_FI_DEV_FB_USED": 65536.0,
@@ -168,7 +166,7 @@ def test_a_name_never_leaves_the_folder(tmp_path, name):
 
 
 def test_the_server_answers_scrapes_and_nothing_else(tmp_path):
-    answer = answers(lambda: [Family("a", "gauge", "x", (({}, 1.0),))], tmp_path, 1.0)
+    answer = answers(lambda: [MetricFamily("a", "gauge", "x", (({}, 1.0),))], tmp_path, 1.0)
     with serving("127.0.0.1", 0, answer) as one:
         threading.Thread(target=one.serve_forever, daemon=True).start()
         connection = HTTPConnection("127.0.0.1", one.server_port, timeout=5)

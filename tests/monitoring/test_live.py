@@ -21,11 +21,11 @@ from assay.api.run import run
 from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.node.monitor import watched
 from assay.errors import MeasureError
-from assay.monitoring.api import Api
-from assay.monitoring.discovery import Target, add_target, names, seen
-from assay.monitoring.grafana.boards import boards
-from assay.monitoring.hold import Order, read_parts, write_order
-from assay.monitoring.joined import FACT
+from assay.monitoring.discovery import ScrapeTarget, add_target, names, seen
+from assay.monitoring.grafana.dashboards import boards
+from assay.monitoring.monitor import FACT
+from assay.monitoring.prometheus import PrometheusApi
+from assay.monitoring.scraper import MonitorOrder, read_parts, write_order
 from assay.report.live import SilentView
 from assay.run.probes.prometheus import parse
 from assay.run.services import held
@@ -185,7 +185,7 @@ def test_without_prometheus_nothing_is_measured_unless_it_may_be(tmp_path, monke
 def shared(tmp_path):
     folder = SharedFolder(tmp_path / "c9")
     folder.make()
-    write_order(folder.metrics, Order("c9", Monitoring(within="20s")))
+    write_order(folder.metrics, MonitorOrder("c9", Monitoring(within="20s")))
     return folder
 
 
@@ -225,7 +225,7 @@ def test_a_monitor_of_a_cluster_watches_a_node_and_its_service(prometheus, share
 HELD = """
 import sys
 from pathlib import Path
-from assay.monitoring.hold import Order, hold
+from assay.monitoring.scraper import Order, hold
 from assay.spec.monitoring import Monitoring
 discovery, metrics, scratch, url = map(Path, sys.argv[1:5])
 order = Order("c9", Monitoring())
@@ -237,7 +237,7 @@ hold(order, discovery, metrics, scratch, publish=lambda one: url.write_text(one.
 def test_a_monitor_that_stands_still_leaves_a_gap_and_one_that_is_killed_its_parts(
     prometheus, shared, node_exporter, tmp_path
 ):
-    add_target(shared.discovery, Target("node", f"127.0.0.1:{node_exporter}", {"campaign": "c9", "node": "n1"}))
+    add_target(shared.discovery, ScrapeTarget("node", f"127.0.0.1:{node_exporter}", {"campaign": "c9", "node": "n1"}))
     url = tmp_path / "url"
     places = (shared.discovery, shared.metrics, tmp_path / "scratch", url)
     monitor = subprocess.Popen([sys.executable, "-c", HELD, *map(str, places)])
@@ -248,7 +248,7 @@ def test_a_monitor_that_stands_still_leaves_a_gap_and_one_that_is_killed_its_par
         time.sleep(4.0)
         psutil.Process(pid).resume()
         _until(lambda: read_parts(shared.metrics).named("up")[0].at_ms[-1] / 1e3 > time.time() - 1.5)
-        _ask_every_dashboard(Api(url.read_text()))
+        _ask_every_dashboard(PrometheusApi(url.read_text()))
     finally:
         below = psutil.Process(monitor.pid).children(recursive=True)
         monitor.kill()
@@ -289,7 +289,7 @@ def _ask_every_dashboard(api):
 def test_a_failed_monitor_and_a_missing_one_keep_nobody_waiting(shared, monkeypatch):
     shared.services("monitor").mkdir(parents=True, exist_ok=True)
     notes = []
-    write_order(shared.metrics, Order("c9", Monitoring(within="300ms")))
+    write_order(shared.metrics, MonitorOrder("c9", Monitoring(within="300ms")))
     with watched(shared, {"job": "j"}, who="g0", tell=notes.append) as on:
         assert not on
     assert "not there within" in notes[0]

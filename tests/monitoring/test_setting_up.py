@@ -13,8 +13,8 @@ from assay.cli.main import app
 from assay.errors import MeasureError, SpecError, UsageError
 from assay.monitoring import discovery
 from assay.monitoring.grafana import grafana_files
-from assay.monitoring.hold import Order, order_for, read_order, write_order
 from assay.monitoring.prometheus import configuration, find_program, prometheus_service
+from assay.monitoring.scraper import MonitorOrder, order_for, read_order, write_order
 from assay.monitoring.tunnel import Tunnel
 from assay.run.services.discovery import VARIABLE, ServiceDiscovery, announced, metrics_url
 from assay.run.services.service import RunningService
@@ -96,7 +96,7 @@ def test_the_interval_is_that_of_the_file():
 
 
 def test_a_target_file_says_where_and_whose(tmp_path):
-    target = discovery.target_of("a", "https://u:p@host:8443/m?x=1", {"node": "n1", "job": ""})
+    target = discovery.ScrapeTarget("a", "host:8443", {"node": "n1", "job": ""}, "/m?x=1", "https")
     discovery.add_target(tmp_path, target)
     (told,) = json.loads((tmp_path / "a.json").read_text())
     assert told == {
@@ -161,14 +161,14 @@ def test_metrics_are_at_the_servers_root_or_where_the_file_says():
 def test_the_order_of_a_cluster_knows_the_exporter_of_its_nodes():
     place = {"engine": "slurm", "slurm": {"node_exporter": 9100}}
     asked = load({**PLAIN, "place": place, "monitoring": True}).benchmark
-    assert order_for("c1", asked) == Order("c1", Monitoring(node_exporter=9100))
+    assert order_for("c1", asked) == MonitorOrder("c1", Monitoring(node_exporter=9100))
     own = load({**PLAIN, "place": place, "monitoring": {"node_exporter": 9200}}).benchmark
     assert order_for("c1", own).settings.node_exporter == 9200
     assert order_for("c1", load({**PLAIN, "place": place}).benchmark) is None
 
 
 def test_an_order_travels_through_the_folder(tmp_path):
-    order = Order("c1", Monitoring(interval="2s"))
+    order = MonitorOrder("c1", Monitoring(interval="2s"))
     assert read_order(tmp_path) is None
     write_order(tmp_path, order)
     assert read_order(tmp_path) == order
@@ -241,7 +241,7 @@ def endpoint_job(**more):
 
 
 def test_an_endpoint_of_somebody_else_is_watched_where_the_file_says_so(tmp_path):
-    from assay.monitoring.local import _Here, _names
+    from assay.monitoring.monitor import _Here, _names
 
     where = ServiceDiscovery(tmp_path / "relay", tmp_path / "lives", {"campaign": "c1", "node": "n1"})
     told = endpoint_job(metrics="/metrics")

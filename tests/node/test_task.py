@@ -17,7 +17,7 @@ from assay.documents import from_json
 from assay.engines.slurm.node.end import ask_to_end
 from assay.engines.slurm.node.publication import publish_failure
 from assay.errors import Problem
-from assay.plan.parts import whole
+from assay.plan.job import whole
 from assay.run.load.requests import REQUESTS, read_requests
 from assay.store.artefacts import ArtefactFiles
 from assay.store.samples import SampleFiles

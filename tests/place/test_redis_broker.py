@@ -16,7 +16,7 @@ import pytest
 from redis import Redis
 
 from assay.errors import StoreError, UsageError
-from assay.place.broker import Broker, Offer, Taken
+from assay.place.broker import Broker, JobClaim, JobOffer
 from assay.place.redis_broker import RedisBroker
 
 pytestmark = pytest.mark.live
@@ -47,11 +47,11 @@ def until(met: Callable[[], bool], patience_s: float = 10.0) -> None:
         time.sleep(0.005)
 
 
-def jobs(count: int, campaign: str = "c", queue: str = "q", **more) -> list[Offer]:
-    return [Offer(f"{campaign}-{number}", queue, campaign, **more) for number in range(count)]
+def jobs(count: int, campaign: str = "c", queue: str = "q", **more) -> list[JobOffer]:
+    return [JobOffer(f"{campaign}-{number}", queue, campaign, **more) for number in range(count)]
 
 
-def names(taken: tuple[Taken, ...]) -> list[str]:
+def names(taken: tuple[JobClaim, ...]) -> list[str]:
     return [one.job for one in taken]
 
 
@@ -91,7 +91,7 @@ def test_campaigns_take_turns_whatever_the_batch(broker, limit):
 
 def test_a_campaign_served_through_one_queue_waits_in_the_other(broker):
     broker.offer([*jobs(4, "x", "gpu"), *jobs(2, "y", "cpu")])
-    broker.offer([Offer("x-cpu", "cpu", "x")])
+    broker.offer([JobOffer("x-cpu", "cpu", "x")])
     assert names(broker.take("a", ["gpu"], 3)) == ["x-0", "x-1", "x-2"]
     assert names(broker.take("b", ["cpu"], 3)) == ["y-0", "y-1", "x-cpu"]
 
@@ -117,7 +117,7 @@ def test_an_agent_gets_only_what_it_suits(broker):
 
 
 def test_names_with_colons_do_not_mix_queues(broker):
-    broker.offer([Offer("one", "a:b", "c"), Offer("two", "a", "b:c"), Offer("three", "a", "0:b:c")])
+    broker.offer([JobOffer("one", "a:b", "c"), JobOffer("two", "a", "b:c"), JobOffer("three", "a", "0:b:c")])
     assert broker.sizes() == {"a:b": 1, "a": 2}
     assert drain(broker, "a:b") == ["one"]
     assert drain(broker, "a") == ["two", "three"]
@@ -137,13 +137,13 @@ def test_offering_again_changes_nothing(broker, redis):
 
 
 def test_a_changed_offer_wins(broker):
-    broker.offer([*jobs(2), Offer("moved", "q", "c")])
-    assert broker.offer([Offer("moved", "q", "c", priority=1)]) == 1
+    broker.offer([*jobs(2), JobOffer("moved", "q", "c")])
+    assert broker.offer([JobOffer("moved", "q", "c", priority=1)]) == 1
     later = time.time() + 3600
-    assert broker.offer([Offer("c-0", "q", "c", not_before=later)]) == 1
+    assert broker.offer([JobOffer("c-0", "q", "c", not_before=later)]) == 1
     assert drain(broker, "q") == ["moved", "c-1"]
     assert broker.knows(["c-0", "c-1"]) == {"c-0"}
-    assert broker.offer([Offer("c-0", "q", "c", not_before=0)]) == 1
+    assert broker.offer([JobOffer("c-0", "q", "c", not_before=0)]) == 1
     assert drain(broker, "q") == ["c-0"]
 
 
@@ -159,7 +159,7 @@ def test_an_offer_that_knows_the_number_ends_a_delivery_that_was_never_acknowled
 
 def test_delayed_jobs_wait_until_they_are_due(broker, redis):
     due = time.time() + 0.3
-    broker.offer([Offer("soon", "q", "c", not_before=due), Offer("now", "q", "c")])
+    broker.offer([JobOffer("soon", "q", "c", not_before=due), JobOffer("now", "q", "c")])
     assert names(broker.take("a", ["q"], 9)) == ["now"]
     assert broker.knows(["soon"]) == {"soon"}
     assert names(broker.wait("a", ["q"], 10)) == ["soon"]
@@ -177,7 +177,7 @@ def test_a_delay_is_meant_by_the_clock_of_who_offers(url):
             return datetime.now(UTC) + timedelta(hours=1)
 
     broker = RedisBroker(url, clock=Ahead())
-    broker.offer([Offer("soon", "q", "c", not_before=Ahead().utc().timestamp() + 0.2)])
+    broker.offer([JobOffer("soon", "q", "c", not_before=Ahead().utc().timestamp() + 0.2)])
     assert broker.take("a", ["q"]) == ()
     assert names(broker.wait("a", ["q"], 10)) == ["soon"]
 
@@ -241,7 +241,7 @@ def test_more_than_one_call_can_hold_is_reclaimed(broker, redis):
 
 
 def test_withdrawn_jobs_are_gone_in_every_state(broker, redis):
-    broker.offer([*jobs(3), Offer("later", "q", "c", not_before=time.time() + 3600)])
+    broker.offer([*jobs(3), JobOffer("later", "q", "c", not_before=time.time() + 3600)])
     (taken,) = broker.take("a", ["q"])
     assert broker.withdraw(["c-0", "c-1", "later", "never"]) == {"c-0", "c-1", "later"}
     assert broker.ack(taken) == ()
@@ -300,12 +300,12 @@ def test_a_bell_heard_by_an_agent_that_died_rings_for_the_next(url, redis):
 
 def test_none_is_lost_or_doubled_among_threads(url, redis):
     broker, each = RedisBroker(url), 2_000
-    seen: list[Taken] = []
+    seen: list[JobClaim] = []
     filled = threading.Event()
 
     def fill(number: int) -> None:
         for start in range(0, each, 250):
-            broker.offer([Offer(f"{number}-{start + n}", f"q{n % 3}", f"c{n % 5}") for n in range(250)])
+            broker.offer([JobOffer(f"{number}-{start + n}", f"q{n % 3}", f"c{n % 5}") for n in range(250)])
 
     def work(number: int) -> None:
         while True:
@@ -329,7 +329,7 @@ def test_none_is_lost_or_doubled_among_threads(url, redis):
 
 def test_nothing_stays_behind_after_a_thousand_jobs(broker, redis):
     offers = [
-        Offer(f"j{n}", f"q{n % 3}", f"c{n % 7}", n % 2, not_before=time.time() + 3600 if n % 11 == 0 else 0)
+        JobOffer(f"j{n}", f"q{n % 3}", f"c{n % 7}", n % 2, not_before=time.time() + 3600 if n % 11 == 0 else 0)
         for n in range(1000)
     ]
     assert broker.offer(offers) == 1000
@@ -338,7 +338,7 @@ def test_nothing_stays_behind_after_a_thousand_jobs(broker, redis):
         broker.put_back(one)
     broker.take("dead", ["q1"], 50)
     broker.reclaim(0)
-    broker.offer(Offer(one.job, one.queue, one.campaign, one.priority) for one in offers if one.not_before)
+    broker.offer(JobOffer(one.job, one.queue, one.campaign, one.priority) for one in offers if one.not_before)
     assert len(drain(broker, "q0", "q1", "q2")) == 1000
     assert redis.keys() == []
 
@@ -348,7 +348,7 @@ def test_keys_removed_behind_our_back_cost_their_jobs_and_no_others(broker, redi
     redis.delete("assay:job:c-1", *redis.keys("assay:stream:*gone"))
     assert names(broker.take("a", ["q"], 9)) == ["c-0", "c-2"]
     assert broker.sizes() == {}
-    assert broker.offer([Offer("c-1", "q", "c")]) == 1
+    assert broker.offer([JobOffer("c-1", "q", "c")]) == 1
     assert broker.withdraw(["gone-0", "gone-1"]) == {"gone-0", "gone-1"}
     assert broker.offer(jobs(2, "gone")) == 2
     assert names(broker.take("a", ["q"], 9)) == ["gone-0", "gone-1", "c-1"]
@@ -388,7 +388,7 @@ def test_a_redis_without_memory_says_so_and_is_filled_again(redis_server):
     redis_server.restart()
     assert broker.is_fresh()
     assert broker.knows(["c-0", "c-1"]) == frozenset()
-    broker.offer([Offer("c-0", "q", "c", fence=claimed.fence), Offer("c-1", "q", "c", fence=3)])
+    broker.offer([JobOffer("c-0", "q", "c", fence=claimed.fence), JobOffer("c-1", "q", "c", fence=3)])
     broker.mark()
     assert not broker.is_fresh()
     assert broker.ack(claimed) == ()
@@ -407,7 +407,7 @@ def test_a_redis_that_was_emptied_or_started_while_it_was_filled_is_fresh(redis_
 
 def test_a_redis_with_memory_that_is_killed_goes_on_where_it_was(redis_server):
     broker = RedisBroker(redis_server.fresh(appendonly=True))
-    broker.offer([*jobs(4), Offer("later", "q", "c", not_before=time.time() + 3600)])
+    broker.offer([*jobs(4), JobOffer("later", "q", "c", not_before=time.time() + 3600)])
     taken = broker.take("a", ["q"], 2)
     redis_server.kill()
     with pytest.raises(StoreError):

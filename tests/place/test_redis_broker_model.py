@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from redis import Redis
 
-from assay.place.broker import Offer, Taken
+from assay.place.broker import JobClaim, JobOffer
 from assay.place.redis_broker import RedisBroker
 
 pytestmark = pytest.mark.live
@@ -22,7 +22,7 @@ FAR_S = 1e6
 FOREVER = time.time() + FAR_S
 
 offers = st.builds(
-    Offer,
+    JobOffer,
     job=st.sampled_from(JOBS),
     queue=st.sampled_from(QUEUES),
     campaign=st.sampled_from(["c1", "c2", "c3"]),
@@ -36,7 +36,7 @@ offers = st.builds(
 class Known:
     """What the model knows of a job."""
 
-    offer: Offer
+    offer: JobOffer
     fence: int
     state: str
     place: int
@@ -52,7 +52,7 @@ class Model:
         self.since: dict[str, int] = {}
         self._count = 0
 
-    def offer(self, offer: Offer) -> int:
+    def offer(self, offer: JobOffer) -> int:
         old = self.known.get(offer.job)
         fence = max(offer.fence, old.fence if old else 0)
         if old:
@@ -78,7 +78,7 @@ class Model:
             taken.append((best.offer.job, best.fence))
         return taken
 
-    def is_newest(self, taken: Taken) -> bool:
+    def is_newest(self, taken: JobClaim) -> bool:
         one = self.known.get(taken.job)
         return one is not None and (one.state, one.fence, one.ticket) == ("taken", taken.fence, taken.ticket)
 
@@ -90,8 +90,8 @@ class Model:
         served, since = self.served[offer.campaign], self.since[offer.campaign]
         return -offer.priority, served, since, queues.index(offer.queue), one.place
 
-    def _same(self, old: Offer, new: Offer) -> bool:
-        def key(one: Offer) -> tuple[object, ...]:
+    def _same(self, old: JobOffer, new: JobOffer) -> bool:
+        def key(one: JobOffer) -> tuple[object, ...]:
             return one.queue, one.campaign, one.priority, one.not_before
 
         return key(old) == key(new)
@@ -114,10 +114,10 @@ class Machine(RuleBasedStateMachine):
         self.redis = Redis.from_url(self.url)
         self.redis.flushall()
         self.broker, self.model = RedisBroker(self.url), Model()
-        self.given: list[Taken] = []
+        self.given: list[JobClaim] = []
 
     @rule(some=st.lists(offers, min_size=1, max_size=5))
-    def offer(self, some: list[Offer]) -> None:
+    def offer(self, some: list[JobOffer]) -> None:
         assert self.broker.offer(some) == sum(self.model.offer(one) for one in some)
 
     @rule(queues=st.lists(st.sampled_from(QUEUES), min_size=1, unique=True), limit=st.integers(1, 6))

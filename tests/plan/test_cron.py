@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.plan.cron import due_between, next_times, start_of
+from assay.plan.schedule import due_between, next_times, start_of
 from assay.spec.watching import ALIASES, Schedule
 
 MINUTE = timedelta(minutes=1)

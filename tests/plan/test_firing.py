@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.plan.firing import LATE_AFTER_S, MOST_AT_ONCE, decide
+from assay.plan.schedule import LATE_AFTER_S, MOST_AT_ONCE, decide
 
 NOW = datetime(2026, 5, 5, 12, 0, 30, tzinfo=UTC)
 

@@ -5,9 +5,8 @@ import pytest
 from assay.errors import MeasureError, SpecError
 from assay.place.leasing import needs_key
 from assay.place.needs import needs_in_words
-from assay.plan.parts import is_part, point_key, whole
-from assay.plan.plan import make_plan
-from assay.plan.support import refuse_parts_in_turn
+from assay.plan.job import is_part, point_key, whole
+from assay.plan.plan import make_plan, refuse_parts_in_turn
 from assay.spec.load import load
 
 TARGET = {"endpoint": "http://h:1", "api": "openai-chat", "model": "m"}

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from assay.errors import AssayError, SpecError
 from assay.plan.digest import digest_of
 from assay.plan.estimate import estimate
-from assay.plan.expand import points
 from assay.plan.lifecycle import FINAL, TABLE, after
-from assay.plan.plan import combine, make_plan
+from assay.plan.plan import combine, make_plan, points
 from assay.spec.load import check, load
 from assay.spec.matrix import Matrix
 from assay.spec.source import parse

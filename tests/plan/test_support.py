@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay.errors import MeasureError
-from assay.plan.support import refuse_unsupported
+from assay.plan.plan import refuse_unsupported
 from assay.spec.benchmark import Benchmark
 
 

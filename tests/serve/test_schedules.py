@@ -12,8 +12,8 @@ from tests.store.setups import FakeClock
 
 from assay.errors import StoreError
 from assay.place.fleet.protocol import Submission
-from assay.plan.firing import MOST_AT_ONCE
 from assay.plan.job import JobFile
+from assay.plan.schedule import MOST_AT_ONCE
 from assay.serve.intake.submission import keep_schedule, plan_submission
 from assay.serve.live import scheduler as live
 from assay.serve.live.scheduler import Scheduler

@@ -23,7 +23,7 @@ from tests.serve.setups import benchmark
 from tests.store.setups import FakeClock
 
 from assay.place.fleet.protocol import Submission
-from assay.plan.cron import start_of
+from assay.plan.schedule import start_of
 from assay.serve.intake.submission import keep_schedule, plan_submission
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState

@@ -3,7 +3,7 @@
 import pytest
 
 from assay.errors import SpecError
-from assay.plan.firing import MOST_AT_ONCE
+from assay.plan.schedule import MOST_AT_ONCE
 from assay.spec.load import load
 from assay.spec.schema import benchmark_schema
 from assay.spec.watching import ALIASES, Schedule

@@ -15,7 +15,7 @@ from assay.agent.settings import RedisAddress
 from assay.agent.spool import SpoolEntry
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import AssayError
-from assay.place.broker import Broker, Taken
+from assay.place.broker import Broker, JobClaim
 from assay.place.fleet.client import FleetClient, RefusedError
 from assay.place.fleet.protocol import Claim, LeaseGiven, LeaseRequest, Release
 from assay.place.fleet.transport import back_off_s
@@ -257,7 +257,7 @@ class QueueSource:
             self._told = True
             return ()
 
-    def _claim(self, agent: str, taken: Taken) -> LeaseGiven | None:
+    def _claim(self, agent: str, taken: JobClaim) -> LeaseGiven | None:
         try:
             lease = self._client.claim(agent, Claim(taken.job, taken.fence))
         except AssayError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, lru_cache
 
 import numpy as np
@@ -92,26 +92,6 @@ def median_interval_of_run(durations: NDArray[np.float64] | NDArray[np.int64], l
 def _side_of(values: NDArray[np.float64] | NDArray[np.int64], median: float) -> NDArray[np.float64]:
     """Minus one below the median, one above, zero on it: what decides where the median of a sample falls."""
     return (values > median).astype(np.float64) - (values < median)
-
-
-def bootstrap_interval(
-    values: NDArray[np.float64],
-    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    rng: np.random.Generator,
-    *,
-    level: float = LEVEL,
-    rounds: int = 2000,
-) -> Interval | None:
-    """Percentile bootstrap interval of any statistic of independent values.
-
-    Args:
-        rng: Where the draws come from; seed it to get the same interval again.
-    """
-    if values.size < 2:
-        return None
-    drawn = statistic(rng.choice(values, (rounds, values.size)))
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(low), float(high), level, f"bootstrap of {values.size} values, {rounds} rounds")
 
 
 def relative_half_width(interval: Interval) -> float:

@@ -152,7 +152,7 @@ def next_(
 ) -> None:
     """Show the next times at which a benchmark would run; nothing is asked of any server."""
     from assay.clock import SYSTEM_CLOCK
-    from assay.plan.cron import next_times, start_of
+    from assay.plan.schedule import next_times, start_of
     from assay.spec.override import read_with
 
     loaded = read_with(file, settings or ())

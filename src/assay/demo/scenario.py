@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from assay.demo.machines import DemoMachine
-from assay.plan.cron import due_between
+from assay.plan.schedule import due_between
 from assay.spec.watching import Schedule
 
 LABELS = {"demo": "simulated"}

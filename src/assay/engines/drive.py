@@ -37,7 +37,7 @@ from assay.exec.machine import surroundings
 from assay.place.fleet.client import FleetClient
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL, campaign_state
-from assay.plan.support import refuse_unsupported
+from assay.plan.plan import refuse_unsupported
 from assay.report.live import View
 from assay.report.reading import read_campaign
 from assay.run.inputs import plan_of

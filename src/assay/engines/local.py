@@ -17,11 +17,10 @@ from assay.exec.folder import ResultFolder
 from assay.exec.machine import surroundings
 from assay.exec.runner import JobHooks, JobRunner, label_of
 from assay.hardware.fitness.session import DeviceSession
-from assay.monitoring.local import Monitor, monitored
+from assay.monitoring.monitor import Monitor, monitored
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL, campaign_state
-from assay.plan.plan import Plan
-from assay.plan.support import refuse_parts_in_turn, refuse_unsupported
+from assay.plan.plan import Plan, refuse_parts_in_turn, refuse_unsupported
 from assay.report.live import View
 from assay.report.reading import read_campaign, read_job
 from assay.run.capabilities import profile_for

@@ -11,8 +11,7 @@ from assay.analyse.ab import ORDERS, MetricSelection, Order, Pair, RunReading, p
 from assay.exec.machine import require_needs
 from assay.plan.digest import content_hash
 from assay.plan.job import Job
-from assay.plan.plan import Plan
-from assay.plan.support import refuse_parts_in_turn, refuse_unsupported
+from assay.plan.plan import Plan, refuse_parts_in_turn, refuse_unsupported
 from assay.run.capabilities import profile_for
 from assay.run.inputs import plan_of
 from assay.spec.load import Loaded

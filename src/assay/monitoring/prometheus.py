@@ -1,15 +1,19 @@
-"""Prometheus itself: where its program is, how it is configured, and how it is started as a service of ours."""
+"""Prometheus itself: its program and configuration, its HTTP API, and the scrapes taken out of it unchanged."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode, urlsplit
 
 from assay.errors import MeasureError
+from assay.store.telemetry import Metrics, ScrapedSeries, merged
 
 if TYPE_CHECKING:
     from assay.spec.benchmark import Service
@@ -102,3 +106,136 @@ def prometheus_service(settings: Monitoring, folder: Path, discovery: Path) -> S
         port=settings.port,
         ready=ready,
     )
+
+
+_ANSWER_S = 30.0
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusApi:
+    """One Prometheus by its URL."""
+
+    url: str
+
+    def targets(self) -> list[dict[str, Any]]:
+        """What it scrapes now."""
+        return list(self._ask("GET", "/api/v1/targets?state=active")["activeTargets"])
+
+    def kinds(self) -> dict[str, str]:
+        """Family → its kind, of everything that it scrapes now."""
+        told = self._ask("GET", "/api/v1/metadata")
+        return {name: str(entries[0].get("type", "")) for name, entries in told.items() if entries}
+
+    def version(self) -> str:
+        return str(self._ask("GET", "/api/v1/status/buildinfo").get("version", ""))
+
+    def raw(self, selector: str, length_ms: int, until_ms: int) -> list[dict[str, Any]]:
+        """The scrapes themselves in a stretch of time, as they were taken.
+
+        A range query would give a value for every step, also where nothing was scraped for minutes. A range in an
+        instant query gives what is there and nothing else.
+        """
+        form = {"query": f"{selector}[{length_ms}ms]", "time": f"{until_ms / 1e3:.3f}"}
+        return list(self._ask("POST", "/api/v1/query", urlencode(form).encode())["result"])
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:  # noqa: ANN401  (JSON has no narrower type)
+        parts = urlsplit(self.url)
+        connection = HTTPConnection(parts.hostname or "", parts.port, timeout=_ANSWER_S)
+        try:
+            connection.request(method, path, body, _FORM if body is not None else {})
+            answer = connection.getresponse()
+            told = json.loads(answer.read())
+        except (OSError, HTTPException, ValueError) as problem:
+            raise self._failed(f"{type(problem).__name__}: {problem}".rstrip(": ")) from None
+        finally:
+            connection.close()
+        if answer.status != 200 or told.get("status") != "success":
+            raise self._failed(f"status {answer.status}: {str(told.get('error', ''))[:300]}")
+        return told["data"]
+
+    def _failed(self, why: str) -> MeasureError:
+        return MeasureError(
+            f"Prometheus does not answer: {why}",
+            code="prometheus",
+            at=self.url,
+            try_="look at its log; was it killed for memory?",
+        )
+
+
+# One answer holds some megabytes of text at most: 500 series of a node at 1 Hz are 1 MB a minute.
+_CHUNK_MS = 120_000
+_SUFFIXES = ("_bucket", "_sum", "_count")
+# Of a node, what says how busy it was. Services, GPUs and the state of the scrapes are kept whole.
+CHOSEN = (
+    "node_cpu_seconds_total", "node_load1", "node_load5", "node_memory_MemTotal_bytes",
+    "node_memory_MemAvailable_bytes", "node_memory_MemFree_bytes", "node_memory_Cached_bytes",
+    "node_memory_Buffers_bytes", "node_memory_SwapTotal_bytes", "node_memory_SwapFree_bytes",
+    "node_disk_read_bytes_total", "node_disk_written_bytes_total", "node_disk_io_time_seconds_total",
+    "node_network_receive_bytes_total", "node_network_transmit_bytes_total", "node_network_receive_drop_total",
+    "node_network_transmit_drop_total", "node_network_receive_errs_total", "node_network_transmit_errs_total",
+    "node_pressure_cpu_waiting_seconds_total", "node_pressure_io_waiting_seconds_total",
+    "node_pressure_memory_waiting_seconds_total", "node_context_switches_total", "node_procs_running",
+    "node_boot_time_seconds",
+)  # fmt: skip
+
+
+def selector(labels: Mapping[str, str], keep: str) -> str:
+    """The series that are taken out, as Prometheus selects them."""
+    told = [f"{name}={json.dumps(value)}" for name, value in labels.items()]
+    if keep == "chosen":
+        told.append(f'__name__=~"{"|".join(CHOSEN)}|[^n].*|n[^o].*|no[^d].*|nod[^e].*|node[^_].*"')
+    else:
+        told.append('__name__=~".+"')
+    return f"{{{','.join(told)}}}"
+
+
+def export(
+    api: PrometheusApi,
+    labels: Mapping[str, str],
+    begin_s: float,
+    end_s: float,
+    settings: Monitoring,
+    kinds: Mapping[str, str],
+) -> Metrics:
+    """Everything that was scraped of some labels in a stretch of time.
+
+    Raises:
+        MeasureError: if Prometheus does not answer.
+    """
+    wanted = selector(labels, settings.keep)
+    parts = [
+        _metrics(api.raw(wanted, high - low + 1, high), low, high, settings.interval, kinds)
+        for low, high in _chunks(round(begin_s * 1e3), round(end_s * 1e3))
+    ]
+    return merged(parts)
+
+
+def _chunks(begin_ms: int, end_ms: int) -> Iterator[tuple[int, int]]:
+    while begin_ms <= end_ms:
+        yield begin_ms, min(begin_ms + _CHUNK_MS, end_ms)
+        begin_ms += _CHUNK_MS + 1
+
+
+def _metrics(rows: list[dict[str, Any]], low: int, high: int, interval_s: float, kinds: Mapping[str, str]) -> Metrics:
+    import numpy as np
+
+    series = []
+    for row in rows:
+        labels = {name: str(value) for name, value in row["metric"].items() if name != "__name__"}
+        name = str(row["metric"].get("__name__", ""))
+        at_ms = np.array([round(at * 1e3) for at, _ in row["values"]], dtype=np.int64)
+        value = np.array([float(text) for _, text in row["values"]], dtype=np.float64)
+        inside = (at_ms >= low) & (at_ms <= high)  # what counts as the edge of a range differs between versions
+        if inside.any():
+            series.append(ScrapedSeries(name, labels, kind_of(name, kinds), at_ms[inside], value[inside]))
+    return Metrics(tuple(series), interval_s, low / 1e3, high / 1e3)
+
+
+def kind_of(name: str, kinds: Mapping[str, str]) -> str:
+    """The kind of a series; empty where nobody told."""
+    owner: Callable[[str], str] = lambda family: kinds.get(family, "")  # noqa: E731
+    if owner(name) not in ("", "unknown", "untyped"):
+        return owner(name)
+    family = next((name.removesuffix(one) for one in _SUFFIXES if name.endswith(one)), name)
+    return owner(family) if owner(family) in ("histogram", "summary") else ""

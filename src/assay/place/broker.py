@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class JobOffer:
     """A job that waits for an agent."""
 
     job: str
@@ -24,7 +24,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class JobClaim:
     """A job given to an agent, until it is acknowledged or taken back."""
 
     job: str
@@ -41,23 +41,23 @@ class Broker(Protocol):
     were acknowledged are forgotten; one that has to be measured again is offered again.
     """
 
-    def offer(self, offers: Iterable[Offer]) -> int:
+    def offer(self, offers: Iterable[JobOffer]) -> int:
         """Queue jobs and return how many entered or moved; one that is known stays, unless its offer changed."""
         ...
 
-    def take(self, agent: str, queues: Sequence[str], limit: int = 1) -> tuple[Taken, ...]:
+    def take(self, agent: str, queues: Sequence[str], limit: int = 1) -> tuple[JobClaim, ...]:
         """Give an agent the next jobs of the queues that it suits, without waiting."""
         ...
 
-    def wait(self, agent: str, queues: Sequence[str], timeout_s: float) -> tuple[Taken, ...]:
+    def wait(self, agent: str, queues: Sequence[str], timeout_s: float) -> tuple[JobClaim, ...]:
         """Give an agent the next job, as soon as there is one or the time is over."""
         ...
 
-    def ack(self, *taken: Taken) -> tuple[Taken, ...]:
+    def ack(self, *taken: JobClaim) -> tuple[JobClaim, ...]:
         """Forget jobs that were claimed; return those whose number was still the newest."""
         ...
 
-    def put_back(self, taken: Taken, delay_s: float = 0.0) -> bool:
+    def put_back(self, taken: JobClaim, delay_s: float = 0.0) -> bool:
         """Queue a job again, behind the others of its campaign; False if the delivery is no longer the newest."""
         ...
 

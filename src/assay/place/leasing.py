@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from assay.plan.digest import content_hash
-from assay.plan.job import Job
-from assay.plan.parts import is_part, point_key
+from assay.plan.job import Job, is_part, point_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from assay.plan.job import Job
-from assay.plan.parts import is_part
+from assay.plan.job import Job, is_part
 from assay.spec.paths import programs_in_words
 from assay.spec.target import DeviceTarget, LibraryTarget, ModelTarget
 from assay.units import show_bytes

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import StoreError, UsageError
-from assay.place.broker import Broker, Offer, Taken
+from assay.place.broker import Broker, JobClaim, JobOffer
 
 try:
     from redis import Redis
@@ -62,7 +62,7 @@ class RedisBroker(Broker):
         self._seen = ""
         self._redis = _client(url, answer_s)
 
-    def offer(self, offers: Iterable[Offer]) -> int:
+    def offer(self, offers: Iterable[JobOffer]) -> int:
         """Queue jobs and return how many entered or moved; one that is known stays, unless its offer changed."""
         now = self._clock.utc().timestamp()
         return sum(
@@ -70,11 +70,11 @@ class RedisBroker(Broker):
             for some in _in_parts(offers)
         )
 
-    def take(self, agent: str, queues: Sequence[str], limit: int = 1) -> tuple[Taken, ...]:
+    def take(self, agent: str, queues: Sequence[str], limit: int = 1) -> tuple[JobClaim, ...]:
         """Give an agent the next jobs of the queues that it suits, without waiting."""
         return self._take(agent, queues, limit)[0]
 
-    def wait(self, agent: str, queues: Sequence[str], timeout_s: float) -> tuple[Taken, ...]:
+    def wait(self, agent: str, queues: Sequence[str], timeout_s: float) -> tuple[JobClaim, ...]:
         """Give an agent the next job, as soon as there is one or the time is over."""
         until = self._clock.monotonic_s() + timeout_s
         bells = [f"{self._prefix}bell:{queue}" for queue in queues]
@@ -86,15 +86,15 @@ class RedisBroker(Broker):
             sleep_s = min(left_s, due_in_s, self._longest_sleep_s)
             self._sleep(bells, max(sleep_s, 0.001))
 
-    def ack(self, *taken: Taken) -> tuple[Taken, ...]:
+    def ack(self, *taken: JobClaim) -> tuple[JobClaim, ...]:
         """Forget jobs that were claimed; return those whose number was still the newest."""
-        accepted: list[Taken] = []
+        accepted: list[JobClaim] = []
         for some in _in_parts(taken):
             words = (word for one in some for word in (one.job, one.fence, one.ticket))
             accepted += [some[index] for index in cast("list[int]", self._do("ack", *words))]
         return tuple(accepted)
 
-    def put_back(self, taken: Taken, delay_s: float = 0.0) -> bool:
+    def put_back(self, taken: JobClaim, delay_s: float = 0.0) -> bool:
         """Queue a job again, behind the others of its campaign; False if the delivery is no longer the newest."""
         return bool(self._do("put_back", taken.job, taken.fence, taken.ticket, delay_s))
 
@@ -145,14 +145,14 @@ class RedisBroker(Broker):
     def close(self) -> None:
         self._redis.close()
 
-    def _take(self, agent: str, queues: Sequence[str], limit: int) -> tuple[tuple[Taken, ...], float]:
+    def _take(self, agent: str, queues: Sequence[str], limit: int) -> tuple[tuple[JobClaim, ...], float]:
         """Jobs, and how many seconds from now the next delayed one is due."""
         if not queues or limit < 1:
             return (), float("inf")
         answer = cast("list[str]", self._do("take", agent, limit, *dict.fromkeys(queues)))
         taken = zip(answer[1::3], answer[2::3], answer[3::3], strict=True)
         due_in_s = float(answer[0]) if answer[0] else float("inf")
-        return tuple(Taken(job, int(fence), ticket) for job, fence, ticket in taken), due_in_s
+        return tuple(JobClaim(job, int(fence), ticket) for job, fence, ticket in taken), due_in_s
 
     def _sleep(self, bells: list[str], longest_s: float) -> None:
         """Return when a bell rings, or after a time."""
@@ -209,7 +209,7 @@ def _client(url: str, answer_s: float) -> Redis:
         ) from None
 
 
-def _words(offer: Offer, now: float) -> tuple[str | float, ...]:
+def _words(offer: JobOffer, now: float) -> tuple[str | float, ...]:
     priority = max(-_HIGHEST_PRIORITY, min(_HIGHEST_PRIORITY, offer.priority))
     delay_s = max(0.0, offer.not_before - now)
     return offer.job, offer.queue, offer.campaign, priority, offer.fence, repr(float(offer.not_before)), delay_s

@@ -17,8 +17,7 @@ from sqlalchemy import Engine, func, select, update
 from sqlalchemy.orm import Session
 
 from assay.clock import Clock
-from assay.plan.cron import due_between, start_of
-from assay.plan.firing import MOST_AT_ONCE, Decided, decide, in_words
+from assay.plan.schedule import MOST_AT_ONCE, ScheduleDecision, decide, due_between, in_words, start_of
 from assay.store.database import insert_into, reading, writing
 from assay.store.listing import Page, bounded, from_cursor, page_of
 from assay.store.schedules import read_schedule, unknown_schedule
@@ -245,7 +244,7 @@ class Firings:
 
     # What these are made of
 
-    def _decide(self, row: ScheduleRow) -> tuple[Decided, ...]:
+    def _decide(self, row: ScheduleRow) -> tuple[ScheduleDecision, ...]:
         now, schedule = self._clock.utc(), read_schedule(row.schedule, row.name)
         since = datetime.fromtimestamp(row.considered_to, UTC)
         # Before this all have begun; after it some may not have, and those must not crowd out the others.
@@ -257,7 +256,7 @@ class Firings:
         begun = [one for one in due if begins[one] <= now]
         return decide(begun[-_MOST_ROWS:], now, schedule.missed, start=begins.__getitem__, more=len(begun) > _MOST_ROWS)
 
-    def _insert(self, session: Session, schedule: str, one: Decided, server: str) -> int | None:
+    def _insert(self, session: Session, schedule: str, one: ScheduleDecision, server: str) -> int | None:
         return self._insert_row(session, schedule, one.due.timestamp(), _WORDS[one.word], one.because, server)
 
     def _insert_row(

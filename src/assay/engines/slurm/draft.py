@@ -15,7 +15,7 @@ from assay.engines.slurm.plan import USUAL_ARRAY, group
 from assay.engines.slurm.scheduler import ClusterFacts, Scheduler, scheduler_for
 from assay.engines.slurm.scripts import ScriptContext, plan_batches, variables, write_scripts
 from assay.errors import UsageError
-from assay.monitoring.hold import order_for, write_order
+from assay.monitoring.scraper import order_for, write_order
 from assay.plan.plan import Plan
 from assay.spec.benchmark import Benchmark
 from assay.spec.clusters import Slurm

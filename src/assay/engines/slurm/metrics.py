@@ -12,8 +12,8 @@ from assay.engines.slurm.folder import SharedFolder, SlurmCampaign
 from assay.engines.slurm.node.monitor import GROUP, NAME, reason
 from assay.errors import AssayError
 from assay.monitoring.discovery import Life, lives
-from assay.monitoring.hold import read_parts
-from assay.monitoring.joined import Whose, joined, without
+from assay.monitoring.monitor import MetricsOwner, joined, without
+from assay.monitoring.scraper import read_parts
 from assay.plan.job import Job
 from assay.report.reading import read_job
 from assay.run.records import RunOutcome
@@ -72,7 +72,7 @@ def _join(
         return 0
     group, _ = document.place_of(job.index)
     node = result.environment.get("slurm")
-    whose = Whose(
+    whose = MetricsOwner(
         job.id,
         group=group.name,
         node=str(node.get("node", "")) if isinstance(node, dict) else "",

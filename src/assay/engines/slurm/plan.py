@@ -8,8 +8,7 @@ from typing import Literal
 
 from assay.engines.slurm.script import directives, largest
 from assay.errors import UsageError
-from assay.plan.job import Job
-from assay.plan.parts import point_key
+from assay.plan.job import Job, point_key
 from assay.spec.benchmark import Benchmark, Needs
 from assay.spec.clusters import Batch, Clients, Slurm, merged
 from assay.spec.target import EndpointTarget

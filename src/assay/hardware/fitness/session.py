@@ -21,8 +21,7 @@ from assay.hardware.fitness.lock import Mode, device_lock
 from assay.hardware.fitness.sensors import heat, memory, processor, text_of, throttle_events
 from assay.hardware.machine import machine_id
 from assay.place.needs import device_of
-from assay.plan.job import Job
-from assay.plan.parts import is_part, point_key
+from assay.plan.job import Job, is_part, point_key
 from assay.spec.devices import split_index
 
 FOLDER = "fitness"

@@ -8,33 +8,33 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from assay.monitoring.exporter.gpus import Gpus
-from assay.monitoring.exporter.machine import machine_families
-from assay.monitoring.exporter.relay import Answer, relayed
-from assay.monitoring.exporter.text import Family, render
+from assay.monitoring.exporter.metrics import GpuExporter, MetricFamily, machine_families, render
+from assay.monitoring.exporter.relay import ScrapeResponse, relayed
 
 
-def answers(families: Callable[[], list[Family]], relay: Path | None, timeout_s: float) -> Callable[[str], Answer]:
+def answers(
+    families: Callable[[], list[MetricFamily]], relay: Path | None, timeout_s: float
+) -> Callable[[str], ScrapeResponse]:
     """A path → what is said there.
 
     Args:
         relay: folder with the services that run; None where none is relayed.
     """
 
-    def answer(path: str) -> Answer:
+    def answer(path: str) -> ScrapeResponse:
         page, _, name = path.partition("?")[0].strip("/").partition("/")
         if page == "metrics" and not name:
-            return Answer(200, render(families()).encode())
+            return ScrapeResponse(200, render(families()).encode())
         if page == "relay" and relay is not None:
             return relayed(relay, name, timeout_s)
         if not page:
-            return Answer(200, b"the metrics are at /metrics\n", "text/plain; charset=utf-8")
-        return Answer(404, b"there is nothing here\n", "text/plain; charset=utf-8")
+            return ScrapeResponse(200, b"the metrics are at /metrics\n", "text/plain; charset=utf-8")
+        return ScrapeResponse(404, b"there is nothing here\n", "text/plain; charset=utf-8")
 
     return answer
 
 
-def serving(listen: str, port: int, answer: Callable[[str], Answer]) -> ThreadingHTTPServer:
+def serving(listen: str, port: int, answer: Callable[[str], ScrapeResponse]) -> ThreadingHTTPServer:
     class _Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -63,10 +63,10 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--timeout", type=float, default=0.9, help="longest time for a service, in seconds")
     parser.add_argument("--without", choices=("machine", "gpus", "both"), default="", help="what others export here")
     asked = parser.parse_args(words)
-    gpus = None if asked.without in ("gpus", "both") else Gpus()
+    gpus = None if asked.without in ("gpus", "both") else GpuExporter()
     machine = asked.without not in ("machine", "both")
 
-    def families() -> list[Family]:
+    def families() -> list[MetricFamily]:
         return [*(machine_families() if machine else ()), *(gpus.families() if gpus is not None else ())]
 
     with serving(asked.listen, asked.port, answers(families, asked.relay, asked.timeout)) as server:

@@ -15,7 +15,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from assay.monitoring.exporter.text import CONTENT_TYPE, Family, render
+from assay.monitoring.exporter.metrics import CONTENT_TYPE, MetricFamily, render
 
 HAS_METRICS = "assay_service_has_metrics"
 """0 where a service runs and has no metrics at the path that was asked."""
@@ -27,7 +27,7 @@ _NO_PAGE = (404, 405, 501)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScrapeResponse:
     """What the relay says to a scrape."""
 
     status: int
@@ -35,26 +35,26 @@ class Answer:
     content_type: str = CONTENT_TYPE
 
 
-def relayed(folder: Path, name: str, timeout_s: float) -> Answer:
+def relayed(folder: Path, name: str, timeout_s: float) -> ScrapeResponse:
     """What a service says about itself now."""
     if not _NAME.fullmatch(name):
-        return Answer(404, b"no such service\n")
+        return ScrapeResponse(404, b"no such service\n")
     try:
         url = str(json.loads((folder / f"{name}.json").read_bytes())["url"])
     except (OSError, ValueError, KeyError, TypeError):
-        return Answer(503, b"the service does not run now\n")
+        return ScrapeResponse(503, b"the service does not run now\n")
     try:
         status, content_type, body = _get(url, timeout_s)
     except (OSError, HTTPException, ValueError) as problem:
-        return Answer(502, f"{type(problem).__name__}: {problem}\n".encode())
+        return ScrapeResponse(502, f"{type(problem).__name__}: {problem}\n".encode())
     if status in _NO_PAGE or (status == 200 and not _is_metrics(content_type, body)):
-        return Answer(200, _has_metrics(0).encode())
+        return ScrapeResponse(200, _has_metrics(0).encode())
     if status != 200:
-        return Answer(502, f"the service answers with status {status}\n".encode())
+        return ScrapeResponse(502, f"the service answers with status {status}\n".encode())
     if "openmetrics" in content_type:  # its last line ends it; nothing can be added
-        return Answer(200, body, content_type)
+        return ScrapeResponse(200, body, content_type)
     end = b"" if body.endswith(b"\n") else b"\n"
-    return Answer(200, body + end + _has_metrics(1).encode(), content_type)
+    return ScrapeResponse(200, body + end + _has_metrics(1).encode(), content_type)
 
 
 def _is_metrics(content_type: str, body: bytes) -> bool:
@@ -64,7 +64,7 @@ def _is_metrics(content_type: str, body: bytes) -> bool:
 
 
 def _has_metrics(value: int) -> str:
-    return render([Family(HAS_METRICS, "gauge", "Whether the service has metrics of its own.", (({}, value),))])
+    return render([MetricFamily(HAS_METRICS, "gauge", "Whether the service has metrics of its own.", (({}, value),))])
 
 
 def _get(url: str, timeout_s: float) -> tuple[int, str, bytes]:

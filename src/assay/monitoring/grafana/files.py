@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from assay.monitoring.grafana.boards import boards
+from assay.monitoring.grafana.dashboards import boards
 from assay.monitoring.prometheus import configuration
 from assay.spec.monitoring import Monitoring
 

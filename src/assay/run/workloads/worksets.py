@@ -16,8 +16,7 @@ import numpy as np
 from pydantic import JsonValue
 
 from assay.plan.digest import content_hash
-from assay.plan.job import Job
-from assay.plan.parts import is_part, point_key
+from assay.plan.job import Job, is_part, point_key
 from assay.run.load.http.recording import MEASURE, LoadRecording
 from assay.run.load.shape import ClosedShape, shape_of
 from assay.run.tokens import Tokenizer

@@ -13,8 +13,7 @@ from assay.errors import Problem, SpecError, UsageError
 from assay.place.fleet.protocol import Submission
 from assay.place.needs import needs_in_words
 from assay.plan.job import Job, JobFile
-from assay.plan.plan import Plan, make_plan
-from assay.plan.support import refuse_unsupported
+from assay.plan.plan import Plan, make_plan, refuse_unsupported
 from assay.report.wording import job_label
 from assay.run.inputs import fingerprint_of
 from assay.run.job_files import local_paths, place_files

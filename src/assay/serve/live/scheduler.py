@@ -18,7 +18,7 @@ import anyio.to_thread
 
 from assay.errors import AssayError, UsageError
 from assay.place.fleet.protocol import Submission
-from assay.plan.cron import next_times, start_of
+from assay.plan.schedule import next_times, start_of
 from assay.serve.intake.submission import demand_files, keep, plan_submission
 from assay.serve.observability import tell, tell_failure
 from assay.serve.state import ServerState

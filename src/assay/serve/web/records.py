@@ -11,9 +11,9 @@ from pydantic import JsonValue
 
 from assay.analyse.records import MultiRunJobResult
 from assay.place.fleet.protocol import Submission
-from assay.plan.cron import next_times, start_of
 from assay.plan.job import Job, JobFile
 from assay.plan.lifecycle import State
+from assay.plan.schedule import next_times, start_of
 from assay.spec.watching import Schedule
 from assay.store.artefacts import JobArtefact
 from assay.store.firings import FiringRecord, Outcome

@@ -10,7 +10,7 @@ from sqlalchemy import Table, bindparam, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from assay.documents import from_json, to_json
-from assay.place.broker import Offer
+from assay.place.broker import JobOffer
 from assay.place.fleet.protocol import Progress
 from assay.place.leasing import Delivery, Lease, after_loss, backoff_s, delivery
 from assay.plan.job import Job
@@ -89,7 +89,7 @@ class Leases(Matcher):
         with self._reading() as session:
             return tuple((from_json(Job, document, source="needs"), jobs) for document, jobs in session.execute(query))
 
-    def offers(self, limit: int = 10_000) -> tuple[Offer, ...]:
+    def offers(self, limit: int = 10_000) -> tuple[JobOffer, ...]:
         """Jobs that may go out now, in the order in which they should."""
         with self._reading() as session:
             rows = session.execute(
@@ -99,7 +99,9 @@ class Leases(Matcher):
                 .order_by(CampaignRow.priority.desc(), CampaignRow.served, CampaignRow.created_at, JobRow.position)
                 .limit(limit)
             )
-            return tuple(Offer(job, needs, campaign, priority, fence) for job, fence, needs, campaign, priority in rows)
+            return tuple(
+                JobOffer(job, needs, campaign, priority, fence) for job, fence, needs, campaign, priority in rows
+            )
 
     def expire(self, until: float | None = None) -> tuple[str, ...]:
         """Take back leases that ran out; their jobs are offered again after a wait, or set aside. Return the jobs."""

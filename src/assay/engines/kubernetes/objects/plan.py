@@ -8,8 +8,7 @@ from typing import Literal
 
 from assay.engines.kubernetes.objects.resources import PodResources, asked_for
 from assay.errors import UsageError
-from assay.plan.job import Job
-from assay.plan.parts import point_key
+from assay.plan.job import Job, point_key
 from assay.spec.benchmark import Benchmark, Needs, Service
 from assay.spec.kubernetes import Distributed, Kubernetes, KubernetesClients, Pod, merged_pod
 from assay.spec.secrets import references

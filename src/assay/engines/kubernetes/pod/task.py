@@ -44,8 +44,7 @@ from assay.engines.node import (
 from assay.errors import AssayError
 from assay.exec.document import execute_document, refuse_document
 from assay.files import write_whole
-from assay.plan.job import Job
-from assay.plan.parts import is_part
+from assay.plan.job import Job, is_part
 from assay.run.job_files import materialise
 from assay.run.load.barrier import Meeting
 from assay.run.services import RunningService

@@ -17,9 +17,8 @@ from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.node.context import CODE, SubmissionWatch
 from assay.errors import AssayError, MeasureError
 from assay.files import write_whole
-from assay.monitoring.hold import failure_document, hold, read_order
-from assay.monitoring.nodes import announcing, watched_node
-from assay.monitoring.scraping import Scraping
+from assay.monitoring.discovery import announcing, watched_node
+from assay.monitoring.scraper import RunningPrometheus, failure_document, hold, read_order
 from assay.run.scratch import scratch_folder
 from assay.run.services.address import node_address, node_name
 from assay.spec.clusters import MONITOR
@@ -82,7 +81,7 @@ def watch(folder: SharedFolder, stopped: Callable[[], bool]) -> None:
         )
 
 
-def publish(folder: SharedFolder, prometheus: Scraping) -> None:
+def publish(folder: SharedFolder, prometheus: RunningPrometheus) -> None:
     """Say where Prometheus is, for the tasks that wait for it and for the tunnel."""
     host = node_address()
     told = {

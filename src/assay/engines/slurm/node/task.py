@@ -30,8 +30,7 @@ from assay.engines.slurm.node.publication import await_services
 from assay.engines.slurm.plan import Group
 from assay.errors import AssayError, MeasureError
 from assay.exec.document import execute_document, refuse_document
-from assay.plan.job import Job
-from assay.plan.parts import is_part
+from assay.plan.job import Job, is_part
 from assay.report.live import View
 from assay.run.load.barrier import Meeting, forget_absences
 from assay.run.services import RunningService

@@ -1,24 +1,102 @@
-"""Prometheus on a node of a cluster: held until it is told to stop, what it scraped written out again and again.
-
-Its own data lie on a disk of the node, as Prometheus needs it, and are gone with the job. So the scrapes go to the
-shared folder in parts while it runs: a monitor that is killed loses the last minute and nothing else.
-"""
+"""A running Prometheus: held while something is watched, or on a cluster node until stopped; scrapes written out."""
 
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from assay.documents import from_json, to_json
 from assay.errors import AssayError, MeasureError, StoreError, UsageError
 from assay.files import write_whole
-from assay.monitoring.scraping import Scraping, scraping
+from assay.monitoring.discovery import LIVES, names, note_seen, seen
+from assay.monitoring.prometheus import NAME, PrometheusApi, export, prometheus_service
 from assay.spec.benchmark import Benchmark
 from assay.spec.monitoring import Monitoring, monitoring_of
 from assay.store.telemetry import FILE, Metrics, decode, encode, merged
+
+if TYPE_CHECKING:
+    from assay.spec.monitoring import Monitoring
+    from assay.store.telemetry import Metrics
+
+# Only while a target is new; afterwards Prometheus is left in peace.
+_ASK_EVERY_S = 0.25
+
+
+class RunningPrometheus:
+    """A Prometheus that runs."""
+
+    def __init__(self, api: PrometheusApi, port: int, settings: Monitoring, discovery: Path) -> None:
+        self.api, self.port, self.settings, self.discovery = api, port, settings, discovery
+        self.kinds: dict[str, str] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+
+    def start(self) -> None:
+        """Begin to note which targets were scraped."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop noting."""
+        self._stop.set()
+        self._thread.join(timeout=5.0)
+
+    def export(self, labels: Mapping[str, str], begin_s: float, end_s: float) -> Metrics:
+        """What was scraped in a stretch of time.
+
+        Raises:
+            MeasureError: if Prometheus does not answer.
+        """
+        return export(self.api, labels, begin_s, end_s, self.settings, self.kinds)
+
+    def _follow(self) -> None:
+        found = seen(self.discovery)
+        while not self._stop.wait(_ASK_EVERY_S):
+            if names(self.discovery) <= found:
+                continue
+            try:
+                reached = scraped(self.api)
+                if reached - found:
+                    found |= reached
+                    self.kinds |= self.api.kinds()
+                    note_seen(self.discovery, found)
+            except (MeasureError, OSError):
+                continue  # it is asked again; whoever waits for it does so for a bounded time
+
+
+def scraped(api: PrometheusApi) -> set[str]:
+    """The targets, by the name of their file, that were scraped at least once."""
+    told = [one for one in api.targets() if one.get("health") in ("up", "down")]
+    return {Path(one["discoveredLabels"].get("__meta_filepath", "")).stem for one in told}
+
+
+@contextmanager
+def scraping(
+    settings: Monitoring, discovery: Path, scratch: Path, tell: Callable[[str], None] | None = None
+) -> Iterator[RunningPrometheus]:
+    """Start Prometheus, and end it with the body.
+
+    Raises:
+        MeasureError: if it is not there, or does not get ready.
+    """
+    from assay.run.services import held
+
+    for folder in (discovery, discovery / LIVES, scratch):
+        folder.mkdir(parents=True, exist_ok=True)
+    service = prometheus_service(settings, scratch, discovery)
+    with held({NAME: service}, scratch, scratch, tell=tell) as running:
+        one = RunningPrometheus(PrometheusApi(running[NAME].base_url), running[NAME].port, settings, discovery)
+        one.start()
+        try:
+            yield one
+        finally:
+            one.end()
+
 
 ORDER = "order.json"
 WINDOW = "window.json"
@@ -29,35 +107,35 @@ _MODE = 0o644
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class MonitorOrder:
     """What the monitor of a campaign is to do."""
 
     campaign: str
     settings: Monitoring
 
 
-def order_for(campaign: str, benchmark: Benchmark) -> Order | None:
+def order_for(campaign: str, benchmark: Benchmark) -> MonitorOrder | None:
     """What the monitor of a campaign on a cluster is to do; None where the file does not ask for one."""
     settings = monitoring_of(benchmark.monitoring)
     slurm = benchmark.place.slurm
     if settings is not None and settings.node_exporter is None and slurm is not None:
         settings = settings.model_copy(update={"node_exporter": slurm.node_exporter})
-    return None if settings is None else Order(campaign, settings)
+    return None if settings is None else MonitorOrder(campaign, settings)
 
 
-def write_order(metrics: Path, order: Order) -> None:
+def write_order(metrics: Path, order: MonitorOrder) -> None:
     """Write what the monitor is to do into the campaign's folder for metrics; without it nothing is monitored."""
     write_whole(metrics / ORDER, to_json(order, indent=2).encode(), mode=_MODE)
 
 
-def read_order(metrics: Path) -> Order | None:
+def read_order(metrics: Path) -> MonitorOrder | None:
     """What the monitor is to do; None where the campaign is not monitored.
 
     Raises:
         UsageError: if it is no such document.
     """
     try:
-        return from_json(Order, (metrics / ORDER).read_bytes(), source=str(metrics / ORDER))
+        return from_json(MonitorOrder, (metrics / ORDER).read_bytes(), source=str(metrics / ORDER))
     except FileNotFoundError:
         return None
     except OSError as problem:
@@ -65,12 +143,12 @@ def read_order(metrics: Path) -> Order | None:
 
 
 def hold(
-    order: Order,
+    order: MonitorOrder,
     discovery: Path,
     metrics: Path,
     scratch: Path,
     *,
-    publish: Callable[[Scraping], None],
+    publish: Callable[[RunningPrometheus], None],
     stopped: Callable[[], bool],
     part_every_s: float = _PART_EVERY_S,
 ) -> Metrics | None:
@@ -104,7 +182,7 @@ def hold(
     return found
 
 
-def _write_part(prometheus: Scraping, order: Order, metrics: Path, begin_s: float) -> float:
+def _write_part(prometheus: RunningPrometheus, order: MonitorOrder, metrics: Path, begin_s: float) -> float:
     """Write what came since the last part; return until when it was written. One that fails is written next time."""
     end_s = time.time()
     try:
