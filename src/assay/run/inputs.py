@@ -18,7 +18,7 @@ from assay.run.models.cache import whole_digest
 from assay.run.models.folder import digest_of, find_folder, parts_of
 from assay.run.models.graph import OUTSIDE, external_files
 from assay.run.models.sources import existing, is_folder
-from assay.run.targets.environment import words_of
+from assay.run.targets.environment import command_words
 from assay.spec.benchmark import Definition
 from assay.spec.load import Loaded
 from assay.spec.paths import fetched_files, named_files, service_programs
@@ -60,7 +60,7 @@ def files_of(definition: Definition, base: Path) -> Files:
     if isinstance(target, ModelTarget):
         found |= _folder_files(target, base) if is_folder(target, base) else _model_files(target.model, base)
     if isinstance(target, CommandTarget) and not target.is_boxed:  # words in a container name files of its image
-        found |= _command_files(words_of(target)[1 if not target.shell else 0 :], base / (target.cwd or ""))
+        found |= _command_files(command_words(target)[1 if not target.shell else 0 :], base / (target.cwd or ""))
     for key, name in named_files(definition).items():
         found |= _code_files(name, base) if key == "target.code" else _data_files(name, base)
     for name in fetched_files(definition).values():

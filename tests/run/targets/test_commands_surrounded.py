@@ -20,7 +20,7 @@ from assay.run.code_archive import pack
 from assay.run.contract import Measured, Order, Rules
 from assay.run.services import RunningService
 from assay.run.targets.capture import Emitted, take_line
-from assay.run.targets.environment import CommandEnvironment, added_variables, filled, variables
+from assay.run.targets.environment import CommandEnvironment, added_variables, benchmark_ai_variables, filled
 from assay.run.targets.patterns import ServiceOutput
 from assay.run.targets.program import measure, words_of
 from assay.spec.benchmark import Definition
@@ -99,7 +99,7 @@ def test_variables_of_both_libraries_are_there_and_the_file_wins_over_theirs(mon
 
 
 def test_where_no_pipe_can_be_reached_their_lines_are_printed() -> None:
-    assert variables(None, None) == {"BENCHMARK_AI": "stdout"}
+    assert benchmark_ai_variables(None, None) == {"BENCHMARK_AI": "stdout"}
     assert "ASSAY_EMIT_PIPE" not in added_variables(target(), CommandEnvironment(), run_id=0, pipe=None, code=None)
 
 

@@ -32,7 +32,7 @@ CODE_VARIABLE = "ASSAY_CODE"
 _ADDRESS = re.compile(r"\{(host|port):([^{}]+)\}")
 
 
-def variables(pipe: str | None, code: str | None) -> dict[str, str]:
+def benchmark_ai_variables(pipe: str | None, code: str | None) -> dict[str, str]:
     """What their library and their scripts find in the environment.
 
     Args:
@@ -50,7 +50,7 @@ def variables(pipe: str | None, code: str | None) -> dict[str, str]:
     return found if code is None else {**found, "BAI_SCRIPTS_PATH": code}
 
 
-def words_of(target: CommandTarget) -> list[str]:
+def command_words(target: CommandTarget) -> list[str]:
     """The command as a list of words; the shell's own text when it goes through a shell.
 
     Of an image's own command, which nobody here knows, its arguments alone.
@@ -95,7 +95,7 @@ class CommandEnvironment:
 
 
 @contextmanager
-def surrounded(order: Order, stage: Stage) -> Iterator[CommandEnvironment]:
+def command_environment(order: Order, stage: Stage) -> Iterator[CommandEnvironment]:
     """Start the services that belong to this run and unpack the code; both are gone afterwards.
 
     Raises:
@@ -117,7 +117,7 @@ def surrounded(order: Order, stage: Stage) -> Iterator[CommandEnvironment]:
         yield CommandEnvironment({**order.services, **fresh}, frozenset(fresh), folder)
 
 
-def has_surroundings(definition: Definition) -> bool:
+def needs_environment(definition: Definition) -> bool:
     """Whether anything has to be there before a command starts."""
     target = definition.target
     return bool(definition.services) or (isinstance(target, CommandTarget) and (target.is_boxed or bool(target.code)))
@@ -160,7 +160,7 @@ def added_variables(
     for name, one in around.services.items():
         key = f"ASSAY_SERVICE_{re.sub(r'[^A-Za-z0-9]', '_', name).upper()}"
         ours |= {f"{key}_HOST": one.host, f"{key}_PORT": str(one.port), f"{key}_URL": one.base_url}
-    return {**variables(pipe, code), **own, **ours}
+    return {**benchmark_ai_variables(pipe, code), **own, **ours}
 
 
 def _tree_cpu_s(pid: int) -> float:

@@ -20,7 +20,7 @@ from assay.folders import images_folder
 from assay.run.contract import Order, Stage
 from assay.run.processes import TAG_VARIABLE
 from assay.run.services import containers
-from assay.run.targets.environment import CommandEnvironment, added_variables, filled, words_of
+from assay.run.targets.environment import CommandEnvironment, added_variables, command_words, filled
 from assay.spec.paths import words
 from assay.spec.secrets import REFERENCE
 from assay.spec.target import CommandTarget
@@ -258,7 +258,7 @@ def _plain(order: Order, target: CommandTarget, around: CommandEnvironment, pipe
     base = Path(order.job.base)
     code = None if around.code is None else str(around.code)
     added = added_variables(target, around, run_id=order.run_id, pipe=str(pipe), code=code)
-    asked = words_of(target)
+    asked = command_words(target)
     return Launch(
         [filled(word, around.services, code) for word in asked],
         base / target.cwd if target.cwd else base,
@@ -286,7 +286,7 @@ def _boxed(order: Order, target: CommandTarget, stage: Stage, around: CommandEnv
         way.words(box),
         Path(order.job.base),
         way.environment(box, os.environ),
-        tuple(words_of(target)),
+        tuple(command_words(target)),
         box=box,
         facts=facts,
     )

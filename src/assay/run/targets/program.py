@@ -23,12 +23,12 @@ from assay.run.processes import rusage_mb
 from assay.run.records import SampleSet, Window
 from assay.run.services import refuse_ended
 from assay.run.targets.capture import MAX_METRICS, MAX_VALUES, EmitPipe, Emitted, OutputCapture, take_line
-from assay.run.targets.environment import CommandEnvironment, has_surroundings, surrounded, words_of
+from assay.run.targets.environment import CommandEnvironment, command_environment, command_words, needs_environment
 from assay.run.targets.launcher import Launch, launch_of
 from assay.run.targets.patterns import PatternMatch, ServiceMetrics, ServiceOutput, UnreadableMatch, find_values
 from assay.spec.target import CommandTarget
 
-__all__ = ["COMMAND_LOG", "measure", "words_of"]
+__all__ = ["COMMAND_LOG", "command_words", "measure"]
 
 COMMAND_LOG = "command.log"
 # A line that begins like an object; a progress bar ends its lines with a carriage return.
@@ -95,10 +95,10 @@ def _prepared(
     order: Order, stage: Stage, pipe: EmitPipe, until_done: ExitStack
 ) -> tuple[CommandEnvironment, Launch | None]:
     """What is around the command and how it is started, in a phase of its own; nothing where it needs nothing."""
-    if not has_surroundings(order.job.definition):
+    if not needs_environment(order.job.definition):
         return CommandEnvironment(), None
     with stage.phase("load"):
-        around = until_done.enter_context(surrounded(order, stage))
+        around = until_done.enter_context(command_environment(order, stage))
         return around, launch_of(order, stage, around, pipe.path)
 
 
