@@ -22,7 +22,7 @@ from assay.run.services import RunningService
 from assay.run.targets.capture import Emitted, take_line
 from assay.run.targets.environment import CommandEnvironment, added_variables, benchmark_ai_variables, filled
 from assay.run.targets.patterns import ServiceOutput
-from assay.run.targets.program import measure, words_of
+from assay.run.targets.program import command_words, measure
 from assay.spec.benchmark import Definition
 from assay.spec.target import CommandTarget, MetricPattern
 
@@ -104,10 +104,10 @@ def test_where_no_pipe_can_be_reached_their_lines_are_printed() -> None:
 
 
 def test_words_of_a_command_and_of_an_image_s_own() -> None:
-    assert words_of(target(command="a 'b c'")) == ["a", "b c"]
-    assert words_of(target(command="a | b", shell=True)) == ["a | b"]
-    assert words_of(CommandTarget(image="x", args="--fast 1")) == ["--fast", "1"]
-    assert words_of(CommandTarget(image="x")) == []
+    assert command_words(target(command="a 'b c'")) == ["a", "b c"]
+    assert command_words(target(command="a | b", shell=True)) == ["a | b"]
+    assert command_words(CommandTarget(image="x", args="--fast 1")) == ["--fast", "1"]
+    assert command_words(CommandTarget(image="x")) == []
 
 
 def test_their_values_are_not_checked_so_the_numbers_among_them_count() -> None:

@@ -19,7 +19,7 @@ from assay.run.inputs import fingerprint_of
 from assay.run.job_files import local_paths, place_files
 from assay.run.models.sources import hub_name
 from assay.run.targets import find_target, target_name
-from assay.run.targets.program import words_of
+from assay.run.targets.environment import command_words
 from assay.serve.intake.delivery import missing, missing_artefacts
 from assay.serve.observability import tell
 from assay.serve.state import ServerState, ServerStore
@@ -184,7 +184,7 @@ def _used(definition: Definition, files: Files) -> list[str]:
 
 def _words(target: CommandTarget) -> list[str]:
     try:
-        return words_of(target)
+        return command_words(target)
     except ValueError as problem:  # a quote that is never closed
         raise SpecError(f"target.command cannot be split into words: {problem}", code="value", at="benchmark") from None
 
