@@ -17,7 +17,7 @@ from assay.engines.slurm.folder import BatchPlan, SharedFolder
 from assay.engines.slurm.script import Variable
 from assay.engines.slurm.scripts import contained
 from assay.errors import UsageError
-from assay.spec.clusters import Batch, Slurm
+from assay.spec.slurm import Batch, Slurm
 
 __all__ = ["image"]  # a fixture
 TASK = ("/usr/bin/python3", "-m", "assay.engines.slurm.node.task", "/shared", "jobs-0", Variable("SLURM_ARRAY_TASK_ID"))

@@ -6,7 +6,7 @@ import pytest
 
 from assay.engines.slurm.clusters import add, cluster, clusters, registry_file, remove, resolved
 from assay.errors import UsageError
-from assay.spec.clusters import Batch, Slurm
+from assay.spec.slurm import Batch, Slurm
 
 
 @pytest.fixture(autouse=True)

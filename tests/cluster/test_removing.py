@@ -14,7 +14,7 @@ from assay.engines.slurm.folder import (
 )
 from assay.errors import UsageError
 from assay.run.scratch import held
-from assay.spec.clusters import Slurm
+from assay.spec.slurm import Slurm
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from assay.engines.slurm.node.publication import publish_failure
 from assay.engines.slurm.scheduler import BatchState
 from assay.engines.slurm.submission import SETTLE_S, note_cancelled, read_submitted, submit_all
 from assay.errors import MeasureError, Problem
-from assay.spec.clusters import Batch, Slurm
+from assay.spec.slurm import Batch, Slurm
 
 
 class Died(BaseException):

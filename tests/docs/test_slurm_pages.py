@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from assay.engines.slurm import states
-from assay.spec.clusters import Batch, Slurm
 from assay.spec.importers import team9
+from assay.spec.slurm import Batch, Slurm
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 SOURCES = Path(states.__file__).parent

@@ -18,7 +18,7 @@ from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.plan import Group, GroupService
 from assay.plan.job import Job
 from assay.spec.benchmark import Definition, Needs
-from assay.spec.clusters import Batch
+from assay.spec.slurm import Batch
 
 SIM = "assay sim llm --host {host} --port {port} --ttft 5ms --itl 1ms --tokens 4"
 

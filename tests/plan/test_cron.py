@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.plan.schedule import due_between, next_times, start_of
-from assay.spec.watching import ALIASES, Schedule
+from assay.spec.schedule import ALIASES, Schedule
 
 MINUTE = timedelta(minutes=1)
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")

@@ -27,7 +27,7 @@ from assay.plan.schedule import start_of
 from assay.serve.intake.submission import keep_schedule, plan_submission
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
-from assay.spec.watching import Schedule
+from assay.spec.schedule import Schedule
 
 pytestmark = pytest.mark.live
 

@@ -7,8 +7,8 @@ from jsonschema import Draft202012Validator
 
 from assay.errors import SpecError
 from assay.spec.load import load
+from assay.spec.schedule import Alert
 from assay.spec.schema import benchmark_schema
-from assay.spec.watching import Alert
 
 
 def benchmark(*alerts):

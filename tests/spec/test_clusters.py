@@ -5,8 +5,8 @@ import pytest
 from assay.errors import SpecError
 from assay.plan.plan import make_plan
 from assay.spec.benchmark import Benchmark
-from assay.spec.clusters import Batch, Clients, Slurm, merged, modest
 from assay.spec.load import load
+from assay.spec.slurm import Batch, Clients, Slurm, merged, modest
 
 SERVICES = {"llm": {"command": "serve"}}
 TARGET = {"service": "llm", "api": "openai-chat", "model": "m"}

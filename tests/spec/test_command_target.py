@@ -11,7 +11,7 @@ from assay.errors import SpecError
 from assay.plan.digest import digest_of
 from assay.plan.plan import make_plan
 from assay.spec.benchmark import Definition
-from assay.spec.fetching import Fetch
+from assay.spec.fetch import Fetch
 from assay.spec.load import load
 from assay.spec.paths import fetched_files, fetches, refetched, runs_programs
 from assay.spec.target import CommandTarget

@@ -5,8 +5,8 @@ import pytest
 from assay.errors import SpecError
 from assay.plan.schedule import MOST_AT_ONCE
 from assay.spec.load import load
+from assay.spec.schedule import ALIASES, Schedule
 from assay.spec.schema import benchmark_schema
-from assay.spec.watching import ALIASES, Schedule
 
 
 def benchmark(schedule):

@@ -13,7 +13,7 @@ from assay.errors import StoreError, UsageError
 from assay.place.fleet.protocol import Submission
 from assay.plan.job import JobFile
 from assay.plan.schedule import MOST_AT_ONCE
-from assay.spec.watching import Schedule
+from assay.spec.schedule import Schedule
 from assay.store.database import writing
 from assay.store.firings import LEASE_S, FiringLostError, Firings, OverlapError
 from assay.store.schedules import Schedules

@@ -17,7 +17,7 @@ from assay.analyse.text import number, percent, quantity
 from assay.errors import UsageError
 from assay.metrics import base_name
 from assay.plan.digest import content_hash
-from assay.spec.watching import Alert
+from assay.spec.schedule import Alert
 from assay.store.alerts import StoredRule
 from assay.units import show_seconds
 

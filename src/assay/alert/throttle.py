@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from assay.alert.message import new_notice
 from assay.alert.records import AlertRecord, RuleNote, kept_of
 from assay.alert.rules import rule_of
-from assay.spec.watching import zone_named
+from assay.spec.schedule import zone_named
 from assay.store.alerts import Decision, StoredRule
 from assay.store.notices import EVERY_CHANNEL, NewNotice
 

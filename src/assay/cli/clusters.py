@@ -84,7 +84,7 @@ def check_slurm(
     """Ask Slurm what it is: version, partitions, GPUs, accounting, shared folder, container runtimes."""
     from assay.engines.slurm.check import check as look
     from assay.engines.slurm.clusters import cluster
-    from assay.spec.clusters import Slurm
+    from assay.spec.slurm import Slurm
     from assay.store.location import store_folder
 
     found = look(cluster(name) if name else Slurm(), store_folder(store), on_node=on_node)

@@ -15,7 +15,7 @@ from assay.clock import wall_time
 
 if TYPE_CHECKING:
     from assay.spec.load import Loaded
-    from assay.spec.watching import Schedule
+    from assay.spec.schedule import Schedule
 
 app = Verbs(help="Have a server run benchmarks by itself, at the times that their files name.")
 

@@ -31,7 +31,7 @@ from assay.run.records import Failure, RunOutcome
 from assay.series.repository import SeriesStore
 from assay.sim.history import SimulatedClock
 from assay.spec.load import load
-from assay.spec.watching import Schedule
+from assay.spec.schedule import Schedule
 from assay.store.alerts import AlertFilter, Alerts
 from assay.store.artefacts import left_by, note_left
 from assay.store.catalogue import Catalogue, Draft

@@ -12,7 +12,7 @@ import numpy as np
 
 from assay.demo.machines import DemoMachine
 from assay.plan.schedule import due_between
-from assay.spec.watching import Schedule
+from assay.spec.schedule import Schedule
 
 LABELS = {"demo": "simulated"}
 Kind = Literal["model", "llm", "search", "conversation", "vector", "program", "device"]

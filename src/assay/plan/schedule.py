@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
 
-from assay.spec.watching import Schedule
+from assay.spec.schedule import Schedule
 
 
 def next_times(schedule: Schedule, after: datetime, count: int) -> tuple[datetime, ...]:

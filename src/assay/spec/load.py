@@ -12,7 +12,6 @@ from pydantic import JsonValue, ValidationError
 
 from assay.errors import Problem, SpecError
 from assay.spec.benchmark import Benchmark, Definition, whole_input
-from assay.spec.clusters import with_clients
 from assay.spec.importers import own_source
 from assay.spec.kubernetes import with_distributed
 from assay.spec.limits import bounded
@@ -21,6 +20,7 @@ from assay.spec.paths import command_problems, name_problems
 from assay.spec.problems import place_of, problems_of, unique
 from assay.spec.recipes import with_recipes
 from assay.spec.runnable import unrunnable
+from assay.spec.slurm import with_clients
 from assay.spec.source import Source, dotted, from_mapping, read
 
 S = TypeVar("S", bound=Definition)

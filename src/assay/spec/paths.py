@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from assay.spec.benchmark import Definition
 from assay.spec.commands import longer_than_possible, split_words
-from assay.spec.fetching import Fetch
+from assay.spec.fetch import Fetch
 from assay.spec.section import Section
 from assay.spec.target import CommandTarget, ModelTarget
 

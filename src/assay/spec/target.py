@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, field
 
 from assay.metrics import Better
 from assay.spec.devices import canonical
-from assay.spec.fetching import Fetch
+from assay.spec.fetch import Fetch
 from assay.spec.limits import check_patterns, compiled, cut
 from assay.spec.section import Duration, Section, Size
 

@@ -15,7 +15,7 @@ from assay.clock import Clock
 from assay.documents import adapter, to_plain
 from assay.errors import StoreError, UsageError
 from assay.place.fleet.protocol import Submission
-from assay.spec.watching import Schedule
+from assay.spec.schedule import Schedule
 from assay.store.database import insert_into, reading, writing
 from assay.store.listing import Page, bounded, from_cursor, page_of
 from assay.store.tables import ScheduleRow

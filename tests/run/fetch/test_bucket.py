@@ -10,7 +10,7 @@ from tests.s3_server import BUCKET, KEY, SECRET, S3Server
 
 from assay.errors import MeasureError
 from assay.run.fetch import fetch, is_here
-from assay.spec.fetching import Fetch
+from assay.spec.fetch import Fetch
 
 pytestmark = pytest.mark.live
 

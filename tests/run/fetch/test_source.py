@@ -17,7 +17,7 @@ from assay.plan.job import Job
 from assay.run.fetch import fetch, fetched_inputs, fetched_service, in_folders, is_here
 from assay.run.fetch.__main__ import main
 from assay.spec.benchmark import Definition, Service
-from assay.spec.fetching import Fetch
+from assay.spec.fetch import Fetch
 
 CONTENT = b"a file of some size " * 100
 MD5 = hashlib.md5(CONTENT).hexdigest()

@@ -20,7 +20,7 @@ from assay.engines.slurm.submission import read_submitted
 from assay.errors import UsageError
 from assay.plan.job import Job
 from assay.plan.lifecycle import FINAL
-from assay.spec.clusters import MONITOR
+from assay.spec.slurm import MONITOR
 from assay.store.store import Store
 
 

@@ -17,7 +17,7 @@ from assay.errors import AssayError, MeasureError
 from assay.files import write_whole
 from assay.run.services.containers import RUNTIMES
 from assay.spec.benchmark import Needs
-from assay.spec.clusters import Slurm, modest
+from assay.spec.slurm import Slurm, modest
 
 _NODE_TIME_S = 300.0
 _LOOK_S = 1.0

@@ -15,7 +15,7 @@ from pydantic import JsonValue, ValidationError
 
 from assay.errors import UsageError
 from assay.files import write_whole
-from assay.spec.clusters import Slurm, merged
+from assay.spec.slurm import Slurm, merged
 from assay.spec.source import parse
 
 VARIABLE = "ASSAY_CLUSTERS"

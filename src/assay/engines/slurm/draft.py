@@ -18,9 +18,9 @@ from assay.errors import UsageError
 from assay.monitoring.scraper import order_for, write_order
 from assay.plan.plan import Plan
 from assay.spec.benchmark import Benchmark
-from assay.spec.clusters import Slurm
 from assay.spec.load import Loaded
 from assay.spec.monitoring import monitoring_of
+from assay.spec.slurm import Slurm
 from assay.store.store import Store
 
 

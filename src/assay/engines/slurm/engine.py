@@ -42,8 +42,8 @@ from assay.engines.slurm.submission import note_cancelled, read_submitted, submi
 from assay.errors import AssayError, MeasureError, Problem
 from assay.plan.job import Job
 from assay.plan.plan import Plan
-from assay.spec.clusters import MONITOR
 from assay.spec.load import Loaded
+from assay.spec.slurm import MONITOR
 from assay.store.store import Store
 
 if TYPE_CHECKING:

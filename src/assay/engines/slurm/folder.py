@@ -18,7 +18,7 @@ from assay.engines.slurm.plan import Group
 from assay.engines.slurm.scheduler import Kind
 from assay.errors import AssayError, StoreError, UsageError
 from assay.files import write_whole
-from assay.spec.clusters import Batch, Slurm
+from assay.spec.slurm import Batch, Slurm
 
 VARIABLE = "ASSAY_SHARED"
 _NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")

@@ -10,7 +10,7 @@ from assay.engines.slurm.script import directives, largest
 from assay.errors import UsageError
 from assay.plan.job import Job, point_key
 from assay.spec.benchmark import Benchmark, Needs
-from assay.spec.clusters import Batch, Clients, Slurm, merged
+from assay.spec.slurm import Batch, Clients, Slurm, merged
 from assay.spec.target import EndpointTarget
 
 # Tasks of one array where the cluster does not say how many it takes (MaxArraySize of Slurm's own is 1001).

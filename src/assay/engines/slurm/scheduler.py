@@ -8,8 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, Protocol
 
-from assay.spec.clusters import Slurm
 from assay.spec.secrets import resolve_secrets
+from assay.spec.slurm import Slurm
 
 Kind = Literal["after", "afterany", "afterok", "afternotok", "aftercorr"]
 COMMENT = "assay"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from assay.errors import UsageError
 from assay.spec.benchmark import Needs
-from assay.spec.clusters import Batch, unwritable
+from assay.spec.slurm import Batch, unwritable
 from assay.units import show_bytes
 
 _PLAIN = re.compile(r"^[A-Za-z0-9_./:,+@%=\[\]-]+$")

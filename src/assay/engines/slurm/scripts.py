@@ -19,7 +19,7 @@ from assay.folders import cache_folder, images_folder
 from assay.run.services.containers import Container, find_runtime, runtime_for
 from assay.run.services.containers.runtimes import lacks, mount_point
 from assay.spec.benchmark import Needs
-from assay.spec.clusters import MONITOR, Batch, Slurm, merged, modest
+from assay.spec.slurm import MONITOR, Batch, Slurm, merged, modest
 
 # What a process on a node must know of the job that it is in.
 _PASSED = ("SLURM_JOB_ID", "SLURMD_NODENAME", "SLURM_SUBMIT_HOST", "SLURM_PROCID", "SLURM_CONF", "SLURM_RESTART_COUNT",

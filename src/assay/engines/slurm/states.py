@@ -7,7 +7,7 @@ from datetime import datetime
 
 from assay.engines.base import FailureReason as FailureReason
 from assay.engines.slurm.scheduler import BatchState
-from assay.spec.clusters import Batch
+from assay.spec.slurm import Batch
 from assay.units import show_bytes, show_seconds
 
 FINAL = frozenset(

@@ -18,7 +18,7 @@ from assay.engines.slurm.node.publication import read_published
 from assay.engines.slurm.scheduler import BatchState, Dependency, Scheduler, comment_of, named_in
 from assay.engines.slurm.states import WAITING, is_final
 from assay.errors import AssayError, MeasureError
-from assay.spec.clusters import MONITOR
+from assay.spec.slurm import MONITOR
 
 # A sbatch whose caller was killed may still be on its way: so long after its line nobody may submit it again.
 SETTLE_S = 10.0

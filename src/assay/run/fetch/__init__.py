@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from assay.run.fetch.layout import fetched_inputs, fetched_service
 from assay.run.fetch.source import FetchedFile, fetch, is_here
-from assay.spec.fetching import in_folders
+from assay.spec.fetch import in_folders
 
 __all__ = ["FetchedFile", "fetch", "fetched_inputs", "fetched_service", "in_folders", "is_here"]

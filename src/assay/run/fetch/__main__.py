@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from assay.errors import AssayError
 from assay.folders import cache_folder
 from assay.run.fetch import fetch, in_folders
-from assay.spec.fetching import Fetch
+from assay.spec.fetch import Fetch
 
 
 def main(arguments: list[str]) -> int:

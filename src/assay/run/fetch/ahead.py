@@ -19,7 +19,7 @@ from assay.run.models.cache import file_digest, whole_digest
 from assay.run.models.sources import LocalModel, is_folder, resolve
 from assay.run.services.containers import find_runtime, image_cache, runtime_for
 from assay.spec.benchmark import Definition, Service
-from assay.spec.fetching import Fetch
+from assay.spec.fetch import Fetch
 from assay.spec.load import Loaded
 from assay.spec.paths import fetched_files, fetches
 from assay.spec.target import CommandTarget, ModelTarget

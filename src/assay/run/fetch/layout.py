@@ -23,7 +23,7 @@ from assay.run.code_archive import pack
 from assay.run.fetch.source import FetchedFile, Progress, fetch
 from assay.run.scratch import scratch_folder
 from assay.spec.benchmark import Definition, Service
-from assay.spec.fetching import Fetch, in_folders
+from assay.spec.fetch import Fetch, in_folders
 from assay.spec.paths import fetches, words
 from assay.spec.target import CommandTarget
 

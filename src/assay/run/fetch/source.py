@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from assay.errors import MeasureError
 from assay.run.models.cache import CacheEntry, CacheNotes, Validator, file_digest
-from assay.spec.fetching import Fetch
+from assay.spec.fetch import Fetch
 from assay.spec.secrets import resolve_secrets
 from assay.units import show_bytes
 

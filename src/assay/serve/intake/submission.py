@@ -27,8 +27,8 @@ from assay.serve.web.records import BenchmarkPreview, JobPreview, PlacementView,
 from assay.spec.benchmark import Definition
 from assay.spec.load import Loaded, load
 from assay.spec.paths import Program, service_programs
+from assay.spec.schedule import Schedule
 from assay.spec.target import CommandTarget, ModelTarget
-from assay.spec.watching import Schedule
 from assay.store.firings import Firings
 from assay.store.fleet.campaigns import Also
 from assay.store.records import FleetSettings

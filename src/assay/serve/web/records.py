@@ -14,7 +14,7 @@ from assay.place.fleet.protocol import Submission
 from assay.plan.job import Job, JobFile
 from assay.plan.lifecycle import State
 from assay.plan.schedule import next_times, start_of
-from assay.spec.watching import Schedule
+from assay.spec.schedule import Schedule
 from assay.store.artefacts import JobArtefact
 from assay.store.firings import FiringRecord, Outcome
 from assay.store.records import AttemptRecord, CampaignSummary, EventRecord, JobSummary, Placement

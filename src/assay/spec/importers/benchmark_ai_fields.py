@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 from pydantic import JsonValue, ValidationError
 
 from assay.spec.commands import split_words
-from assay.spec.fetching import Fetch
+from assay.spec.fetch import Fetch
 from assay.spec.importers.fields import Fields, line, shown, text, whole
 from assay.spec.importers.instances import VARIABLE, Instance, find_instance
 from assay.spec.importers.kubernetes_words import expanded
 from assay.spec.limits import check_patterns, compiled
+from assay.spec.schedule import Schedule
 from assay.spec.target import METRIC_NAME
-from assay.spec.watching import Schedule
 
 SECTIONS = frozenset(
     {"info", "hardware", "hardware.distributed", "env", "ml", "ml.script", "data", "output", "custom_params", "server",

@@ -16,7 +16,7 @@ from assay.engines.slurm.script import Script, Variable, directives
 from assay.engines.slurm.states import failure_of, is_final, waiting_words
 from assay.errors import MeasureError
 from assay.spec.benchmark import Needs
-from assay.spec.clusters import Batch
+from assay.spec.slurm import Batch
 
 pytestmark = pytest.mark.live
 PATIENCE_S = 90.0

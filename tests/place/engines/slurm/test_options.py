@@ -10,7 +10,7 @@ from assay.engines.slurm.parsing import seconds
 from assay.engines.slurm.script import directives, largest, quoted, time_words
 from assay.errors import UsageError
 from assay.spec.benchmark import Needs
-from assay.spec.clusters import Batch
+from assay.spec.slurm import Batch
 
 
 def test_every_option_is_written_once_and_in_order():

@@ -11,7 +11,7 @@ from assay.engines.slurm import parsing
 from assay.engines.slurm.commands import _recorded
 from assay.engines.slurm.states import failure_of, is_final
 from assay.errors import MeasureError
-from assay.spec.clusters import Batch
+from assay.spec.slurm import Batch
 
 RECORDED = Path(__file__).parent / "recorded"
 PLAIN = st.text(st.characters(exclude_characters=parsing.FIELD + parsing.RECORD), max_size=30)

@@ -6,8 +6,8 @@ from assay.documents import from_json, to_json
 from assay.engines.slurm.plan import Group, group
 from assay.errors import UsageError
 from assay.plan.plan import make_plan
-from assay.spec.clusters import Batch
 from assay.spec.load import load
+from assay.spec.slurm import Batch
 
 COMMAND = {"command": "true", "metrics": [{"name": "x", "pattern": "(.*)"}]}
 SERVICES = {"llm": {"command": "serve", "needs": {"gpus": 1, "memory": "8GiB"}}, "db": {"command": "db"}}

@@ -11,7 +11,7 @@ from assay.engines.slurm.script import Script, directives
 from assay.engines.slurm.states import failure_of
 from assay.errors import UsageError
 from assay.spec.benchmark import Needs
-from assay.spec.clusters import Batch
+from assay.spec.slurm import Batch
 
 RECORDED = Path(__file__).parent / "recorded"
 BATCH = Batch(

@@ -7,7 +7,7 @@ import pytest
 
 from assay.engines.slurm.scheduler import BatchState, comment_of, named_in
 from assay.engines.slurm.states import FINAL, WAITING, failure_of, forgotten, is_final, waiting_words
-from assay.spec.clusters import Batch
+from assay.spec.slurm import Batch
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 JOB = BatchState("17", 3, "jobs-0", "FAILED", node="n4", exit_code=1, elapsed_s=5.0, started_at=NOW, partition="gpu")

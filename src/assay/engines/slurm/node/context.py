@@ -16,7 +16,7 @@ from assay.engines.slurm.plan import Group
 from assay.errors import AssayError, UsageError
 from assay.plan.job import Job
 from assay.run.services.containers.registry import VARIABLE as RUNTIME
-from assay.spec.clusters import Slurm
+from assay.spec.slurm import Slurm
 
 CODE = "submission-abandoned"
 # A busy controller may take minutes for one sbatch; a site can set another time, in seconds.

@@ -17,7 +17,7 @@ from assay.engines.slurm.scheduler import BatchState, Scheduler, comment_of, nam
 from assay.engines.slurm.states import is_final
 from assay.errors import AssayError, MeasureError
 from assay.files import write_whole
-from assay.spec.clusters import MONITOR
+from assay.spec.slurm import MONITOR
 
 # Longer than services are given to end when they are asked in good order.
 GRACE_S = 25.0

@@ -21,7 +21,7 @@ from assay.monitoring.discovery import announcing, watched_node
 from assay.monitoring.scraper import RunningPrometheus, failure_document, hold, read_order
 from assay.run.scratch import scratch_folder
 from assay.run.services.address import node_address, node_name
-from assay.spec.clusters import MONITOR
+from assay.spec.slurm import MONITOR
 
 GROUP = NAME = MONITOR
 END = f"{MONITOR}-end"
