@@ -8,10 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-import numpy as np
 from pydantic import ValidationError
 
-from assay.analyse.distributions import t_quantile
 from assay.analyse.records import MetricStatistics, MultiRunJobResult
 from assay.metrics import METRICS, Better, base_name
 from assay.spec.benchmark import Definition
@@ -179,6 +177,10 @@ def _reading(metric: str, statistic: str, stats: MetricStatistics) -> SeriesRead
 
 def _standard_error(stats: MetricStatistics, statistic: str, quality: bool) -> float | None:
     """How far a statistic may be off, from the runs' values of the same statistic; None where these are not known."""
+    import numpy as np  # here: a process that only starts a run names headlines, and must stay small
+
+    from assay.analyse.distributions import t_quantile
+
     if statistic == "mean" and not quality:
         interval = stats.mean_interval
         return None if interval is None else interval.half_width / t_quantile(interval.level, stats.runs - 1)
