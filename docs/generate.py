@@ -271,7 +271,7 @@ as OpenAPI at `/api/v1/openapi.json`.
 def benchmark_page() -> str:
     """Every key of a benchmark file with its type, default and meaning."""
     from assay.spec.benchmark import Benchmark
-    from assay.spec.describing import describe_sections
+    from assay.spec.schema import describe_sections
 
     describe_sections()
     sections = _sections(Benchmark)

@@ -149,7 +149,7 @@ def test_the_process_of_a_served_run_loads_what_it_needs_alone():
 
 
 def test_nobody_reads_source_files_to_describe_keys_that_no_one_asks_about():
-    assert "assay.spec.describing" not in modules_by("import assay.exec.child, assay.api.run")
+    assert "assay.spec.schema" not in modules_by("import assay.exec.child, assay.api.run")
     reading = "import linecache, assay.spec.benchmark\nprint(len(linecache.cache))\n"
     done = subprocess.run([sys.executable, "-c", reading], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "0"

@@ -12,7 +12,7 @@ from assay.analyse.records import CampaignRecord
 from assay.plan.job import Job
 from assay.run.records import RunOutcome, SampleSet, SingleRunResult, Window
 from assay.spec.benchmark import Definition
-from assay.spec.driving import Search
+from assay.spec.workload import Search
 
 RUNS = 3
 CAPACITY = 20.0

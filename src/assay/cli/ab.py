@@ -138,7 +138,7 @@ def _pair(a: Path | None, b: Path | None, of_a: Sequence[str], of_b: Sequence[st
     """The two jobs that the command names: two files, one file with settings, or a matrix of two points."""
     from assay.errors import UsageError
     from assay.experiments.pair import job_pair
-    from assay.spec.override import read_with
+    from assay.spec.load import read_with
 
     if a is None:
         raise UsageError(

@@ -126,7 +126,7 @@ def import_(
     """Turn a document of another tool into a benchmark file; what has no meaning here is said."""
     from assay.errors import UsageError
     from assay.spec.importers import importer_names, own_source
-    from assay.spec.override import with_settings
+    from assay.spec.load import with_settings
     from assay.spec.source import read
 
     if out is not None and out.exists() and not force:

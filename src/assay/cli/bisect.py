@@ -103,7 +103,7 @@ def _items(file: Path, settings: Sequence[str], options: ItemOptions, view: View
     """The list that the command names: commits of the repository of the file, or values of one of its keys."""
     from assay.errors import UsageError
     from assay.experiments.candidates import CommitRange, Repository, SettingRange, worktrees
-    from assay.spec.override import read_with
+    from assay.spec.load import read_with
 
     limit_s = duration(options.build_at_most, "--build-at-most") or 3600.0
     if options.path or options.values:

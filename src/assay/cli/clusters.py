@@ -29,7 +29,7 @@ def add(name: Name, settings: SetOption = None) -> None:
     """
     from assay.engines.slurm.clusters import add as keep
     from assay.engines.slurm.clusters import registry_file
-    from assay.spec.override import settings_of
+    from assay.spec.load import settings_of
 
     keep(name, settings_of(settings or ()))
     say(f"{name} is written to {registry_file()}\nnext    assay clusters check {name}")
@@ -169,8 +169,7 @@ def check_kubernetes(
 
 def _section(file: Path | None, settings: list[str]) -> Kubernetes:
     from assay.spec.kubernetes import Kubernetes
-    from assay.spec.load import load
-    from assay.spec.override import read_with, settings_of
+    from assay.spec.load import load, read_with, settings_of
 
     own = [f"place.kubernetes.{one.removeprefix('place.kubernetes.')}" for one in settings]
     if file is not None:

@@ -55,7 +55,7 @@ def noise(
 def _loaded(file: Path | None, runs: int, settings: Sequence[str]) -> Loaded:
     """The benchmark of the study, with its number of runs."""
     if file is not None:
-        from assay.spec.override import read_with
+        from assay.spec.load import read_with
 
         return read_with(file, (*settings, f"measure.runs={runs}"))
     if settings:

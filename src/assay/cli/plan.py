@@ -23,7 +23,7 @@ def plan(
     from assay.plan.estimate import estimate
     from assay.run.capabilities import local_profile
     from assay.run.inputs import plan_of, refuse_inputs
-    from assay.spec.override import read_with
+    from assay.spec.load import read_with
 
     loaded = read_with(file, settings or ())
     sys.stderr.writelines(f"note    {note}\n" for note in loaded.source.notes)

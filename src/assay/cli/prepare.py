@@ -45,7 +45,7 @@ def prepare(
 ) -> None:
     """Fetch the images, models and data of a benchmark ahead, with checksums; exit code 1 when --check misses some."""
     from assay.run.fetch.ahead import prepare as prepare_all
-    from assay.spec.override import read_with
+    from assay.spec.load import read_with
 
     items = prepare_all(read_with(file, settings or ()), check=check, runtime=runtime.value, tell=_tell)
     say(_json(items) if form is Form.json else _text(items))

@@ -178,7 +178,7 @@ def _opened(file: Path, settings: Sequence[str], *, text: bool, quiet: bool) -> 
     """The benchmark and who is told how it goes, beginning with how the file was read."""
     from assay.report.live import view_for
     from assay.run.inputs import plan_of, refuse_inputs
-    from assay.spec.override import read_with
+    from assay.spec.load import read_with
 
     loaded = read_with(file, settings)
     refuse_inputs(loaded, plan_of(loaded))

@@ -37,7 +37,7 @@ def add(
     from assay.documents import to_plain
     from assay.engines.fleet import PlacementOptions, submission_of
     from assay.report.live import view_for
-    from assay.spec.override import read_with
+    from assay.spec.load import read_with
 
     loaded = read_with(file, settings or ())
     _scheduled(loaded)
@@ -153,7 +153,7 @@ def next_(
     """Show the next times at which a benchmark would run; nothing is asked of any server."""
     from assay.clock import SYSTEM_CLOCK
     from assay.plan.schedule import next_times, start_of
-    from assay.spec.override import read_with
+    from assay.spec.load import read_with
 
     loaded = read_with(file, settings or ())
     schedule, name = _scheduled(loaded), loaded.benchmark.benchmark

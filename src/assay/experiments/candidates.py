@@ -21,8 +21,7 @@ from pydantic import JsonValue
 
 from assay.errors import UsageError
 from assay.run.scratch import scratch_folder
-from assay.spec.load import Loaded
-from assay.spec.override import read_with
+from assay.spec.load import Loaded, read_with
 
 _TAIL = 8
 _SHORT = 9

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from assay.spec.benchmark import Definition, Measure
-from assay.spec.driving import Load
 from assay.spec.target import CommandTarget, DeviceTarget, Served
+from assay.spec.workload import Load
 
 # A fresh Python process with its libraries, on an ordinary machine; the model's own load comes on top.
 START_S = 1.0

@@ -14,7 +14,6 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from assay.metrics import METRICS
-from assay.spec.driving import Load
 from assay.spec.fetch import Fetch
 from assay.spec.kubernetes import Kubernetes
 from assay.spec.monitoring import Monitoring
@@ -23,7 +22,7 @@ from assay.spec.schedule import Alert, Schedule
 from assay.spec.section import Duration, Section, Share, Size
 from assay.spec.slurm import MONITOR, RESERVED, Slurm
 from assay.spec.target import CommandTarget, Device, LibraryTarget, ModelTarget, Served, ServiceTarget, Target
-from assay.spec.workload import InputSpec, Workload, whole_input
+from assay.spec.workload import InputSpec, Load, Workload, whole_input
 
 __all__ = ["Benchmark", "Definition", "InputSpec", "Load", "Workload", "whole_input"]
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from assay.analyse.capacity import CapacityResult, ProbeOutcome, ProbeStep, RateSearch
-from assay.spec.driving import Search
+from assay.spec.workload import Search
 
 SETTLE_S = 2.0
 GRACE_S = 5.0

@@ -7,7 +7,7 @@ from tests.analyse.capacity.queueing import probe, search_with, true_capacity
 from assay.analyse.capacity import CapacityResult, ProbeJudgement, ProbeOutcome, ProbeStep, next_step
 from assay.analyse.capacity.search import falling_fit
 from assay.documents import to_json
-from assay.spec.driving import Search
+from assay.spec.workload import Search
 
 SEARCH = Search(lowest=1.0, highest=1000.0, probe=10.0, within=0.05, probes=12)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.run.load.shape import ClosedShape, OpenShape, RateLevel, arrivals, level_at, shape_of
-from assay.spec.driving import Load, LoadStage
+from assay.spec.workload import Load, LoadStage
 
 
 def times(levels, process="constant", seed=0, burstiness=1.0, at_most=200_000):

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from assay.errors import Problem, SpecError
 from assay.spec.importers import own_source
 from assay.spec.importers.benchmark_ai import imported, recognises
-from assay.spec.load import load
-from assay.spec.override import read_with
+from assay.spec.load import load, read_with
 from assay.spec.source import parse
 from assay.spec.target import CommandTarget
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.spec.importers.kubernetes_words import expanded
+from assay.spec.importers.benchmark_ai_fields import expanded
 
 
 @pytest.mark.parametrize(

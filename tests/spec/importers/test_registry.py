@@ -11,8 +11,7 @@ from assay.errors import SpecError, UsageError
 from assay.plan.plan import make_plan
 from assay.spec.importers import Imported, find_importer, importer_names, own_source
 from assay.spec.importers.registry import OURS, recognised
-from assay.spec.load import load
-from assay.spec.override import read_with
+from assay.spec.load import load, read_with
 from assay.spec.source import from_mapping, parse
 
 TEAM9 = {"job": {"service": {"model": "phi"}}}

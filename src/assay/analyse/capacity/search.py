@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from assay.analyse.capacity.probe import ERRORS, SHARES, ProbeJudgement, ProbeOutcome, judged
 from assay.analyse.intervals import TAILS, backed
 from assay.analyse.text import count, number
-from assay.spec.driving import Search
+from assay.spec.workload import Search
 
 # Each step up multiplies the rate by this: few steps from one to ten thousand, and no overload that breaks things.
 GROWTH = 4.0

@@ -6,7 +6,7 @@ import math
 
 from assay.analyse.checks.evidence import CheckEvidence, Finding
 from assay.analyse.text import count, number, percent
-from assay.spec.driving import Load
+from assay.spec.workload import Load
 
 # Of what this client can do on this machine. Above it, times begin to be those of the client.
 _CEILING_PCT = 70.0

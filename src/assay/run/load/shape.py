@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.spec.driving import Load
+from assay.spec.workload import Load
 
 Process = Literal["constant", "poisson", "gamma"]
 

@@ -14,9 +14,8 @@ from pydantic import JsonValue
 
 from assay.errors import Problem, SpecError
 from assay.spec.importers.benchmark_ai_cluster import cluster_of
-from assay.spec.importers.benchmark_ai_fields import SECTIONS, Descriptor, cron, ports, scalars, variables
+from assay.spec.importers.benchmark_ai_fields import SECTIONS, Descriptor, cron, expanded, ports, scalars, variables
 from assay.spec.importers.fields import Fields, line, shown, text, whole
-from assay.spec.importers.kubernetes_words import expanded
 from assay.spec.importers.registry import Imported
 
 TITLE = "a Benchmark AI descriptor"

@@ -13,10 +13,26 @@ from assay.spec.commands import split_words
 from assay.spec.fetch import Fetch
 from assay.spec.importers.fields import Fields, line, shown, text, whole
 from assay.spec.importers.instances import VARIABLE, Instance, find_instance
-from assay.spec.importers.kubernetes_words import expanded
 from assay.spec.limits import check_patterns, compiled
 from assay.spec.schedule import Schedule
 from assay.spec.target import METRIC_NAME
+
+_REFERENCE = re.compile(r"\$\$|\$\(([-._A-Za-z0-9]+)\)")
+
+
+def expanded(text: str, values: Mapping[str, str]) -> str:
+    """A text with the values of variables put in; `$$` stands for a dollar, and what is not known stays as it is.
+
+    Args:
+        text: a word of a command, or the value of a variable.
+        values: variable → what is put in.
+    """
+    return _REFERENCE.sub(lambda match: _value(match, values), text)
+
+
+def _value(match: re.Match[str], values: Mapping[str, str]) -> str:
+    return "$" if match[1] is None else values.get(match[1], match[0])
+
 
 SECTIONS = frozenset(
     {"info", "hardware", "hardware.distributed", "env", "ml", "ml.script", "data", "output", "custom_params", "server",

@@ -26,7 +26,7 @@ from assay.run.load.timing import read_clocks
 from assay.run.records import Phase
 from assay.run.workloads.trace import Trace
 from assay.spec.benchmark import Measure
-from assay.spec.driving import Load
+from assay.spec.workload import Load
 
 # Even a run that has no time to lose gives the others a moment.
 _LEAST_S = 5.0

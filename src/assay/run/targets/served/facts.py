@@ -15,7 +15,7 @@ from assay.run.load.http.recording import CODE, MEASURE, OUTCOMES, WARMUP, LoadR
 from assay.run.targets.served.counting import SOURCES, disagreement, input_disagreement
 from assay.run.targets.served.request_metrics import OK, SKIPPED, UNFINISHED
 from assay.run.targets.served.rows import Rows
-from assay.spec.driving import Load
+from assay.spec.workload import Load
 
 Facts = dict[str, JsonValue]
 _STATUS, _CONTENT = CODE["status"], CODE["content"]

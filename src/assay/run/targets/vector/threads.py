@@ -25,7 +25,7 @@ from assay.run.targets.vector.collection import Search, SearchLoad, ThreadCollec
 from assay.run.targets.vector.report import OK, Searches
 from assay.run.targets.vector.workers import RECENT, Log, SearchSchedule, SearchWorkers, working
 from assay.spec.benchmark import Definition
-from assay.spec.driving import Load
+from assay.spec.workload import Load
 
 _LOOK_S = 0.02
 _NULL_S = 0.15
