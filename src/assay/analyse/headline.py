@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from statistics import stdev
 
 from pydantic import ValidationError
 
@@ -182,12 +183,11 @@ def _standard_error(stats: MetricStatistics, statistic: str, quality: bool) -> f
     from assay.analyse.distributions import t_quantile
 
     if statistic == "mean" and not quality:
+        from assay.analyse.distributions import t_quantile  # it brings numpy, which texts about a job do not need
+
         interval = stats.mean_interval
         return None if interval is None else interval.half_width / t_quantile(interval.level, stats.runs - 1)
     if statistic not in (("mean",) if quality else _MEDIAN):
         return None
-    values = np.array(list(stats.run_values.values()), dtype=np.float64)
-    values = values[np.isfinite(values)]
-    if values.size < 2:
-        return None
-    return float(values.std(ddof=1) / math.sqrt(values.size))
+    values = [value for value in stats.run_values.values() if math.isfinite(value)]
+    return None if len(values) < 2 else stdev(values) / math.sqrt(len(values))
