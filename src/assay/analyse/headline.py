@@ -178,8 +178,6 @@ def _reading(metric: str, statistic: str, stats: MetricStatistics) -> SeriesRead
 
 def _standard_error(stats: MetricStatistics, statistic: str, quality: bool) -> float | None:
     """How far a statistic may be off, from the runs' values of the same statistic; None where these are not known."""
-    import numpy as np  # here: a process that only starts a run names headlines, and must stay small
-
     from assay.analyse.distributions import t_quantile
 
     if statistic == "mean" and not quality:
