@@ -49,20 +49,20 @@ test: setup
 
 test-vllm: setup
 	@scripts/vllm.sh
-	$(BIN)/python -m pytest tests_vllm
+	$(BIN)/python -m pytest --confcutdir=tests/tiers/vllm tests/tiers/vllm
 
 test-milvus: setup
-	scripts/milvus.sh env ASSAY_MILVUS=.venv-milvus/bin/python $(BIN)/python -m pytest tests/run/targets/vector/test_milvus.py
+	scripts/milvus.sh env ASSAY_MILVUS=.venv-milvus/bin/python $(BIN)/python -m pytest tests/unit/run/targets/vector/test_milvus.py
 
 test-system: setup
-	scripts/system_images.sh $(BIN)/python -m pytest tests_system
+	scripts/system_images.sh $(BIN)/python -m pytest --confcutdir=tests/tiers/system tests/tiers/system
 
 test-kubernetes: setup
-	scripts/kubernetes.sh $(BIN)/python -m pytest tests_kubernetes
+	scripts/kubernetes.sh $(BIN)/python -m pytest --confcutdir=tests/tiers/kubernetes tests/tiers/kubernetes
 
 test-torch: setup
 	@scripts/torch.sh
-	.venv-torch/bin/python -m pytest tests_torch
+	.venv-torch/bin/python -m pytest --confcutdir=tests/tiers/torch tests/tiers/torch
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import psutil
-from tests.running_server import ServerProcess
+from tests.support.running_server import ServerProcess
 
 from assay.demo.fill import DemoSize, fill
 from assay.demo.keeper import Keeper

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import numpy as np
-from tests.running_server import ServerProcess, wait_for
+from tests.support.running_server import ServerProcess, wait_for
 
 from assay.documents import to_plain
 from assay.place.fleet.protocol import Enrolment

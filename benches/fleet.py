@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from sqlalchemy import func, select
-from tests.running_server import ServerProcess
+from tests.support.running_server import ServerProcess
 
 from assay.analyse.intervals import order_statistic_interval
 from assay.analyse.judge import judge

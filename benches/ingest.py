@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import httpx
 import numpy as np
 from sqlalchemy import func, select
-from tests.running_server import ServerProcess
+from tests.support.running_server import ServerProcess
 
 from assay.documents import to_plain
 from assay.place.fleet.protocol import Enrolment

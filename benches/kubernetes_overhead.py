@@ -13,10 +13,10 @@ from threading import Thread
 from time import perf_counter
 from unittest.mock import patch
 
-from tests_kubernetes.admin import Admin, Thing
-from tests_kubernetes.kubernetes_cluster import IMAGE, PERSON, KubernetesCluster
-from tests_kubernetes.kubernetes_cluster import lacking as absent
-from tests_kubernetes.site import Site
+from tests.tiers.kubernetes.admin import Admin, Thing
+from tests.tiers.kubernetes.kubernetes_cluster import IMAGE, PERSON, KubernetesCluster
+from tests.tiers.kubernetes.kubernetes_cluster import lacking as absent
+from tests.tiers.kubernetes.site import Site
 
 from assay.api.run import run
 from assay.documents import to_json

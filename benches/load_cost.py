@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from tests.simulated import Simulated, http_server, llm_server
+from tests.support.simulated import Simulated, http_server, llm_server
 
 from benches import load_clients
 from benches.figures import median_of

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.simulated import Simulated
+from tests.support.simulated import Simulated
 
 from benches.load_clients import Ask, Client, Said, cores
 from benches.processes import BUILD, CONTESTANTS, ENVIRONMENT, PeerError

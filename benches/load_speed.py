@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from tests.simulated import Simulated, llm_server
+from tests.support.simulated import Simulated, llm_server
 
 from benches import load_clients
 from benches.figures import median_of, ratio_of

@@ -13,7 +13,7 @@ from time import sleep
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.simulated import Simulated, llm_server
+from tests.support.simulated import Simulated, llm_server
 
 from assay.sim.record_reader import SimRecord
 from benches import load_clients

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.redis_server import RedisServer, program
+from tests.support.redis_server import RedisServer, program
 
 from benches import venvs
 from benches.figures import median_of, ratio_of

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-from tests import postgresql_server, redis_server
-from tests.running_server import ServerProcess
+from tests.support import postgresql_server, redis_server
+from tests.support.running_server import ServerProcess
 
 from assay.place.needs import Profile
 from assay.store.database import migrate_database

@@ -12,8 +12,8 @@ from pathlib import Path
 from time import perf_counter, sleep
 from unittest.mock import patch
 
-from tests.slurm_cluster import PATH, SlurmCluster
-from tests.slurm_cluster import lacking as absent
+from tests.support.slurm_cluster import PATH, SlurmCluster
+from tests.support.slurm_cluster import lacking as absent
 
 from assay.api.run import run
 from assay.engines.slurm.commands import CommandLine

@@ -14,10 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from tests.web.browsing import BUILT, Theme, browser_path, findings_of, rest, started_browser, watched_page
-from tests.web.demo import api_of, demo_server, fill
-from tests.web.pages import PAGES, Shown, names_in
-from tests.web.sizes import LIMIT_KB, first_load, sizes_of
+from tests.live.browser.browsing import BUILT, Theme, browser_path, findings_of, rest, started_browser, watched_page
+from tests.live.browser.demo import api_of, demo_server, fill
+from tests.live.browser.pages import PAGES, Shown, names_in
+from tests.live.browser.sizes import LIMIT_KB, first_load, sizes_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

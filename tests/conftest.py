@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 pytest_plugins = (
-    "tests.groups",
-    "tests.postgresql_server",
-    "tests.redis_server",
-    "tests.running_server",
-    "tests.model_server",
-    "tests.s3_server",
-    "tests.kube_cluster",
-    "tests.slurm_cluster",
+    "tests.support.groups",
+    "tests.support.postgresql_server",
+    "tests.support.redis_server",
+    "tests.support.running_server",
+    "tests.support.model_server",
+    "tests.support.s3_server",
+    "tests.support.kube.cluster",
+    "tests.support.slurm_cluster",
 )
 
 # A shell that starts the tests in the background ignores Ctrl-C for them, and every child would inherit that.

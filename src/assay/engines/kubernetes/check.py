@@ -29,8 +29,8 @@ _ASK = """\
 import json, os, platform, sys
 found = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
 try:
-    from assay.version import __version__
-    found["assay"] = __version__
+    import assay
+    found["assay"] = assay.__version__
 except Exception as problem:
     found["assay"] = "missing: " + str(problem)
 print("@check " + json.dumps(found), flush=True)

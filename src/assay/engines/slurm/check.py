@@ -33,8 +33,8 @@ def told(name):
         return str(problem)
 found = {"name": platform.node(), "python": sys.version.split()[0]}
 try:
-    from assay.version import __version__
-    found["assay"] = __version__
+    import assay
+    found["assay"] = assay.__version__
 except Exception as problem:
     found["assay"] = "missing: " + str(problem)
 for name in sys.argv[2:]:

@@ -1,0 +1,233 @@
+"""Detection in layers: the first that answers is taken, those that answer too are compared, each says why not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from tests.unit.hardware.gpu.recorded import (
+    FIXTURES,
+    Nvml,
+    board,
+    failing_init,
+    not_installed,
+    nvidia_smi,
+    programs,
+    xml,
+)
+from tests.unit.hardware.gpu.test_by_torch import H200, torch
+from tests.unit.hardware.gpu.test_sysfs import on_bus, put
+
+from assay.hardware.gpu.detect import gpus, local_gpus
+from assay.hardware.gpu.record import LayerUnavailableError, output
+
+NOTHING = programs({})
+
+
+def with_torch_and(nvml: Nvml, boards=(H200,)):
+    return lambda name: nvml if name == "pynvml" else torch(*boards)
+
+
+@pytest.fixture
+def h200_tree(tmp_path):
+    on_bus(tmp_path, "0000:00:06.0", driver_name="nvidia", vendor="0x10de", device="0x2335", **{"class": "0x030200"})
+    put(
+        tmp_path,
+        "proc/driver/nvidia/gpus/0000:00:06.0",
+        information="Model: NVIDIA H200\nGPU UUID: GPU-11111111-2222-3333-4444-555555555555",
+    )
+    return tmp_path
+
+
+def test_all_layers_agree_on_an_h200(h200_tree):
+    found = gpus(
+        load=with_torch_and(Nvml("h200")),
+        run=nvidia_smi("h200", "9.0"),
+        root=h200_tree,
+        platform="linux",
+        with_torch=True,
+        compare=True,
+    )
+    (gpu,) = found.gpus
+    assert found.layer == gpu.layer == "nvml"
+    assert gpu.agreed_by == ("nvidia-smi", "torch", "sysfs")
+    assert gpu.differs == {}
+    assert gpu.memory_bytes == 150_754_820_096
+    assert found.tried["nvml"] == found.tried["nvidia-smi"] == found.tried["torch"] == found.tried["sysfs"] == "1 GPU"
+
+
+def test_what_differs_is_told(h200_tree):
+    text = (
+        xml("h200")
+        .replace("<driver_version>580.159.04", "<driver_version>575.57.08")
+        .replace("143771 MiB", "143770 MiB")
+    )
+    run = programs({("nvidia-smi", "-q"): text, ("nvidia-smi", "--query-gpu=index,compute_cap"): "0, 9.0\n"})
+    one_less = H200.__class__(**{**vars(H200), "multi_processor_count": 131})
+    found = gpus(
+        load=with_torch_and(Nvml("h200"), (one_less,)),
+        run=run,
+        root=h200_tree,
+        platform="linux",
+        with_torch=True,
+        compare=True,
+    )
+    (gpu,) = found.gpus
+    assert gpu.agreed_by == ("sysfs",)
+    assert gpu.differs == {"driver": "nvidia-smi: 575.57.08", "multiprocessors": "torch: 131"}
+    assert gpu.driver == "580.159.04"
+
+
+def test_a_layer_with_nothing_in_common_does_not_agree(tmp_path):
+    on_bus(tmp_path, "0000:00:06.0", driver_name="nvidia", vendor="0x10de", device="0x2335", **{"class": "0x030200"})
+    found = gpus(load=Nvml("h200").load, run=NOTHING, root=tmp_path, platform="linux")
+    assert (found.gpus[0].agreed_by, found.gpus[0].differs) == ((), {})
+    assert found.tried["sysfs"] == "1 GPU"
+
+
+def test_nvidia_smi_is_not_asked_where_nvml_answers(tmp_path):
+    def run(command):
+        raise AssertionError(f"{command} was run")
+
+    found = gpus(load=Nvml("t4").load, run=run, root=tmp_path, platform="linux")
+    assert found.layer == "nvml"
+    assert "nvidia-smi" not in found.tried
+
+
+@pytest.mark.parametrize(
+    ("load", "why"),
+    [
+        (not_installed, "pynvml is not installed"),
+        (failing_init("Insufficient Permissions"), "no permission"),
+        (failing_init("RM has detected an NVML/RM version mismatch."), "different versions"),
+    ],
+)
+def test_without_nvml_nvidia_smi_is_taken(tmp_path, load, why):
+    found = gpus(load=load, run=nvidia_smi("rtx3090", "8.6"), root=tmp_path, platform="linux")
+    assert (found.layer, found.gpus[0].name) == ("nvidia-smi", "NVIDIA GeForce RTX 3090")
+    assert why in found.tried["nvml"]
+
+
+def test_without_both_torch_is_taken_where_it_was_asked_for(tmp_path):
+    def load(name):
+        return torch(H200) if name == "torch" else not_installed(name)
+
+    found = gpus(load=load, run=NOTHING, root=tmp_path, platform="linux", with_torch=True)
+    assert (found.layer, found.gpus[0].multiprocessors) == ("torch", 132)
+    assert gpus(load=load, run=NOTHING, root=tmp_path, platform="linux").gpus == ()
+
+
+def test_the_kernel_is_taken_where_nothing_else_answers(h200_tree):
+    found = gpus(load=not_installed, run=NOTHING, root=h200_tree, platform="linux")
+    assert (found.layer, found.gpus[0].name) == ("sysfs", "NVIDIA H200")
+    assert found.tried["nvidia-smi"] == "nvidia-smi is not installed"
+
+
+def test_amd_by_amd_smi_and_agreed_by_the_kernel(tmp_path):
+    put(tmp_path, "sys/module/amdgpu", version="6.10.5")
+    on_bus(
+        tmp_path,
+        "0000:05:00.0",
+        "card0",
+        driver_name="amdgpu",
+        vendor="0x1002",
+        device="0x74a1",
+        unique_id="aaaa111122223333",
+        mem_info_vram_total=str(196592 * 2**20),
+        **{"class": "0x120000"},
+    )
+    rows = json.loads((FIXTURES / "amd-smi-static.json").read_text())[:1]
+    run = programs({("amd-smi", "static"): json.dumps(rows)})
+    found = gpus(load=not_installed, run=run, root=tmp_path, platform="linux")
+    assert (found.layer, found.gpus[0].agreed_by) == ("amd-smi", ("sysfs",))
+    assert found.tried["amd-smi"] == "1 GPU; no readings: amd-smi is not installed"
+    assert "rocm-smi" not in found.tried
+
+
+def test_rocm_smi_where_there_is_no_amd_smi(tmp_path):
+    put(tmp_path, "sys/module/amdgpu")
+    run = programs({("rocm-smi",): (FIXTURES / "rocm-smi.json").read_text()})
+    found = gpus(load=not_installed, run=run, root=tmp_path, platform="linux")
+    assert (found.layer, len(found.gpus)) == ("rocm-smi", 2)
+    assert found.tried["amd-smi"] == "amd-smi is not installed"
+
+
+def test_a_laptop_with_gpus_of_two_makers_has_both(h200_tree):
+    on_bus(
+        h200_tree,
+        "0000:00:02.0",
+        "card0",
+        driver_name="i915",
+        vendor="0x8086",
+        device="0x9a60",
+        **{"class": "0x030000"},
+    )
+    found = gpus(load=Nvml("h200").load, run=NOTHING, root=h200_tree, platform="linux")
+    assert [(gpu.index, gpu.vendor, gpu.layer) for gpu in found.gpus] == [(0, "nvidia", "nvml"), (1, "intel", "sysfs")]
+    assert found.gpus[0].agreed_by == ("sysfs",)
+    assert found.gpus[1].agreed_by == ()
+    assert found.layer == "nvml"
+
+
+def test_numbers_of_nvml_are_kept_where_one_gpu_is_lost(tmp_path):
+    found = gpus(load=Nvml({"lost": True}, "t4").load, run=NOTHING, root=tmp_path, platform="linux")
+    assert [gpu.index for gpu in found.gpus] == [1]
+    assert found.tried["nvml"].startswith("1 GPU; GPU 0: a GPU is lost")
+
+
+def test_each_of_two_boards_meets_its_own_twin(tmp_path):
+    two = [
+        board("h200"),
+        board("h200") | {"nvmlDeviceGetUUID": "GPU-2", "nvmlDeviceGetPciInfo": {"busId": "00000000:00:07.0"}},
+    ]
+    for address, uuid in (("0000:00:07.0", "GPU-2"), ("0000:00:06.0", "GPU-9")):
+        on_bus(tmp_path, address, driver_name="nvidia", vendor="0x10de", device="0x2335", **{"class": "0x030200"})
+        put(tmp_path, f"proc/driver/nvidia/gpus/{address}", information=f"Model: NVIDIA H200\nGPU UUID: {uuid}")
+    first, second = gpus(load=Nvml(*two).load, run=NOTHING, root=tmp_path, platform="linux").gpus
+    assert (first.agreed_by, first.differs) == ((), {"uuid": "sysfs: GPU-9"})
+    assert (second.agreed_by, second.differs) == (("sysfs",), {})
+
+
+def test_a_mac(tmp_path):
+    run = programs({("system_profiler",): (FIXTURES / "system_profiler.json").read_text()})
+    found = gpus(load=not_installed, run=run, root=tmp_path, platform="darwin")
+    assert (found.layer, found.gpus[0].name) == ("system_profiler", "Apple M3 Max")
+    assert "sysfs" not in found.tried
+
+
+def test_a_machine_without_any_gpu_says_why_of_each_layer(tmp_path):
+    found = gpus(load=not_installed, run=NOTHING, root=tmp_path, platform="linux")
+    assert (found.gpus, found.layer) == ((), None)
+    assert list(found.tried) == ["nvml", "nvidia-smi", "torch", "amd-smi", "rocm-smi", "sysfs"]
+    assert all(found.tried.values())
+    assert "layer" not in found.record()
+
+
+def test_the_record_is_json(h200_tree):
+    found = gpus(load=Nvml("a100-mig").load, run=NOTHING, root=h200_tree, platform="linux")
+    assert json.loads(json.dumps(found.record())) == found.record()
+    assert found.record()["gpus"][0]["throttle"] == []
+
+
+def test_a_program_that_is_not_installed_or_fails():
+    with pytest.raises(LayerUnavailableError, match="no-such-program is not installed"):
+        output(("no-such-program", "-q"))
+    with pytest.raises(LayerUnavailableError, match="ended with code 6: No devices were found"):
+        output(("sh", "-c", "echo No devices were found; echo more; exit 6"))
+    assert output(("sh", "-c", "echo yes")) == "yes\n"
+
+
+@pytest.mark.live
+def test_this_machine_is_looked_at_without_importing_torch():
+    script = (
+        "import json, sys\nfrom assay.hardware.gpu.detect import local_gpus\nfound = local_gpus()\n"
+        "assert local_gpus() is found\nprint(json.dumps(found.record()))\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    record, modules = map(json.loads, done.stdout.splitlines())
+    assert not {"torch", "numpy", "pydantic"} & set(modules)
+    assert record["tried"]["nvml"]
+    assert len(record["gpus"]) == len(local_gpus().gpus)
