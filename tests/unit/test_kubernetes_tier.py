@@ -30,7 +30,7 @@ def test_the_script_builds_what_the_cluster_starts():
 def test_it_is_a_target_of_its_own_and_contributors_are_told():
     makefile = (ROOT / "Makefile").read_text()
     assert (
-        "test-kubernetes: setup\\n\\tscripts/kubernetes.sh $(BIN)/python -m pytest --confcutdir=tests/tiers/kubernetes "
+        "test-kubernetes: setup\n\tscripts/kubernetes.sh $(BIN)/python -m pytest --confcutdir=tests/tiers/kubernetes "
         in makefile
     )
     recipe = re.search(r"^test: setup\n((?:\t.*\n)+)", makefile, re.MULTILINE)
@@ -42,7 +42,7 @@ def test_it_is_a_target_of_its_own_and_contributors_are_told():
 def test_so_is_the_one_of_the_whole_system():
     makefile = (ROOT / "Makefile").read_text()
     assert (
-        "test-system: setup\\n\\tscripts/system_images.sh $(BIN)/python -m pytest --confcutdir=tests/tiers/system "
+        "test-system: setup\n\tscripts/system_images.sh $(BIN)/python -m pytest --confcutdir=tests/tiers/system "
         in makefile
     )
     assert "make test-system" in (ROOT / "CONTRIBUTING.md").read_text()
