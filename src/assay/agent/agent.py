@@ -16,7 +16,7 @@ from assay.agent.heartbeat import HeartbeatLoop, HeldLeases, ProgressSender
 from assay.agent.host import HostFacts, offered_profile, probe_host
 from assay.agent.identity import Identity, hold_folder, identity
 from assay.agent.settings import AgentSettings
-from assay.agent.slots import DeviceLocks, JobSource, ServerSource, Slot
+from assay.agent.slots import DeviceLocks, JobSource, ServerQueue, Slot
 from assay.agent.spool import Spool, SpoolEntry
 from assay.clock import SYSTEM_CLOCK, Clock
 from assay.errors import AssayError
@@ -205,7 +205,7 @@ class Agent:
 
     def _source(self) -> JobSource:
         if self.settings.redis is None:
-            return ServerSource(self._client)
+            return ServerQueue(self._client)
         from assay.agent.slots import QueueSource
 
         return QueueSource(self._client, self.settings.redis)

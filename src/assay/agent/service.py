@@ -22,7 +22,7 @@ _STOP_S = 90
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ServiceFile:
     """A service file: its place, its text, and what to type afterwards."""
 
     path: Path | None
@@ -57,13 +57,13 @@ class ServiceOptions:
         return [sys.executable, "-m", "assay", "agent", "start", *self.arguments]
 
 
-def service(wish: ServiceOptions, platform: str = sys.platform) -> Service:
+def service(wish: ServiceOptions, platform: str = sys.platform) -> ServiceFile:
     if platform == "win32":
         return _windows(wish)
     return _launchd(wish) if platform == "darwin" else _systemd(wish)
 
 
-def install(wanted: Service, *, force: bool = False) -> Path:
+def install(wanted: ServiceFile, *, force: bool = False) -> Path:
     """Write a service file; one that is there and differs stays, unless forced.
 
     Raises:
@@ -93,7 +93,7 @@ def install(wanted: Service, *, force: bool = False) -> Path:
     return path
 
 
-def _systemd(wish: ServiceOptions) -> Service:
+def _systemd(wish: ServiceOptions) -> ServiceFile:
     # The system reads it before it changes to the user of the service, so that it may be root's alone.
     token_path = (Path.home() / ".config/assay" if wish.user else Path("/etc/assay")) / f"{NAME}.token.env"
     lines = [
@@ -121,10 +121,10 @@ def _systemd(wish: ServiceOptions) -> Service:
     where = Path.home() / ".config/systemd/user" if wish.user else Path("/etc/systemd/system")
     control = "systemctl --user" if wish.user else "sudo systemctl"
     then = (f"{control} daemon-reload", f"{control} enable --now {NAME}")
-    return Service(where / f"{NAME}.service", "\n".join(lines), then, wish.token, token_path)
+    return ServiceFile(where / f"{NAME}.service", "\n".join(lines), then, wish.token, token_path)
 
 
-def _launchd(wish: ServiceOptions) -> Service:
+def _launchd(wish: ServiceOptions) -> ServiceFile:
     logs = Path.home() / "Library/Logs" if wish.user else Path("/var/log")
     document: dict[str, object] = {
         "Label": LABEL,
@@ -145,10 +145,10 @@ def _launchd(wish: ServiceOptions) -> Service:
     path = folder / f"{LABEL}.plist"
     domain = "gui/$(id -u)" if wish.user else "system"
     then = (f"{'' if wish.user else 'sudo '}launchctl bootstrap {domain} {shlex.quote(str(path))}",)
-    return Service(path, plistlib.dumps(document).decode(), then, wish.token)
+    return ServiceFile(path, plistlib.dumps(document).decode(), then, wish.token)
 
 
-def _windows(wish: ServiceOptions) -> Service:
+def _windows(wish: ServiceOptions) -> ServiceFile:
     if wish.token:
         raise UsageError(
             "a task of Windows shows its words to everybody",
@@ -160,7 +160,7 @@ def _windows(wish: ServiceOptions) -> Service:
     quoted = command.replace('"', '\\"')
     task = f'schtasks /Create /TN {NAME} /SC ONLOGON /RL LIMITED /TR "{quoted}"'
     boot = f'schtasks /Create /TN {NAME} /SC ONSTART /RU {wish.run_as or "%USERNAME%"} /RP * /TR "{quoted}"'
-    return Service(None, "", (task if wish.user else boot, f"schtasks /Run /TN {NAME}"))
+    return ServiceFile(None, "", (task if wish.user else boot, f"schtasks /Run /TN {NAME}"))
 
 
 def _own_name() -> str:

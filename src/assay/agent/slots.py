@@ -45,7 +45,7 @@ class JobSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ServerSource:
+class ServerQueue:
     """Jobs that the server gives out itself."""
 
     client: FleetClient

@@ -16,7 +16,7 @@ from assay.cli.options import Format, FormatOption, SetOption, Verbs
 from assay.cli.output import say
 
 if TYPE_CHECKING:
-    from assay.spec.source import Source
+    from assay.spec.source import SourceDocument
 
 
 def init(
@@ -155,7 +155,7 @@ def import_(
     say("\n".join([*(f"note    {note}" for note in source.notes), f"wrote {out}", f"next    assay plan {out}"]))
 
 
-def _file_text(source: Source, suffix: str) -> str:
+def _file_text(source: SourceDocument, suffix: str) -> str:
     """The text of a benchmark file, with what is to be said about it at its top where the format has comments."""
     if suffix == ".json":
         import json

@@ -17,7 +17,7 @@ from assay.cli.serve import DatabaseOption, FolderOption
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.store.tokens import Tokens
+    from assay.store.tokens import TokenStore
 
 db_app = Verbs(help="Bring a database up to date, and say where it is.")
 
@@ -104,14 +104,14 @@ def revoke(
 
 
 @contextmanager
-def _tokens(database_url: str | None, folder: Path | None) -> Iterator[Tokens]:
+def _tokens(database_url: str | None, folder: Path | None) -> Iterator[TokenStore]:
     from assay.clock import SYSTEM_CLOCK
     from assay.store.database import WriteAheadLog, open_database
-    from assay.store.tokens import Tokens
+    from assay.store.tokens import TokenStore
 
     engine = open_database(location(database_url, folder))
     try:
-        yield Tokens(engine, SYSTEM_CLOCK)
+        yield TokenStore(engine, SYSTEM_CLOCK)
         if (log := WriteAheadLog.of(engine)) is not None:
             log.sync()
     finally:

@@ -14,7 +14,7 @@ from assay.cli.output import say
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.engines.base import LogLine
+    from assay.engines.base import LogChunk
     from assay.place.fleet.client import FleetClient
     from assay.plan.job import Job
     from assay.store.store import Store
@@ -93,7 +93,7 @@ def _from_store(kept: Store, job: Job, *, follow: bool, service: str) -> None:
         )
 
 
-def _show(lines: Iterator[LogLine]) -> bool:
+def _show(lines: Iterator[LogChunk]) -> bool:
     last, shown = None, False
     for line in lines:
         if line.source != last:

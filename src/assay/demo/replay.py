@@ -42,7 +42,7 @@ _MORNING_S = 4 * 3600.0
 _OS = "Debian GNU/Linux 12 (bookworm)"
 
 
-class Observer(Protocol):
+class ReplayObserver(Protocol):
     """Is told of everything while a history is played."""
 
     def campaign(self, store: Store, campaign: str, at: datetime) -> None: ...
@@ -52,7 +52,7 @@ class Observer(Protocol):
         ...
 
 
-def play(history: History, store: Store, observer: Observer, today: datetime) -> int:
+def play(history: History, store: Store, observer: ReplayObserver, today: datetime) -> int:
     """Play a history into a store; return how many jobs there were."""
     files = {bench.name: bench.file for bench in history.benchmarks}
     plans: dict[str, tuple[Loaded, Plan]] = {}

@@ -99,14 +99,14 @@ class RunningJob:
 
 
 @dataclass(frozen=True, slots=True)
-class EndedJob:
+class FinishedJob:
     """A job from which nothing more will come."""
 
     reason: FailureReason | None = None
     """Why it gave no result; None where it left one, or the engine finds that out when the job is fetched."""
 
 
-JobStatus = WaitingJob | RunningJob | EndedJob
+JobStatus = WaitingJob | RunningJob | FinishedJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +122,14 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class LogLine:
+class LogChunk:
     """A piece of what a job or a service wrote: one or more lines of one source."""
 
     source: str
     text: str
 
 
-class Draft(Protocol):
+class CampaignDraft(Protocol):
     """A campaign that an engine can take, before anything of it is kept."""
 
     def write(self, plan: Plan, store: Store, clock: Clock, tell: Callable[[str], None]) -> Engine:
@@ -158,7 +158,7 @@ class Engine(Protocol):
     # Campaigns
 
     @classmethod
-    def check(cls, loaded: Loaded, plan: Plan, store: Path, options: RunOptions) -> Draft:
+    def check(cls, loaded: Loaded, plan: Plan, store: Path, options: RunOptions) -> CampaignDraft:
         """See whether the engine can take a plan: what is wrong is said before anything is kept.
 
         Raises:
@@ -192,7 +192,7 @@ class Engine(Protocol):
         ...
 
     @classmethod
-    def logs(cls, store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogLine]:
+    def logs(cls, store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:
         """What a job or one of its services wrote; with `follow`, until it has ended.
 
         Raises:
@@ -233,7 +233,7 @@ class Engine(Protocol):
         """How open jobs stand now."""
         ...
 
-    def fetch(self, job: Job, ended: EndedJob) -> Termination | None:
+    def fetch(self, job: Job, ended: FinishedJob) -> Termination | None:
         """Bring the result folder of an ended job here, and say how it ended; None where that needs another look."""
         ...
 

@@ -41,7 +41,7 @@ class ResultFolders(Protocol):
         ...
 
 
-class Execution(Protocol):
+class ExecutionRecord(Protocol):
     """When a job ran and how its process ended; None stands for "not told"."""
 
     @property
@@ -67,7 +67,7 @@ class Execution(Protocol):
 class Termination:
     """How the batch job or the pod of a job ended."""
 
-    execution: Execution | None
+    execution: ExecutionRecord | None
     """What Slurm or Kubernetes tells; None where it does not remember."""
     reason: FailureReason | None
     """Why there is no result; None where nothing went wrong."""

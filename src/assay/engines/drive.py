@@ -16,9 +16,9 @@ from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.clock import Clock
 from assay.engines.base import (
     CANCELLED,
-    EndedJob,
     Engine,
     FailureReason,
+    FinishedJob,
     FollowOptions,
     JobStatus,
     RunningJob,
@@ -82,7 +82,7 @@ def run(loaded: Loaded, store: Store, view: View, clock: Clock, options: RunOpti
     runs = sum(job.definition.measure.runs for job in plan.jobs)
     view.campaign(campaign, len(plan.jobs), runs, engine.where)
     note_unused(benchmark, view, f"a run on {engine.TITLE}")
-    return Driver(engine, store, view, clock, options.follow).run()
+    return CampaignDriver(engine, store, view, clock, options.follow).run()
 
 
 def attach(
@@ -97,7 +97,7 @@ def attach(
     engine = _opened(store, campaign, view, clock)
     _, stored = store.campaign(campaign)
     view.campaign(campaign, len(stored), sum(one.job.definition.measure.runs for one in stored), engine.where)
-    return Driver(engine, store, view, clock, options or FollowOptions()).run()
+    return CampaignDriver(engine, store, view, clock, options or FollowOptions()).run()
 
 
 def cancel(store: Store, campaign: str, view: View, clock: Clock, server: FleetClient | None = None) -> CampaignRecord:
@@ -108,7 +108,7 @@ def cancel(store: Store, campaign: str, view: View, clock: Clock, server: FleetC
         MeasureError: if the engine does not answer.
     """
     engine = _opened(store, campaign, view, clock)
-    driver = Driver(engine, store, view, clock, FollowOptions(server=server))
+    driver = CampaignDriver(engine, store, view, clock, FollowOptions(server=server))
     if store.campaign(campaign)[0].state == "running":
         engine.cancel()
     driver.tear_down()
@@ -161,7 +161,7 @@ def _unfollowed(engine: type[Engine], store: Store, digest: str) -> str | None:
 
 
 @dataclass(slots=True)
-class Driver:
+class CampaignDriver:
     """One process and one campaign."""
 
     engine: Engine
@@ -285,7 +285,7 @@ class Driver:
 
     def _apply(self, job: Job, status: JobStatus, *, cancelled: bool) -> None:
         """Note that a job began, was put back, or ended."""
-        if isinstance(status, EndedJob):
+        if isinstance(status, FinishedJob):
             termination = self.engine.fetch(job, status)
             if termination is not None:
                 self._collect(job, replace(termination, cancelled=cancelled))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.engines.base import LogLine
+from assay.engines.base import LogChunk
 
 _BLOCK = 1 << 16
 _LOOK_S = 0.3
@@ -21,7 +21,7 @@ class LogFile:
     path: Path
 
 
-def read_logs(logs: Sequence[LogFile]) -> Iterator[LogLine]:
+def read_logs(logs: Sequence[LogFile]) -> Iterator[LogChunk]:
     """What the logs hold now, one text after another."""
     for log in logs:
         try:
@@ -29,12 +29,12 @@ def read_logs(logs: Sequence[LogFile]) -> Iterator[LogLine]:
         except OSError:
             continue
         if text:
-            yield LogLine(log.title, text)
+            yield LogChunk(log.title, text)
 
 
 def follow_logs(
     logs: Callable[[], Sequence[LogFile]], ended: Callable[[], bool], sleep: Callable[[float], None] = time.sleep
-) -> Iterator[LogLine]:
+) -> Iterator[LogChunk]:
     """What comes into the logs, as it comes, until the job has ended and everything was read.
 
     Args:
@@ -48,7 +48,7 @@ def follow_logs(
             text, read[log.path] = _more(log.path, read.get(log.path, 0))
             if text:
                 quiet = False
-                yield LogLine(log.title, text)
+                yield LogChunk(log.title, text)
         if over and quiet:
             return
         if quiet:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from assay.analyse.records import CampaignRecord
 from assay.clock import Clock
-from assay.engines.base import EndedJob, RunningJob, Snapshot, WaitingJob
+from assay.engines.base import FinishedJob, RunningJob, Snapshot, WaitingJob
 from assay.errors import AssayError
 from assay.place.fleet.protocol import JobProgress
 from assay.plan.job import Job
@@ -70,7 +70,7 @@ def _line(waiting: list[WaitingJob], running: list[RunningJob], done: int, total
 def standings(snapshot: Snapshot, jobs: Mapping[int, Job]) -> Iterator[JobProgress]:
     """How jobs that have not ended stand, for a server."""
     for index, status in snapshot.jobs.items():
-        if index not in jobs or isinstance(status, EndedJob):
+        if index not in jobs or isinstance(status, FinishedJob):
             continue
         runs = jobs[index].definition.measure.runs
         if isinstance(status, WaitingJob):

@@ -18,7 +18,7 @@ from assay.infra.record import ROLES, TOKEN_VARIABLE
 from assay.store.database import current_revision, migrate_database, open_database
 from assay.store.location import store_folder
 from assay.store.store import DATABASE
-from assay.store.tokens import Tokens
+from assay.store.tokens import TokenStore
 
 _WITHIN_S = 120.0
 _AGAIN_S = 1.0
@@ -43,7 +43,7 @@ def prepare(
     known = {role: environ[name] for role in ROLES if environ.get(name := TOKEN_VARIABLE + role.upper())}
     engine = open_database(location)
     try:
-        tokens = Tokens(engine, SYSTEM_CLOCK)
+        tokens = TokenStore(engine, SYSTEM_CLOCK)
         for role, secret in known.items():
             tokens.adopt(secret.strip(), f"{role} of `assay infra`", role)
     finally:

@@ -17,7 +17,7 @@ from assay.serve import dashboard
 from assay.serve.dashboard.files import BUILT, BuiltFiles
 from assay.serve.live.notifications import NoticeSender
 from assay.serve.live.object_upload import ObjectUploader
-from assay.serve.live.scheduler import Scheduler
+from assay.serve.live.scheduler import ScheduleLoop
 from assay.serve.live.ticker import Ticker
 from assay.serve.observability import tell_failure
 from assay.serve.routes import (
@@ -157,7 +157,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         for work in (
             ticker.run(),
             state.dispatcher.run(),
-            Scheduler(state).run(),
+            ScheduleLoop(state).run(),
             app.state.notifying.run(),
             ObjectUploader(state).run(),
         )

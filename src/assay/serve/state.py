@@ -33,7 +33,7 @@ from assay.store.listing import Listing
 from assay.store.location import store_folder
 from assay.store.records import EventRecord
 from assay.store.store import Store
-from assay.store.tokens import Role, Tokens
+from assay.store.tokens import Role, TokenStore
 
 # A token is looked up again after this long, so that a revoked one is soon refused.
 _TRUST_TOKEN_S = 5.0
@@ -49,7 +49,7 @@ class ServerStore:
     control: Control
     listing: Listing
     catalogue: Catalogue
-    tokens: Tokens
+    tokens: TokenStore
     artefacts: Artefacts
     queue: SqlQueue | RedisQueue
     syncing: GroupSync | None
@@ -216,7 +216,7 @@ class ServerState:
         """Look the key of an agent up the next time: it enrolled, or was removed."""
         self._keys.pop(agent, None)
 
-    def _decide_open(self, tokens: Tokens) -> bool:
+    def _decide_open(self, tokens: TokenStore) -> bool:
         return self.settings.on_loopback and not tokens.were_used()
 
     # Metrics
@@ -262,7 +262,7 @@ def _open(settings: ServerSettings, folder: Path, clock: Clock) -> ServerStore:
         control,
         Listing(engine),
         Catalogue(engine, clock),
-        Tokens(engine, clock),
+        TokenStore(engine, clock),
         Artefacts(engine, clock),
         queue,
         None if log is None else GroupSync(log),

@@ -21,7 +21,7 @@ from assay.spec.problems import place_of, problems_of, unique
 from assay.spec.recipes import with_recipes
 from assay.spec.runnable import unrunnable
 from assay.spec.slurm import with_clients
-from assay.spec.source import Source, dotted, from_mapping, parse, read
+from assay.spec.source import SourceDocument, dotted, from_mapping, parse, read
 
 S = TypeVar("S", bound=Definition)
 
@@ -32,7 +32,7 @@ class Loaded:
 
     benchmark: Benchmark
     matrix: Matrix
-    source: Source
+    source: SourceDocument
     base: Path  # folder that relative paths start from
 
 
@@ -50,7 +50,7 @@ def load(origin: str | Path | Mapping[str, Any] | Benchmark, *, base: Path | Non
     return check(own_source(from_mapping(origin)), base or Path.cwd())
 
 
-def check(source: Source, base: Path) -> Loaded:
+def check(source: SourceDocument, base: Path) -> Loaded:
     """Check a source that was read."""
     matrix, problems = parse_matrix(source)
     point = first_point(matrix)
@@ -62,7 +62,7 @@ def check(source: Source, base: Path) -> Loaded:
     return Loaded(kept, matrix, source, base)
 
 
-def validate(model: type[S], source: Source, point: Point) -> tuple[S | None, list[Problem]]:
+def validate(model: type[S], source: SourceDocument, point: Point) -> tuple[S | None, list[Problem]]:
     """Validate the document at one point of its matrix; problems come back, they are not raised."""
     document = _whole(apply(source.document, point))
     if model is Definition:
@@ -102,7 +102,7 @@ def read_with(path: Path, settings: Sequence[str]) -> Loaded:
     return with_settings(own_source(read(path)), settings, path.resolve().parent)
 
 
-def with_settings(source: Source, settings: Sequence[str], base: Path) -> Loaded:
+def with_settings(source: SourceDocument, settings: Sequence[str], base: Path) -> Loaded:
     """Check a source with some of its keys set anew."""
     matrix = source.document.get("matrix")
     given = dict(_setting(text) for text in settings)

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from assay.errors import Problem
 from assay.spec.limits import MAX_DEPTH, MAX_PROBLEMS, cut
-from assay.spec.source import Source
+from assay.spec.source import SourceDocument
 
 Point = Mapping[str, JsonValue]
 
@@ -25,7 +25,7 @@ class Matrix:
     exclude: tuple[Point, ...] = ()
 
 
-def parse_matrix(source: Source) -> tuple[Matrix, list[Problem]]:
+def parse_matrix(source: SourceDocument) -> tuple[Matrix, list[Problem]]:
     """Read the matrix section; whatever is wrong with its shape comes back as problems."""
     raw = source.document.get("matrix") or {}
     if not isinstance(raw, dict):
@@ -65,7 +65,7 @@ def first_point(matrix: Matrix) -> Point:
 
 
 def _points(
-    source: Source, key: str, raw: JsonValue, axes: Mapping[str, object], problems: list[Problem]
+    source: SourceDocument, key: str, raw: JsonValue, axes: Mapping[str, object], problems: list[Problem]
 ) -> tuple[Point, ...]:
     if raw is None:
         return ()
@@ -100,7 +100,7 @@ def _too_many_parts(path: str, at: str) -> Problem:
     )
 
 
-def _wrong(source: Source, path: tuple[str, ...], value: object, wanted: str) -> Problem:
+def _wrong(source: SourceDocument, path: tuple[str, ...], value: object, wanted: str) -> Problem:
     name, shown = ".".join(path[1:]) or "matrix", cut(repr(value), 200)
     return Problem(
         "matrix",

@@ -17,7 +17,7 @@ from assay.spec.benchmark import Benchmark
 from assay.spec.limits import MAX_PROBLEMS, cut
 from assay.spec.matrix import Point
 from assay.spec.section import Section
-from assay.spec.source import KeyPath, Source, dotted
+from assay.spec.source import KeyPath, SourceDocument, dotted
 from assay.spec.target import (
     TARGET_TAGS,
     CommandTarget,
@@ -50,7 +50,7 @@ _WORDS = {
 
 
 def problems_of(
-    invalid: ValidationError, source: Source, document: dict[str, JsonValue], point: Point
+    invalid: ValidationError, source: SourceDocument, document: dict[str, JsonValue], point: Point
 ) -> list[Problem]:
     """Every problem of a validation error, once each, in the order of the file."""
     grouped: dict[KeyPath, list[ErrorDetails]] = {}
@@ -89,7 +89,7 @@ def _path(loc: tuple[int | str, ...], document: JsonValue, kind: str) -> KeyPath
     return path
 
 
-def _problem(path: KeyPath, errors: list[ErrorDetails], source: Source, point: Point) -> Problem:
+def _problem(path: KeyPath, errors: list[ErrorDetails], source: SourceDocument, point: Point) -> Problem:
     error = errors[0]
     at = place_of(path, source, point)
     name = cut(dotted(path), 200)
@@ -108,7 +108,7 @@ def _problem(path: KeyPath, errors: list[ErrorDetails], source: Source, point: P
     return Problem("value", f"{name} is {_show(error['input'])}: {said}", at, _advice(error))
 
 
-def place_of(path: KeyPath, source: Source, point: Point) -> str:
+def place_of(path: KeyPath, source: SourceDocument, point: Point) -> str:
     """The line of a key; a key that the matrix set stands on the line of its axis."""
     name = ".".join(str(part) for part in path)
     for axis in point:

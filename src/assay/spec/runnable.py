@@ -13,7 +13,7 @@ from assay.spec.benchmark import Benchmark, Definition
 from assay.spec.matrix import Point
 from assay.spec.problems import place_of
 from assay.spec.protocols import needs_model
-from assay.spec.source import Source
+from assay.spec.source import SourceDocument
 from assay.spec.target import Served
 
 # Stands for the model's name in the file that `assay init URL` writes when the endpoint could not be asked.
@@ -22,7 +22,7 @@ PLACEHOLDER = "CHANGE-ME"
 _OWN_TASKS = frozenset({None, "synthetic", "prompts", "conversation", "wikipedia-summary", "embedding"})
 
 
-def unrunnable(definition: Definition, source: Source, point: Point) -> list[Problem]:
+def unrunnable(definition: Definition, source: SourceDocument, point: Point) -> list[Problem]:
     """Everything that would fail in every run, at its line of the file."""
     at = _At(source, point)
     return [*_model(definition, at), *_prompt(definition, at), *_file(definition, at), *_monitoring(definition, at)]
@@ -32,7 +32,7 @@ def unrunnable(definition: Definition, source: Source, point: Point) -> list[Pro
 class _At:
     """Where a key stands."""
 
-    source: Source
+    source: SourceDocument
     point: Point
 
     def __call__(self, path: str) -> str:

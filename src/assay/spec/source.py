@@ -31,11 +31,11 @@ from assay.spec.limits import (
     too_many,
 )
 
-__all__ = ["MAX_NODES", "KeyPath", "Source", "dotted", "from_mapping", "parse", "parse_any", "read"]
+__all__ = ["MAX_NODES", "KeyPath", "SourceDocument", "dotted", "from_mapping", "parse", "parse_any", "read"]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceDocument:
     """What a file says, before anything is checked."""
 
     name: str
@@ -52,7 +52,7 @@ class Source:
         return self.name
 
 
-def read(path: Path) -> Source:
+def read(path: Path) -> SourceDocument:
     """Read a YAML, TOML or JSON file.
 
     Raises:
@@ -61,7 +61,7 @@ def read(path: Path) -> Source:
     return parse(read_text(path), path.suffix.lower(), str(path))
 
 
-def parse(text: str, suffix: str, name: str) -> Source:
+def parse(text: str, suffix: str, name: str) -> SourceDocument:
     """Parse the text of a benchmark file; the suffix tells the format.
 
     Raises:
@@ -75,7 +75,7 @@ def parse(text: str, suffix: str, name: str) -> Source:
             at=name,
             try_="start from `assay init`",
         )
-    return Source(name, document, lines)
+    return SourceDocument(name, document, lines)
 
 
 def parse_any(text: str, suffix: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
@@ -88,7 +88,7 @@ def parse_any(text: str, suffix: str, name: str) -> tuple[Any, dict[KeyPath, int
     return _READERS.get(suffix, _yaml)(text, name)
 
 
-def from_mapping(document: Mapping[str, Any], name: str = "benchmark") -> Source:
+def from_mapping(document: Mapping[str, Any], name: str = "benchmark") -> SourceDocument:
     """Wrap a mapping that a program built; it has no lines.
 
     Raises:
@@ -96,7 +96,7 @@ def from_mapping(document: Mapping[str, Any], name: str = "benchmark") -> Source
     """
     check_tree(document, name)
     try:
-        return Source(name, json.loads(json.dumps(document, allow_nan=False)))
+        return SourceDocument(name, json.loads(json.dumps(document, allow_nan=False)))
     except (TypeError, ValueError) as problem:
         raise SpecError(f"the benchmark is not plain data: {problem}", code="syntax", at=name) from None
 
@@ -113,7 +113,7 @@ def _toml(text: str, name: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
         raise SpecError(f"not valid TOML: {cut(str(problem))}", code="syntax", at=name) from None
     except RecursionError:
         raise too_deep(name) from None
-    check_tree(document, name, lambda path: Source(name, {}, dict(_toml_lines(text))).at(path))
+    check_tree(document, name, lambda path: SourceDocument(name, {}, dict(_toml_lines(text))).at(path))
     # TOML dates have no meaning in a benchmark; their text is what the user wrote.
     return json.loads(json.dumps(document, default=str)), dict(_toml_lines(text))
 
@@ -186,7 +186,7 @@ def _json(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
         raise SpecError(f"not valid JSON: {problem}", code="syntax", at=name) from None
     except RecursionError:
         raise too_deep(name) from None
-    check_tree(document, name, lambda path: Source(name, {}, _json_lines(text, name)).at(path))
+    check_tree(document, name, lambda path: SourceDocument(name, {}, _json_lines(text, name)).at(path))
     return document, _json_lines(text, name)
 
 
@@ -252,7 +252,7 @@ def _yaml(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
     document = None if node is None else builder.value(node, ())
     if builder.problems:
         raise SpecError.of(bounded(builder.problems))
-    check_tree(document, name, Source(name, {}, builder.lines).at)
+    check_tree(document, name, SourceDocument(name, {}, builder.lines).at)
     return document, builder.lines
 
 

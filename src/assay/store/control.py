@@ -9,8 +9,8 @@ from __future__ import annotations
 from assay.store.fleet.agents import Agents
 from assay.store.fleet.campaigns import ExternalCampaigns
 from assay.store.fleet.leases import Leases
-from assay.store.fleet.transactions import History
+from assay.store.fleet.transactions import JobHistory
 
 
-class Control(Agents, Leases, ExternalCampaigns, History):
+class Control(Agents, Leases, ExternalCampaigns, JobHistory):
     """Who may measure what, and what came of it."""

@@ -11,7 +11,7 @@ from sqlalchemy.orm import defer
 
 from assay.clock import SYSTEM_CLOCK
 from assay.store.database import reading
-from assay.store.fleet.transactions import History
+from assay.store.fleet.transactions import JobHistory
 from assay.store.listing import campaign_summary, count_jobs, job_rows, job_summary
 from assay.store.records import CampaignSummary, JobSummary
 from assay.store.tables import AgentRow, AlertRow, CampaignRow, FindingRow, JobRow, PointRow, SeriesRow
@@ -167,11 +167,11 @@ class ActivityReader:
 
     def newest_event(self) -> int:
         """Number of the newest line in the history of jobs."""
-        return History(self._engine, SYSTEM_CLOCK).last_event()
+        return JobHistory(self._engine, SYSTEM_CLOCK).last_event()
 
     def ended_after(self, event: int, limit: int = 500) -> tuple[tuple[EndedJob, ...], int]:
         """Jobs that ended after a line of the history, in order; and the last line that was read for it."""
-        lines = History(self._engine, SYSTEM_CLOCK).events_after(event, limit=limit)
+        lines = JobHistory(self._engine, SYSTEM_CLOCK).events_after(event, limit=limit)
         ended = [line for line in lines if line.job is not None and line.kind in _JOB_ENDED]
         jobs = self._jobs({line.job for line in ended if line.job is not None})
         found = tuple(

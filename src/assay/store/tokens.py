@@ -41,7 +41,7 @@ class Token:
     last_used: float | None
 
 
-class Tokens:
+class TokenStore:
     """Making, checking, listing and revoking tokens."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:

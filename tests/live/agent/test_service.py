@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from assay.agent.service import Service, ServiceOptions, install, service
+from assay.agent.service import ServiceFile, ServiceOptions, install, service
 from assay.errors import UsageError
 
 ARGUMENTS = ("--host", "https://server:8080/", "--label", 'note=100% of $HOME "x"')
@@ -96,7 +96,7 @@ def test_windows_is_told_what_to_type():
 
 
 def test_another_file_is_never_overwritten_unasked(tmp_path):
-    wanted = Service(tmp_path / "sub" / "x.service", "text", ())
+    wanted = ServiceFile(tmp_path / "sub" / "x.service", "text", ())
     assert install(wanted).read_text() == "text"
     assert install(wanted).read_text() == "text"  # the same one is no conflict
     wanted.path.write_text("mine")

@@ -13,8 +13,8 @@ import pytest
 from assay.clock import SYSTEM_CLOCK
 from assay.engines.base import (
     CANCELLED,
-    EndedJob,
     FailureReason,
+    FinishedJob,
     FollowOptions,
     Progress,
     RunningJob,
@@ -22,7 +22,7 @@ from assay.engines.base import (
     WaitingJob,
 )
 from assay.engines.collect import Termination
-from assay.engines.drive import Driver
+from assay.engines.drive import CampaignDriver
 from assay.engines.folder import CampaignFolder
 from assay.errors import MeasureError, StoreError
 from assay.plan.job import Job
@@ -34,8 +34,8 @@ from assay.store.store import Store
 GONE = FailureReason("gone", "its node is gone", "run it again")
 WAITS = WaitingJob("batch job 1", "waiting: its resources are busy, since 3 s", "busy")
 RUNS = RunningJob("batch job 1", ("n1",), Progress(1, 1, "load", 0.5))
-ENDED = EndedJob(GONE)
-Look = Mapping[int, WaitingJob | RunningJob | EndedJob] | BaseException
+ENDED = FinishedJob(GONE)
+Look = Mapping[int, WaitingJob | RunningJob | FinishedJob] | BaseException
 
 
 class Folder(CampaignFolder):
@@ -81,7 +81,7 @@ class ScriptedEngine:
             raise look
         return Snapshot({index: one for index, one in look.items() if index in jobs}, {"note": "a service is ready"})
 
-    def fetch(self, job: Job, ended: EndedJob) -> Termination | None:
+    def fetch(self, job: Job, ended: FinishedJob) -> Termination | None:
         self.calls.append(f"fetch {job.index}")
         return Termination(None, ended.reason, {}, {}, final=True)
 
@@ -124,9 +124,11 @@ class Campaign:
 
     def driver(
         self, *looks: Look, options: FollowOptions | None = None, **more: object
-    ) -> tuple[ScriptedEngine, Driver]:
+    ) -> tuple[ScriptedEngine, CampaignDriver]:
         engine = ScriptedEngine(self.id, Folder(self.folder), [*looks], **more)  # type: ignore[arg-type]
-        return engine, Driver(engine, self.store, PlainView(self.said), SYSTEM_CLOCK, options or FollowOptions())
+        return engine, CampaignDriver(
+            engine, self.store, PlainView(self.said), SYSTEM_CLOCK, options or FollowOptions()
+        )
 
     def states(self) -> list[str]:
         summary, jobs = self.store.campaign(self.id)

@@ -9,13 +9,13 @@ from assay.errors import StoreError
 from assay.infra.prepare import prepare
 from assay.store.database import HEAD, current_revision, open_database
 from assay.store.store import DATABASE
-from assay.store.tokens import Tokens
+from assay.store.tokens import TokenStore
 
 
 def verified(folder, secret):
     engine = open_database(folder / DATABASE)
     try:
-        token = Tokens(engine, SYSTEM_CLOCK).verify(secret)
+        token = TokenStore(engine, SYSTEM_CLOCK).verify(secret)
         return token and token.role
     finally:
         engine.dispose()
@@ -35,7 +35,7 @@ def test_tables_are_made_and_tokens_known_and_it_can_be_repeated(tmp_path):
     assert verified(tmp_path, "") is None
     assert prepare(environ) == f"tables at {HEAD} already; tokens for admin, agent"
     engine = open_database(tmp_path / DATABASE)
-    assert Tokens(engine, SYSTEM_CLOCK).count() == 2
+    assert TokenStore(engine, SYSTEM_CLOCK).count() == 2
     engine.dispose()
 
 

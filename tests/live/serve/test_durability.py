@@ -14,7 +14,7 @@ from tests.support.running_server import PATIENCE_S
 from assay.clock import SYSTEM_CLOCK
 from assay.store.listing import Listing
 from assay.store.store import DATABASE, Store
-from assay.store.tokens import Tokens
+from assay.store.tokens import TokenStore
 
 SHIM = Path(__file__).with_name("power_cut.c")
 
@@ -55,7 +55,7 @@ def test_what_was_acknowledged_is_there_after_a_power_cut(serve_process, synced,
         after_result = cut_power(folder, tmp_path / "after result")
     assert Listing(after_submit.engine).campaign(campaign).id == campaign
     assert Listing(after_lease.engine).job(lease.job.id).summary.state == "running"
-    assert [one.id for one in Tokens(after_token.engine, SYSTEM_CLOCK).list()] == [token]
+    assert [one.id for one in TokenStore(after_token.engine, SYSTEM_CLOCK).list()] == [token]
     assert Listing(after_result.engine).job(lease.job.id).summary.state == "done"
     for store in (after_submit, after_lease, after_token, after_result):
         store.close()

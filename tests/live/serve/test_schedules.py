@@ -16,7 +16,7 @@ from assay.plan.job import JobFile
 from assay.plan.schedule import MOST_AT_ONCE
 from assay.serve.intake.submission import keep_schedule, plan_submission
 from assay.serve.live import scheduler as live
-from assay.serve.live.scheduler import Scheduler
+from assay.serve.live.scheduler import ScheduleLoop
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
 from assay.store.database import writing
@@ -40,7 +40,7 @@ class World:
         self.clock = FakeClock()
         self.folder, self.url = folder, url
         self.state = self.server()
-        self.scheduler = Scheduler(self.state)
+        self.scheduler = ScheduleLoop(self.state)
 
     def server(self):
         state = ServerState(ServerSettings(folder=self.folder, database_url=self.url), self.clock)
@@ -308,7 +308,7 @@ def test_a_server_that_is_slow_and_was_replaced_submits_nothing(any_world):
     (slow,) = Firings(engine, world.clock).take_due(schedule.id, "slow")
     world.clock.pass_s(LEASE_S + 1)
     world.scheduler.tick()
-    ended = Scheduler(world.state, "slow").fire(slow)
+    ended = ScheduleLoop(world.state, "slow").fire(slow)
     assert (ended.outcome, ended.server) == ("submitted", world.scheduler.server)
     assert len(world.campaigns()) == 1
     assert world.campaigns()[0].id == ended.campaign
@@ -333,7 +333,7 @@ def test_two_servers_on_one_postgresql_fire_each_of_many_due_times_once(tmp_path
     world = World(tmp_path / "server", postgresql.migrated())
     schedule = world.keep(cron="* * * * *", missed="all", overlap="queue")
     states = [world.server() for _ in range(2)]
-    schedulers = [Scheduler(state, f"server {number}") for number, state in enumerate(states)]
+    schedulers = [ScheduleLoop(state, f"server {number}") for number, state in enumerate(states)]
     barrier, minutes = threading.Barrier(2, action=lambda: world.clock.pass_s(60)), 60
 
     def serve(scheduler):

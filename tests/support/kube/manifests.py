@@ -8,8 +8,8 @@ from typing import Any
 
 from assay.engines.kubernetes.client.api import Version
 from assay.engines.kubernetes.objects.manifests import (
+    JobSubmission,
     Setting,
-    Submission,
     document,
     file_names,
     file_objects,
@@ -93,6 +93,6 @@ def _objects(setting: Setting, jobs, groups) -> Iterator[dict[str, Any]]:
             yield meeting
         yield from service_objects(setting, one, jobs[one.jobs[0]].definition.services)
         for index in one.jobs:
-            submission = Submission(one, jobs[index], files=file_names(held))
+            submission = JobSubmission(one, jobs[index], files=file_names(held))
             yield document(setting, submission)
             yield from job_objects(setting, submission)

@@ -4,12 +4,12 @@ import pytest
 from sqlalchemy import text
 
 from assay.errors import UsageError
-from assay.store.tokens import TRUST_S, Tokens
+from assay.store.tokens import TRUST_S, TokenStore
 
 
 @pytest.fixture
 def tokens(fleet, clock):
-    return Tokens(fleet.engine, clock)
+    return TokenStore(fleet.engine, clock)
 
 
 def test_a_token_is_known_by_its_secret_alone(tokens):
@@ -41,7 +41,7 @@ def test_a_token_runs_out(tokens, clock):
 
 def test_a_revoked_token_is_refused_here_at_once_and_elsewhere_soon(fleet, tokens, clock):
     token, secret = tokens.create("lost", "admin")
-    elsewhere = Tokens(fleet.engine, clock)
+    elsewhere = TokenStore(fleet.engine, clock)
     assert elsewhere.verify(secret) is not None
     assert tokens.verify(secret) is not None
     tokens.revoke(token.id)

@@ -24,7 +24,7 @@ from assay.alert.records import AlertRecord, NotificationState
 from assay.errors import Problem, SpecError, UsageError
 from assay.spec.problems import unique
 from assay.spec.secrets import redact
-from assay.spec.source import KeyPath, Source, dotted, read
+from assay.spec.source import KeyPath, SourceDocument, dotted, read
 
 GROUP = "assay.notifiers"
 # Ours are found without reading what every installed package registers; pyproject.toml names them too.
@@ -72,7 +72,7 @@ def read_channels(
     return parse_channels(source, os.environ if environ is None else environ, only)
 
 
-def parse_channels(source: Source, environ: Mapping[str, str], only: str | None = None) -> dict[str, Channel]:
+def parse_channels(source: SourceDocument, environ: Mapping[str, str], only: str | None = None) -> dict[str, Channel]:
     """Check what a channels file says."""
     channels: dict[str, Channel] = {}
     problems: list[Problem] = []
@@ -119,7 +119,7 @@ def find_kind(name: str) -> type[Channel] | None:
     return found
 
 
-def _channel(name: str, value: JsonValue, source: Source) -> Channel | list[Problem]:
+def _channel(name: str, value: JsonValue, source: SourceDocument) -> Channel | list[Problem]:
     where = source.at((name,))
     if not _NAME.match(name):
         return [
@@ -153,7 +153,7 @@ def _channel(name: str, value: JsonValue, source: Source) -> Channel | list[Prob
         return [_problem(name, error, value, model, source) for error in invalid.errors(include_url=False)]
 
 
-def _problem(name: str, error: ErrorDetails, value: JsonValue, model: type[Channel], source: Source) -> Problem:
+def _problem(name: str, error: ErrorDetails, value: JsonValue, model: type[Channel], source: SourceDocument) -> Problem:
     inside, written = _inside(error["loc"], value, error["type"])
     path: KeyPath = (name, *inside)
     where, said = source.at(path), dotted(path)
@@ -190,7 +190,7 @@ def _inside(loc: tuple[int | str, ...], value: JsonValue, kind: str) -> tuple[Ke
     return path, cursor
 
 
-def _unset(name: str, channel: Channel, source: Source, environ: Mapping[str, str]) -> list[Problem]:
+def _unset(name: str, channel: Channel, source: SourceDocument, environ: Mapping[str, str]) -> list[Problem]:
     missing = [variable for variable in channel.secret_names() if not environ.get(variable)]
     return [
         Problem(

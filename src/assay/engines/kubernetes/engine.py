@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, ClassVar
 from assay.clock import Clock
 from assay.engines.base import (
     CANCELLED,
-    EndedJob,
     FailureReason,
+    FinishedJob,
     JobStatus,
-    LogLine,
+    LogChunk,
     Progress,
     RunningJob,
     RunOptions,
@@ -43,7 +43,7 @@ from assay.engines.kubernetes.objects.plan import Group
 from assay.engines.kubernetes.observation import Observation
 from assay.engines.kubernetes.observer import Observer, environment_of, execution_of, has_ended, pods_by_rank
 from assay.engines.kubernetes.phases import phase_of, waiting_words
-from assay.engines.kubernetes.pod_logs import Delivery, PodLogs, refused_by_rank
+from assay.engines.kubernetes.pod_logs import PodDelivery, PodLogs, refused_by_rank
 from assay.engines.kubernetes.submission import Submitter, remove_job, remove_shared, tear_down
 from assay.errors import MeasureError
 from assay.plan.job import Job
@@ -138,7 +138,7 @@ class KubernetesEngine:
         return ""
 
     @classmethod
-    def logs(cls, store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogLine]:
+    def logs(cls, store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:
         return job_logs(store, job, service, follow=follow)
 
     @property
@@ -241,7 +241,7 @@ class KubernetesEngine:
                 found[index] = self._status(index)
             elif cancelled:
                 why = "the campaign was cancelled before it was submitted"
-                found[index] = EndedJob(FailureReason(CANCELLED, why, "run it again"))
+                found[index] = FinishedJob(FailureReason(CANCELLED, why, "run it again"))
         notes = dict(self._care_for_services())
         problem = observer.watching.trouble()
         return Snapshot(found, notes, "" if problem is None else problem.problem.message)
@@ -250,7 +250,7 @@ class KubernetesEngine:
         group, own = self._group_of[index], self._submitter.noted.jobs.get(index, {})
         return self._observer.job(group, self._submitter.jobs[index], own, events=events, sure=sure)
 
-    def _deliveries(self, index: int, found: Observation) -> dict[int, Delivery]:
+    def _deliveries(self, index: int, found: Observation) -> dict[int, PodDelivery]:
         return self._logbook.deliveries(index, pods_by_rank(found.pods, self._observer.documents(index)))
 
     def _progress(self, index: int, found: Observation) -> Progress | None:
@@ -261,17 +261,17 @@ class KubernetesEngine:
         """How a job that was submitted stands."""
         group, now, found = self._group_of[index], self.clock.utc(), self._observed(index)
         if has_ended(found, now, self._observer.gone) or self._is_delivered(index, found):
-            return EndedJob()
+            return FinishedJob()
         handle = f"Job {found.name}"
         if phase_of(found) == "waiting":
             # Why no node is found stands in the pod itself; events tell why there is no pod, or none that starts.
             found = self._observed(index, events=not found.pods or any(pod.node for pod in found.pods))
             reason = self._observer.failure_reason(found, group, now) or self._doomed.get(group.name)
             if reason is not None:
-                return EndedJob(reason)
+                return FinishedJob(reason)
             return WaitingJob(handle, waiting_words(found, now), _REASON.split(waiting_words(found))[0])
         if group.name in self._doomed:
-            return EndedJob(self._doomed[group.name])
+            return FinishedJob(self._doomed[group.name])
         self._running.add(index)
         nodes = tuple(sorted({pod.node for pod in found.pods if pod.node}))
         return RunningJob(handle, nodes, self._progress(index, found))
@@ -287,7 +287,7 @@ class KubernetesEngine:
 
     # Fetching
 
-    def fetch(self, job: Job, ended: EndedJob) -> Termination | None:
+    def fetch(self, job: Job, ended: FinishedJob) -> Termination | None:
         """Read what is left in the logs of a job's pods; a node that is silent now is asked again for a while.
 
         Raises:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assay.engines.base import LogLine
+from assay.engines.base import LogChunk
 from assay.engines.kubernetes.client.api import FORBIDDEN, SILENT, Api, Document, name_of, uid_of
 from assay.engines.kubernetes.client.kubeconfig import connect
 from assay.engines.kubernetes.folder import KubernetesCampaign, PodFolder, known_folder, read_document
@@ -27,7 +27,7 @@ from assay.store.store import Store
 _ASK_EVERY_S = 1.0
 
 
-def job_logs(store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogLine]:
+def job_logs(store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:
     """What a job on Kubernetes or one of its services wrote, text by text.
 
     Raises:

@@ -143,7 +143,7 @@ def stamp_ns(text: str) -> int | None:
 
 
 @dataclass(slots=True)
-class Delivery:
+class PodDelivery:
     """One pod that measures, and what comes out of it."""
 
     log: PodLog
@@ -158,7 +158,9 @@ class Delivery:
     _forbidden: bool = False
 
     @classmethod
-    def of(cls, api: Api, pod: str, out: Path, words: Path, tell: Tell, *, python: str, server: str | None) -> Delivery:
+    def of(
+        cls, api: Api, pod: str, out: Path, words: Path, tell: Tell, *, python: str, server: str | None
+    ) -> PodDelivery:
         receiver = Receiver(out)
         log = PodLog(api, pod, CONTAINER, words, lambda line: receiver.take(line) == "words")
         return cls(log, receiver, tell, python, server)
@@ -281,23 +283,23 @@ class PodLogs:
     folder: PodFolder
     section: Kubernetes
     tell: Callable[[str], None]
-    _deliveries: dict[str, Delivery] = field(default_factory=dict)
+    _deliveries: dict[str, PodDelivery] = field(default_factory=dict)
     """Uid of a pod → what comes out of it."""
     _services: dict[str, PodLog] = field(default_factory=dict)
     _services_s: float = 0.0
 
-    def deliveries(self, index: int, ranks: Mapping[int, PodObservation]) -> dict[int, Delivery]:
+    def deliveries(self, index: int, ranks: Mapping[int, PodObservation]) -> dict[int, PodDelivery]:
         """What comes out of the pods of a job, by rank."""
         for rank, pod in ranks.items():
             if pod.uid not in self._deliveries:
                 server = self.section.server if self.section.results == "server" else None
                 out, words = self.folder.rank_out(index, rank), self.folder.log(index, rank)
-                self._deliveries[pod.uid] = Delivery.of(
+                self._deliveries[pod.uid] = PodDelivery.of(
                     self.api, pod.name, out, words, self.tell, python=self.section.python, server=server
                 )
         return {rank: self._deliveries[pod.uid] for rank, pod in sorted(ranks.items())}
 
-    def read(self, running: Iterable[Delivery]) -> None:
+    def read(self, running: Iterable[PodDelivery]) -> None:
         """Read the logs of pods that run, those whose turn it is; whether a server is silent others find out.
 
         Raises:

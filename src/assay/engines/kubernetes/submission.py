@@ -21,7 +21,7 @@ from assay.engines.kubernetes.folder import KubernetesCampaign, PodFolder
 from assay.engines.kubernetes.inputs import digests_of, program_files
 from assay.engines.kubernetes.objects import names
 from assay.engines.kubernetes.objects.manifests import (
-    Submission,
+    JobSubmission,
     document,
     file_names,
     file_objects,
@@ -156,11 +156,11 @@ class Submitter:
         self._own(held, made)
         return made
 
-    def _submission(self, group: Group, job: Job) -> Submission:
+    def _submission(self, group: Group, job: Job) -> JobSubmission:
         files = [name for digest in digests_of(job) for name in file_names(self._files[digest])]
-        return Submission(group, job, files=tuple(dict.fromkeys(files)))
+        return JobSubmission(group, job, files=tuple(dict.fromkeys(files)))
 
-    def _document(self, submission: Submission) -> Document:
+    def _document(self, submission: JobSubmission) -> Document:
         return document(self._setting, submission, also=program_files(submission.job))
 
     def _shared(self, group: Group) -> list[Document]:

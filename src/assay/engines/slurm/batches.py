@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from assay.clock import iso
-from assay.engines.base import FailureReason, LogLine
+from assay.engines.base import FailureReason, LogChunk
 from assay.engines.collect import tail_of
 from assay.engines.logs import LogFile, follow_logs, read_logs
 from assay.engines.slurm.folder import BatchPlan, SharedFolder, SlurmCampaign, folder_of, read_document
@@ -136,7 +136,7 @@ def _facts(state: BatchState | None) -> dict[str, JsonValue]:
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def job_logs(store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogLine]:
+def job_logs(store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:
     """What a job on Slurm or one of its services wrote, text by text.
 
     Raises:

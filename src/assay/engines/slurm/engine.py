@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.clock import Clock
 from assay.engines.base import (
-    EndedJob,
     FailureReason,
+    FinishedJob,
     JobStatus,
-    LogLine,
+    LogChunk,
     Progress,
     RunningJob,
     RunOptions,
@@ -125,7 +125,7 @@ class SlurmEngine:
         return remove_folder(store, campaign)
 
     @classmethod
-    def logs(cls, store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogLine]:
+    def logs(cls, store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:
         return job_logs(store, job, service, follow=follow)
 
     @property
@@ -210,7 +210,7 @@ class SlurmEngine:
             self._dismiss(batches)
         return Snapshot({index: one for index, one in found.items() if one is not None}, notes, silence)
 
-    def fetch(self, job: Job, ended: EndedJob) -> Termination:
+    def fetch(self, job: Job, ended: FinishedJob) -> Termination:
         """The shared folder has the files already."""
         last = self._last
         return Termination(last.state_of(job), ended.reason, last.logs_of(job), last.environment_of(job))
@@ -235,7 +235,7 @@ class SlurmEngine:
         if has_result(self.folder, job):
             since_s = self._result_since.setdefault(job.index, now_s)
             if (batches is not None and not going) or now_s - since_s > _LEAVING_S:
-                return EndedJob()
+                return FinishedJob()
             return None if state is None else self._running(job, state)
         if batches is None:
             return None
@@ -245,7 +245,7 @@ class SlurmEngine:
         wrote = state is not None and state.exit_code in _WRITTEN and not state.signal and state.state in _BY_ITSELF
         if now_s - self._final_since.setdefault(job.index, now_s) <= (_LAG_WRITTEN_S if wrote else _LAG_S):
             return None
-        return EndedJob(self._doomed.get(batches.key_of(job)) or batches.failure_reason(job))
+        return FinishedJob(self._doomed.get(batches.key_of(job)) or batches.failure_reason(job))
 
     def _running(self, job: Job, state: BatchState) -> RunningJob:
         nodes = (state.node,) if state.node else ()

@@ -135,7 +135,7 @@ Word = str | Variable
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ScriptCommand:
     """A command of a script."""
 
     words: tuple[Word, ...]
@@ -151,7 +151,7 @@ class Script:
     """Name of the job in Slurm."""
     directives: tuple[str, ...]
     """Options of sbatch, one per line."""
-    words: Sequence[Sequence[Word] | Command]
+    words: Sequence[Sequence[Word] | ScriptCommand]
     """Commands, one after another; the script ends with the first that fails."""
     modules: tuple[str, ...] = ()
     prologue: tuple[str, ...] = ()
@@ -200,7 +200,7 @@ class Script:
         return lines + [f"export {_named(name)}={shlex.quote(_one_line(value))}" for name, value in self.env.items()]
 
     def _commands(self) -> list[str]:
-        commands = [one if isinstance(one, Command) else Command(tuple(one)) for one in self.words]
+        commands = [one if isinstance(one, ScriptCommand) else ScriptCommand(tuple(one)) for one in self.words]
         lines = [_shown(one.words) + (" &" if one.background else "") for one in commands]
         if any(one.background for one in commands):
             return ["trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT", *lines]

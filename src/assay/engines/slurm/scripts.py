@@ -13,7 +13,7 @@ from assay.engines.slurm.folder import BatchDependency, BatchPlan, SharedFolder
 from assay.engines.slurm.node.monitor import END
 from assay.engines.slurm.plan import Group
 from assay.engines.slurm.scheduler import ClusterFacts
-from assay.engines.slurm.script import Command, Script, Variable, Word, directives
+from assay.engines.slurm.script import Script, ScriptCommand, Variable, Word, directives
 from assay.errors import UsageError
 from assay.folders import cache_folder, images_folder
 from assay.run.services.containers import Container, find_runtime, runtime_for
@@ -48,15 +48,15 @@ class ContainerCommand:
     """The runtime's words, with a mark where our program stands; its own words come last."""
     prologue: tuple[str, ...]
 
-    def wrap(self, command: Sequence[Word] | Command) -> Sequence[Word] | Command:
+    def wrap(self, command: Sequence[Word] | ScriptCommand) -> Sequence[Word] | ScriptCommand:
         """The command inside of the container; of a step, what srun starts."""
-        words = command.words if isinstance(command, Command) else tuple(command)
+        words = command.words if isinstance(command, ScriptCommand) else tuple(command)
         if _TASK not in words:
             return command
         own = next((place for place, word in enumerate(words) if word == "-m"), 1) - 1
         around = (words[own] if word == _HERE else word for word in self.around)
         inside = (*words[:own], *around, *words[own + 1 :])
-        return Command(inside, command.background) if isinstance(command, Command) else inside
+        return ScriptCommand(inside, command.background) if isinstance(command, ScriptCommand) else inside
 
 
 def contained(one: BatchPlan, slurm: Slurm, folder: SharedFolder, base: Path) -> ContainerCommand | None:
@@ -296,7 +296,7 @@ def _for_slurm(batch: Batch) -> Batch:
     return batch.model_copy(update={"gpus": None}) if batch.gres and isinstance(batch.gpus, int) else batch
 
 
-def _commands(one: BatchPlan, making: ScriptContext) -> list[Sequence[Word] | Command]:
+def _commands(one: BatchPlan, making: ScriptContext) -> list[Sequence[Word] | ScriptCommand]:
     where = str(making.folder.path)
     python = [making.python, "-m"]
     if one.role == "monitor":
@@ -310,12 +310,14 @@ def _commands(one: BatchPlan, making: ScriptContext) -> list[Sequence[Word] | Co
     return [[*python, "assay.engines.slurm.node.task", where, one.group, Variable("SLURM_ARRAY_TASK_ID")]]
 
 
-def _steps(one: BatchPlan, making: ScriptContext, python: list[str], where: str) -> list[Sequence[Word] | Command]:
+def _steps(
+    one: BatchPlan, making: ScriptContext, python: list[str], where: str
+) -> list[Sequence[Word] | ScriptCommand]:
     """Services in the background, each on a node of its own as far as there are enough; then all clients together."""
     group = next(group for group in making.groups if group.name == one.group)
     nodes = one.batch.nodes or 1
     held = [
-        Command(
+        ScriptCommand(
             (
                 *_srun(one, place % nodes, 1, 1),
                 *python,

@@ -20,7 +20,7 @@ from assay.serve.web.records import BenchmarkPreview
 from assay.spec.importers import own_source
 from assay.spec.limits import MAX_CHARACTERS
 from assay.spec.load import check
-from assay.spec.source import KeyPath, Source, dotted, parse
+from assay.spec.source import KeyPath, SourceDocument, dotted, parse
 
 LONGEST_TEXT = MAX_CHARACTERS
 _NAME = "file"
@@ -87,7 +87,7 @@ def read_text(state: ServerState, given: BenchmarkText) -> BenchmarkCheck:
 Keys = Mapping[int, list[tuple[str, KeyPath]]]
 
 
-def _keys(source: Source | None) -> Keys:
+def _keys(source: SourceDocument | None) -> Keys:
     """Line → the keys that stand there, with their names."""
     found: dict[int, list[tuple[str, KeyPath]]] = {}
     for path, line in source.lines.items() if source else ():

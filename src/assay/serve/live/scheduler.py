@@ -39,7 +39,7 @@ def own_name() -> str:
 
 
 @dataclass(slots=True)
-class Scheduler:
+class ScheduleLoop:
     """Fires schedules until it is cancelled."""
 
     state: ServerState

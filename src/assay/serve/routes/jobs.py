@@ -29,10 +29,10 @@ from assay.serve.web.access import (
 from assay.serve.web.problems import RequestProblem
 from assay.serve.web.reading import job_result
 from assay.serve.web.records import (
-    Batch,
     BatchOutcome,
     BatchOutcomes,
     EvidenceView,
+    JobBatch,
     JobChanged,
     JobFull,
     Listed,
@@ -62,7 +62,7 @@ def list_jobs(
 
 
 @router.post("/batch", dependencies=[users])
-def change_jobs(batch: Batch, state: State, by: User) -> BatchOutcomes:
+def change_jobs(batch: JobBatch, state: State, by: User) -> BatchOutcomes:
     """Cancel or retry many jobs; says what became of each."""
     if len(batch.jobs) > _LARGEST_BATCH:
         raise RequestProblem(422, f"a batch has at most {_LARGEST_BATCH} jobs", code="request", at="jobs")

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Path, Query, Response
 
 from assay.place.fleet.protocol import Submission
 from assay.serve.intake.submission import demand_files, keep_schedule, plan_submission, schedule_view
-from assay.serve.live.scheduler import Scheduler
+from assay.serve.live.scheduler import ScheduleLoop
 from assay.serve.observability import tell
 from assay.serve.state import ServerState
 from assay.serve.web.access import Answers, Cursor, Limit, State, Text, User, readers, users
@@ -102,7 +102,7 @@ def run_schedule(schedule: ScheduleId, state: State, by: User) -> FiringView:
     """Fire now, beside the due times and also while paused; what `overlap` says counts here too."""
     record = _schedules(state).get(schedule)
     tell("schedule asked for", schedule=record.id, by=by.name)
-    scheduler = Scheduler(state)
+    scheduler = ScheduleLoop(state)
     firing = scheduler.fire(_firings(state).take_now(record.id, scheduler.server))
     return FiringView.of(firing, record.schedule)
 

@@ -288,7 +288,7 @@ class JobChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class JobBatch:
     """The same for many jobs."""
 
     action: Literal["cancel", "retry"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import JsonValue
 
 from assay.errors import Problem, SpecError, UsageError
-from assay.spec.source import Source, dotted, from_mapping
+from assay.spec.source import SourceDocument, dotted, from_mapping
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -119,7 +119,7 @@ def _looks_like(name: str, document: Mapping[str, Any]) -> bool:
         return False
 
 
-def own_source(source: Source, kind: str | None = None) -> Source:
+def own_source(source: SourceDocument, kind: str | None = None) -> SourceDocument:
     """A source as a benchmark: unchanged where it is one, imported where it is a document of another tool.
 
     Args:

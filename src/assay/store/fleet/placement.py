@@ -34,7 +34,7 @@ class _Known:
     met: frozenset[str]
 
 
-class Needs:
+class NeedsCache:
     """The distinct sets of needs, read once each; there are few, however many jobs there are."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Matcher(Transactions):
         steady: SteadyClock | None = None,
     ) -> None:
         super().__init__(engine, clock, policy, seed, steady)
-        self._needs = Needs()
+        self._needs = NeedsCache()
 
     def suitable(self, agent_id: str, device: str = "") -> tuple[str, ...]:
         """The keys of the needs that an agent meets; only those for one kind of device, if it is given."""

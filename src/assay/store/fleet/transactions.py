@@ -107,7 +107,7 @@ def unknown_agent(agent_id: str) -> UsageError:
     )
 
 
-class History(Transactions):
+class JobHistory(Transactions):
     """Reading the history."""
 
     def history(self, job_id: str) -> tuple[EventRecord, ...]:

@@ -14,7 +14,7 @@ from assay.engines.kubernetes.client.api import Version
 from assay.engines.kubernetes.objects import manifests
 from assay.engines.kubernetes.objects.manifests import (
     PART_BYTES,
-    Submission,
+    JobSubmission,
     document,
     file_names,
     file_objects,
@@ -45,7 +45,7 @@ def made(kubernetes=None, version=NEW, place=0, files=(), attempt=1, **more):
     jobs = [replace(job, campaign="c0ffee12") for job in make_plan(loaded, lambda _: {}).jobs]
     (one,) = group(jobs, loaded.benchmark)
     setting = Setting("c0ffee12", loaded.benchmark.place.kubernetes, version, "bench", {"ASSAY_LOCK": "try"})
-    submission = Submission(one, jobs[one.jobs[place]], attempt, tuple(files))
+    submission = JobSubmission(one, jobs[one.jobs[place]], attempt, tuple(files))
     return setting, submission, job_objects(setting, submission)
 
 

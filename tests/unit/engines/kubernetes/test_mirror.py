@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.engines.kubernetes.client.api import SILENT, Change, Expired, Listed, name_of
+from assay.engines.kubernetes.client.api import SILENT, Change, Expired, ObjectList, name_of
 from assay.engines.kubernetes.client.watch import Mirror, differences
 from assay.errors import MeasureError
 
@@ -44,10 +44,10 @@ class Server:
         self.forgotten = self.version
         self.history.clear()
 
-    def list(self, kind, selector="", *, fields="") -> Listed:
+    def list(self, kind, selector="", *, fields="") -> ObjectList:
         self._answer()
         self.lists += 1
-        return Listed(tuple(self.items.values()), str(self.version))
+        return ObjectList(tuple(self.items.values()), str(self.version))
 
     def watch(self, kind, selector="", *, fields="", since, within_s) -> Iterator[Change]:
         self._answer()

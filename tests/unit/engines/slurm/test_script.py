@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assay.engines.slurm.script import Command, Script, Variable
+from assay.engines.slurm.script import Script, ScriptCommand, Variable
 from assay.errors import UsageError
 
 WORDS = st.lists(st.text(st.characters(exclude_categories=("C", "Zl", "Zp")), max_size=20), max_size=5)
@@ -81,7 +81,7 @@ def test_a_missing_module_command_ends_the_script(tmp_path):
 
 def test_what_runs_in_the_background_ends_with_the_script(tmp_path):
     mark = tmp_path / "pid"
-    service = Command(("sh", "-c", f"echo $$ > {mark}; exec sleep 60"), background=True)
+    service = ScriptCommand(("sh", "-c", f"echo $$ > {mark}; exec sleep 60"), background=True)
     wait = ("sh", "-c", f"until [ -s {mark} ]; do sleep 0.02; done; exit 3")
     done = run(Script("s", (), [service, wait]), tmp_path)
     assert done.returncode == 3

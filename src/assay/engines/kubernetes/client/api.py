@@ -40,7 +40,7 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ObjectList:
     """Objects of one kind at one moment."""
 
     items: tuple[Document, ...]
@@ -109,7 +109,7 @@ class Api(Protocol):
 
     def get(self, kind: Kind, name: str) -> Document | None: ...
 
-    def list(self, kind: Kind, selector: str = "", *, fields: str = "") -> Listed:
+    def list(self, kind: Kind, selector: str = "", *, fields: str = "") -> ObjectList:
         """All objects of a kind whose labels (and fields) match."""
         ...
 

@@ -24,7 +24,7 @@ from assay.engines.kubernetes.client.api import (
     Change,
     Document,
     Kind,
-    Listed,
+    ObjectList,
     Right,
     Version,
     name_of,
@@ -101,7 +101,7 @@ class Client:
         answer = self._asked("GET", self._path(kind, name))
         return None if answer.status == answers.MISSING else answers.document(answer, self.address, f"{kind} {name}")
 
-    def list(self, kind: Kind, selector: str = "", *, fields: str = "") -> Listed:
+    def list(self, kind: Kind, selector: str = "", *, fields: str = "") -> ObjectList:
         """All objects of a kind whose labels (and fields) match."""
         items: list[Document] = []
         going = ""
@@ -118,7 +118,7 @@ class Client:
             about = page.get("metadata") or {}
             going = str(about.get("continue") or "")
             if not going:
-                return Listed(tuple(items), str(about.get("resourceVersion") or ""))
+                return ObjectList(tuple(items), str(about.get("resourceVersion") or ""))
 
     def watch(
         self, kind: Kind, selector: str = "", *, fields: str = "", since: str, within_s: float

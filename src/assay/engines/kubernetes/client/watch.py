@@ -16,7 +16,7 @@ from assay.engines.kubernetes.client.api import (
     Document,
     Expired,
     Kind,
-    Listed,
+    ObjectList,
     metadata,
     name_of,
     uid_of,
@@ -108,7 +108,7 @@ class Mirror:
             self.tell(change)
         return True
 
-    def _take(self, listed: Listed) -> None:
+    def _take(self, listed: ObjectList) -> None:
         before, self._items = self._items, {name_of(one): one for one in listed.items}
         self._since = listed.version
         if self.tell is not None:

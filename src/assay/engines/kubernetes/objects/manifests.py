@@ -53,7 +53,7 @@ TTL, FAILURE_POLICY, REPLACEMENT = 21, 26, 29
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class JobSubmission:
     """One attempt at a job."""
 
     group: Group
@@ -67,7 +67,7 @@ class Submission:
         return Part(self.job.campaign, "job", self.group.name, self.job.index, self.attempt)
 
 
-def job_objects(setting: Setting, one: Submission) -> tuple[Object, ...]:
+def job_objects(setting: Setting, one: JobSubmission) -> tuple[Object, ...]:
     """The Job of one attempt; several where its pods go together and the server knows no Indexed Jobs."""
     members = members_of(setting, one.group, one.job, one.attempt)
     if one.group.kind != "ranks":
@@ -78,14 +78,14 @@ def job_objects(setting: Setting, one: Submission) -> tuple[Object, ...]:
     return tuple(_job(setting, one, member) for member in members)
 
 
-def job_names(setting: Setting, one: Submission) -> tuple[str, ...]:
+def job_names(setting: Setting, one: JobSubmission) -> tuple[str, ...]:
     """The names of an attempt's Jobs, as `job_objects` gives them."""
     return tuple(name_of(made) for made in job_objects(setting, one))
 
 
 def document(
     setting: Setting,
-    one: Submission,
+    one: JobSubmission,
     hosts: Mapping[str, Mapping[str, Any]] | None = None,
     also: Mapping[str, str] | None = None,
 ) -> Object:
@@ -173,7 +173,7 @@ def owner_reference(owner: Document) -> Object:
     return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name_of(owner), "uid": uid_of(owner)}
 
 
-def _job(setting: Setting, one: Submission, member: Member, completions: int = 0) -> Object:
+def _job(setting: Setting, one: JobSubmission, member: Member, completions: int = 0) -> Object:
     """A Job: one pod, or as many as must be there together; never a second try at one of them."""
     indexed = completions > 0
     rank = member.rank if one.group.kind == "ranks" and not indexed else None
@@ -211,7 +211,7 @@ def _by_version(setting: Setting) -> Object:
     return spec
 
 
-def _pod(setting: Setting, one: Submission, member: Member, *, indexed: bool) -> Object:
+def _pod(setting: Setting, one: JobSubmission, member: Member, *, indexed: bool) -> Object:
     pod, asked = one.group.pod, asked_of(one.job, one.group)
     mounts = [*_mounts(one), *own_mounts(pod)]
     image = pod.image or setting.section.image or ""
@@ -247,7 +247,7 @@ def _program(job: Job) -> str:
     return (target.image or "").removeprefix("docker://") if boxed and isinstance(target, CommandTarget) else ""
 
 
-def _mounts(one: Submission) -> list[Mounted]:
+def _mounts(one: JobSubmission) -> list[Mounted]:
     held = names.document_name(one.job.campaign, one.job.index, one.attempt)
     found = [
         Mounted("job", DOCUMENT, {"configMap": {"name": held}}, read_only=True),
@@ -259,7 +259,7 @@ def _mounts(one: Submission) -> list[Mounted]:
     return found
 
 
-def _variables(setting: Setting, one: Submission, member: Member, *, indexed: bool) -> list[Object]:
+def _variables(setting: Setting, one: JobSubmission, member: Member, *, indexed: bool) -> list[Object]:
     own = {"ASSAY_POD_JOB": DOCUMENT, "ASSAY_POD_WORK": WORK, "PYTHONUNBUFFERED": "1"}
     own |= {"ASSAY_POD_FILES": FILES} if one.files else {}
     told = [

@@ -63,7 +63,7 @@ def main() -> int:
     # A job could ask for the token by its name, and send it anywhere.
     token = os.environ.pop(TOKEN, None)
     try:
-        return Task(read_inside(), watchman, token).run()
+        return PodTask(read_inside(), watchman, token).run()
     except TerminationRequest as why:
         sys.stderr.write(f"ended: {why}\n")
         last_words(os.environ, "ended", "ended", str(why))
@@ -75,7 +75,7 @@ def main() -> int:
 
 
 @dataclass(slots=True)
-class Task:
+class PodTask:
     """One pod and its job."""
 
     inside: PodContext
