@@ -45,7 +45,8 @@ test: setup
 	@scripts/servers.sh
 	@scripts/deploy.sh
 	@mkdir -p test-results
-	$(BIN)/python -m pytest $(PARALLEL) --durations=40 --junitxml=test-results/tests.xml
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not quiet' --durations=40 --junitxml=test-results/tests.xml
+	$(BIN)/python -m pytest -m quiet --junitxml=test-results/quiet.xml
 
 test-vllm: setup
 	@scripts/vllm.sh

@@ -19,8 +19,17 @@ pytest_plugins = (
     "tests.support.slurm_cluster",
 )
 
-# A shell that starts the tests in the background ignores Ctrl-C for them, and every child would inherit that.
+# For what is started before the first test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _ctrl_c():
+    """Children of a test get the default action for Ctrl-C.
+
+    A shell that starts the tests in the background ignores it for them, and so does a command line that has ended.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

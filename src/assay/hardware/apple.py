@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
-
-from pydantic import JsonValue
+from typing import TYPE_CHECKING, Any
 
 from assay.hardware.gpu.record import Gpu, LayerReport, LayerUnavailableError, Run, output, parsed
 from assay.hardware.source import Facts, FactSource
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 _QUERY = (
     "sysctl",

@@ -10,10 +10,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
-from pydantic import JsonValue
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
-Facts = dict[str, JsonValue]
+Facts: TypeAlias = "dict[str, JsonValue]"
 Runner = Callable[[Sequence[str]], str]
 
 _TIMEOUT_S = 10.0

@@ -38,9 +38,12 @@ def built() -> Path:
     return BUILT
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(built: Path) -> Iterator[Any]:
-    """A headless browser; the test is skipped where there is none, unless one is required."""
+    """A headless browser; the test is skipped where there is none, unless one is required.
+
+    Not for the whole session: Playwright keeps an event loop in this thread, beside which no other can run.
+    """
     path = browser_path()
     if path is None:
         lacking("BROWSER", "no Chromium found; name one in ASSAY_CHROMIUM")

@@ -1,8 +1,11 @@
 """Campaigns, jobs, agents and labels held against each other: the same answers as `assay compare` gives."""
 
+from contextlib import nullcontext
+
 import pytest
 from tests.live.serve.setups import Agent, benchmark, is_problem, result_of, submit
 
+from assay.api.store_source import StoreSource
 from assay.report.comparison import compared
 from assay.report.sides import Reader
 
@@ -65,7 +68,7 @@ def test_it_says_what_the_command_says(server):
     agent = Agent(client)
     a, b = (measured(client, agent, scale=scale) for scale in (1.0, 1.013))
     store = server.state.kept.store
-    reader = Reader(lambda: store)
+    reader = Reader(lambda: nullcontext(StoreSource(store)))
     said = compared(reader.side([a]), reader.side([b]), all_metrics=True)
     lines = {(job.label, line.metric): line for job in said.jobs for line in job.found.lines}
     told = compare(client, f"campaign:{a}", f"campaign:{b}", metric=["latency_ms", "load_ms"])

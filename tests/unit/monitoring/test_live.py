@@ -225,10 +225,10 @@ def test_a_monitor_of_a_cluster_watches_a_node_and_its_service(prometheus, share
 HELD = """
 import sys
 from pathlib import Path
-from assay.monitoring.scraper import Order, hold
+from assay.monitoring.scraper import MonitorOrder, hold
 from assay.spec.monitoring import Monitoring
 discovery, metrics, scratch, url = map(Path, sys.argv[1:5])
-order = Order("c9", Monitoring())
+order = MonitorOrder("c9", Monitoring())
 hold(order, discovery, metrics, scratch, publish=lambda one: url.write_text(one.api.url), stopped=lambda: False,
      part_every_s=1.0)
 """
@@ -264,7 +264,7 @@ def test_a_monitor_that_stands_still_leaves_a_gap_and_one_that_is_killed_its_par
 
 
 def _until(true):
-    until = time.monotonic() + 30
+    until = time.monotonic() + PATIENCE_S
     while not true():
         assert time.monotonic() < until
         time.sleep(0.1)

@@ -20,6 +20,8 @@ from assay.run.load.timing import Stopwatch, harness_cost_ns, quiet_collector
 from assay.run.records import DeviceProof
 from assay.spec.benchmark import Definition
 
+pytestmark = pytest.mark.quiet
+
 
 class FakeStage:
     def __init__(self):

@@ -21,7 +21,7 @@ from assay.files import write_whole
 
 VARIABLE = "ASSAY_CONTROL"
 PARTS = ("integer", "memory")
-_SCRIPT = Path(__file__).with_name("loops.py")
+_SCRIPT = Path(__file__).with_name("control_loops.py")
 _TIMEOUT_S = 60.0
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

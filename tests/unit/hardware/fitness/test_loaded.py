@@ -14,7 +14,7 @@ from assay.hardware.fitness.control import ControlHistory, timed_control
 from assay.hardware.fitness.session import FOLDER, fitness
 from assay.hardware.machine import machine_id
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.quiet]
 
 BUSY = "print(flush=True)\nwhile True: pass"
 

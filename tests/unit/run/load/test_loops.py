@@ -14,6 +14,8 @@ from assay.run.load.http.origin import origin_of
 from assay.run.load.http.recording import MEASURE, WARMUP
 from assay.run.load.shape import ClosedShape, OpenShape, RateLevel
 
+pytestmark = pytest.mark.quiet
+
 GOOD = plain(b"{}")
 
 

@@ -249,8 +249,8 @@ def test_lock_does_not_stay_behind_a_killed_process(site, cache, fetcher):
     code = textwrap.dedent("""
         import sys
         from pathlib import Path
-        from assay.run.models.cache import Entry
-        with Entry(Path(sys.argv[1]), "model.onnx").locked():
+        from assay.run.models.cache import CacheEntry
+        with CacheEntry(Path(sys.argv[1]), "model.onnx").locked():
             print("held", flush=True)
             sys.stdin.read()
     """)
