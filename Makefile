@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Most live tests wait more than they work, so there are more processes than the two cores that this is measured on.
-PARALLEL := -n $(or $(TESTS_AT_ONCE),4) --no-loadscope-reorder
+PARALLEL := -n $(or $(TESTS_AT_ONCE),3) --no-loadscope-reorder
 
 .PHONY: setup web demo test test-torch test-vllm test-milvus test-system test-kubernetes check check-supply docs bench lock clean
 .DEFAULT_GOAL := setup

@@ -33,7 +33,7 @@ from assay.spec.benchmark import Ready, Service
 from assay.spec.monitoring import Monitoring
 from assay.store.telemetry import FILE, decode
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.quiet]
 
 SIM = "assay sim llm --port {port} --ttft 50ms --itl 10ms --seed 1"
 # Gauges that the same kernel tells both exporters within a moment, and how far they may differ meanwhile.
