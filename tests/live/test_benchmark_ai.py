@@ -91,6 +91,7 @@ def served(folder: Path, models: str) -> None:
     path.write_text(text.replace("8080", str(free_port())).replace("8081", str(free_port())))
 
 
+@pytest.mark.quiet
 def test_inference(folder: Path, models: str) -> None:
     served(folder, models)
     job = run(folder, "inference.toml", "--set", "services.server.image=null")

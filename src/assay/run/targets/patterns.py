@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import re
 import threading
+import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,9 @@ _MAX_UNREADABLE = 100
 _EXPONENT = re.compile(r"\.?[eE][-+]?\d+\b")
 # How well the time of a line is known; a look at a file's size costs microseconds.
 EVERY_S = 0.02
+# A log that has not grown for so long says no more of what was measured; one that never rests is read as it is.
+_STILL_S = 0.3
+_REST_AT_MOST_NS = 3_000_000_000
 STREAMS = ("stdout", "stderr")
 
 
@@ -163,6 +167,7 @@ class ServiceOutput:
         found = ServiceMetrics()
         if not self._logs:
             return found
+        self._await_rest()
         self._over.set()
         self._thread.join()
         for (name, _), log in self._logs.items():
@@ -177,6 +182,14 @@ class ServiceOutput:
                 found.values.append((item.metric, item.value, log.time_ns(octets)))
         found.absent = self._silent()
         return found
+
+    def _await_rest(self) -> None:
+        """Wait until the logs stand still: a server writes of its last answers after it has sent them."""
+        until_ns = perf_counter_ns() + _REST_AT_MOST_NS
+        sizes = None
+        while sizes != (now := [log.size() for log in self._logs.values()]) and perf_counter_ns() < until_ns:
+            sizes = now
+            time.sleep(_STILL_S)
 
     def _silent(self) -> dict[str, str]:
         """Metrics of services whose logs are not here."""
@@ -204,12 +217,12 @@ class _Log:
         self._path = path
         # What a service in a pod of its own writes stays there, and the file here is empty.
         self.is_here = path.is_file() and how != "kubernetes"
-        self._begin = 0 if whole else self._size()
+        self._begin = 0 if whole else self.size()
         self._times: list[tuple[int, int]] = []  # bytes since the beginning, time
 
     def look(self) -> None:
         """Note how long it is now."""
-        size = self._size() - self._begin
+        size = self.size() - self._begin
         if size > (self._times[-1][0] if self._times else 0):
             self._times.append((size, perf_counter_ns()))
 
@@ -217,7 +230,7 @@ class _Log:
         """What counts of it. A log that was shortened meanwhile is read as far as it is there."""
         try:
             with self._path.open("rb") as file:
-                file.seek(min(self._begin, self._size()))
+                file.seek(min(self._begin, self.size()))
                 return file.read().decode("utf-8", "replace")
         except OSError:
             return ""
@@ -229,7 +242,7 @@ class _Log:
         position = bisect.bisect_right(self._times, offset, key=lambda piece: piece[0])
         return self._times[min(position, len(self._times) - 1)][1]
 
-    def _size(self) -> int:
+    def size(self) -> int:
         try:
             return self._path.stat().st_size
         except OSError:
