@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import signal
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 pytest_plugins = (
@@ -32,11 +36,35 @@ def _ctrl_c():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(scope="session")
+def _stores(tmp_path_factory) -> Iterator[Path]:
+    """A name for the store of one test after the other; whoever writes into it makes the folder."""
+    folder = tmp_path_factory.mktemp("stores")
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def _own_store(tmp_path_factory, monkeypatch):
+def _own_store(_stores, monkeypatch):
     """No test ever touches the user's results."""
-    monkeypatch.setenv("ASSAY_STORE", str(tmp_path_factory.mktemp("store")))
+    monkeypatch.setenv("ASSAY_STORE", str(next(_stores)))
     monkeypatch.delenv("ASSAY_OBJECTS", raising=False)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_tls_context():
+    """The certificates of the machine are read once: clients are many here, and nearly all speak plain HTTP."""
+    made: dict[object, ssl.SSLContext] = {}
+    make = httpx.create_ssl_context
+
+    def remembered(verify=True, cert=None, trust_env=True):
+        if verify is not True or cert is not None:
+            return make(verify=verify, cert=cert, trust_env=trust_env)
+        key = (trust_env, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+        return made.get(key) or made.setdefault(key, make(verify=verify, cert=cert, trust_env=trust_env))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("httpx._transports.default.create_ssl_context", remembered)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

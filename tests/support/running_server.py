@@ -8,12 +8,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
+from starlette.routing import BaseRoute
 from tests.support.postgresql_server import free_port
 
 from assay.serve.app import create_app
@@ -33,6 +36,21 @@ def wait_for(condition: Callable[[], Any], seconds: float = PATIENCE_S, what: st
     return found
 
 
+@cache
+def _routes() -> list[BaseRoute]:
+    return create_app(ServerSettings()).router.routes
+
+
+def new_app(settings: ServerSettings) -> FastAPI:
+    """The application of a server of its own, whose routes are those of all servers of this process.
+
+    Routes are worked out by FastAPI at the first request, which takes it half a second, and hold nothing of a server.
+    """
+    app = create_app(settings)
+    app.router.routes = _routes()
+    return app
+
+
 class RunningServer:
     """A server in a thread: everything is real but the process."""
 
@@ -41,7 +59,7 @@ class RunningServer:
         self._listener = listen(settings)
         self.port = int(self._listener.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}{settings.root_path}"
-        self.app = create_app(settings)
+        self.app = new_app(settings)
         self._server = AssayServer(self.app, settings)
         self._thread = threading.Thread(target=lambda: self._server.run(sockets=[self._listener]), daemon=True)
         self._thread.start()
@@ -94,7 +112,8 @@ class ServerProcess:
         command = [sys.executable, "-m", "assay", "serve", "--port", str(self.port), "--folder", str(self.folder)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen([*command, *self._options], stdout=log, stderr=log, env=self._environment)
-        wait_for(self._is_there, what="the server's start")
+        with httpx.Client(trust_env=False) as client:
+            wait_for(lambda: self._is_there(client), what="the server's start")
 
     def kill(self) -> None:
         """End it without asking."""
@@ -112,11 +131,11 @@ class ServerProcess:
         self.process = None
         return code
 
-    def _is_there(self) -> bool:
+    def _is_there(self, client: httpx.Client) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, self.log.read_text()[-3000:]
         try:
-            return httpx.get(f"{self.url}/api/v1/health", trust_env=False).status_code == 200
+            return client.get(f"{self.url}/api/v1/health").status_code == 200
         except httpx.HTTPError:
             return False
 

@@ -50,7 +50,7 @@ def text_of(name: str) -> str:
 
 def test_no_component_is_forgotten() -> None:
     """Every script that `make test` calls and every variable of continuous integration has its row, and the reverse."""
-    recipe = re.search(r"^test: setup\n((?:\t.*\n)+)", text_of("Makefile"), re.MULTILINE)
+    recipe = re.search(r"^components: setup\n((?:\t.*\n)+)", text_of("Makefile"), re.MULTILINE)
     assert recipe is not None
     assert set(re.findall(r"scripts/(\S+\.sh)", recipe[1])) == {one.script for one in COMPONENTS}
     assert set(re.findall(r"ASSAY_REQUIRE_(\w+)=1", text_of(".ci/run"))) == {one.variable for one in COMPONENTS}

@@ -14,6 +14,8 @@ Conventions, for every page of docs/ and for README.md; the blocks of a page are
 - A command with `smollm2` in it finds the Python of `.venv-servers` first; without it the rest of the page is skipped.
 - A python block without a title is executed; the blocks of a page share their names.
 - text blocks are for show.
+
+`make test` checks every file and the form of every command, and runs the pages of ON_A_PUSH; `make test-all` runs all.
 """
 
 from __future__ import annotations
@@ -36,12 +38,14 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from _pytest.mark import ParameterSet
 from tests.support.model_server import servers_python
 from tests.support.redis_server import free_port
 
@@ -157,6 +161,20 @@ def is_run(block: Block) -> bool:
 ALL = [block for page in PAGES for block in blocks_of(page)]
 BENCHMARKS = [block for block in ALL if is_benchmark(block)]
 RUN = [page for page in PAGES if any(is_run(block) for block in blocks_of(page))]
+# A first day, each way of giving a target, a server with its agents, an importer, the gate, objects, and Python.
+ON_A_PUSH = {
+    "README.md", "docs/tutorial.md", "docs/how-to/from-team9.md", "docs/how-to/gate-in-ci.md",
+    "docs/how-to/keep-results-in-a-bucket.md", "docs/how-to/measure-an-endpoint.md",
+    "docs/how-to/python-and-notebooks.md", "docs/how-to/run-a-fleet.md",
+}  # fmt: skip
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def page_to_run(page: Path) -> ParameterSet:
+    return pytest.param(page, id=name_of(page), marks=() if name_of(page) in ON_A_PUSH else pytest.mark.nightly)
 
 
 @pytest.fixture(scope="session")
@@ -187,8 +205,43 @@ def test_benchmark_files_are_what_the_page_says(block: Block) -> None:
         assert check(source, ROOT).benchmark.benchmark
 
 
+def test_every_page_that_is_run_on_a_push_is_there() -> None:
+    assert {name_of(page) for page in RUN} >= ON_A_PUSH
+
+
+@pytest.mark.parametrize("page", RUN, ids=name_of)
+def test_commands_and_code_of_a_page_are_in_form(page: Path) -> None:
+    """Verbs and options are those that there are, and Python can be read; whether it works is seen when it is run."""
+    for block in blocks_of(page):
+        if block.language == "python":
+            compile(block.text, str(block), "exec")
+        elif block.language == "console":
+            for command in commands_of(block.text):
+                words = shlex.shlex(command.text, posix=True, punctuation_chars=True)
+                words.whitespace_split, words.commenters = True, ""
+                own = list(itertools.takewhile(lambda word: word not in ("|", ">", "<", "&", "&&"), words))
+                if own[0] == "assay" and command.code == 0 and "--help" not in own:
+                    _parse(own, block)
+
+
+@lru_cache
+def _whole_command() -> Any:
+    return typer.main.get_command(app)
+
+
+def _parse(words: list[str], block: Block) -> None:
+    """What typer itself does with the words of a command line before it calls anything."""
+    command, context = _whole_command(), None
+    while hasattr(command, "commands") and words[1:]:
+        context = command.make_context(words[0], words[1:2], parent=context, resilient_parsing=True)
+        assert words[1] in command.commands, f"{block}: {words}"
+        command, words = command.commands[words[1]], words[1:]
+    context = command.context_class(command, info_name=words[0], parent=context)
+    command.parse_args(context, words[1:])
+
+
 @pytest.mark.live
-@pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [page_to_run(page) for page in RUN])
 def test_commands_and_code_of_a_page_work(page: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {"__name__": "__main__"}
     ports = {"8080": str(free_port()), "8000": str(free_port())}

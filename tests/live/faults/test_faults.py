@@ -1,4 +1,4 @@
-"""500 short jobs on 5 agents while everything that can fail does: every job ends once, and nothing is lost."""
+"""Short jobs on 5 agents while everything that can fail does: every job ends once, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tests.live.faults.world import LEASE_S, World, until
 
 from assay.place.fleet.protocol import Submission
 
-JOBS = 500
 SEED = int(os.environ.get("ASSAY_FAULT_SEED", "7"))
 ENDED = {"done", "failed", "cancelled", "poisoned"}
 # What an event makes of a job; every other kind leaves it as it is.
@@ -62,7 +61,7 @@ class Faults:
         self.answers: Counter[str] = Counter()
         self.while_running = 0
 
-    def schedule(self) -> list[str]:
+    def schedule(self, rounds: int) -> list[str]:
         names = [
             "kill an agent",
             "kill the server",
@@ -76,7 +75,7 @@ class Faults:
             "cancel",
         ]
         names += ["fill a disk"] if self.disk else []
-        order = names * 3
+        order = names * rounds
         self.chance.shuffle(order)
         return order
 
@@ -197,22 +196,24 @@ class Faults:
         time.sleep(self.chance.uniform(low, high))
 
 
-def test_every_job_ends_once_and_nothing_is_lost(world, disk, capsys):
+# Each fault once for every 150 jobs, so that it falls into their time.
+@pytest.mark.parametrize(("count", "rounds"), [(150, 1), pytest.param(500, 3, marks=pytest.mark.nightly)])
+def test_every_job_ends_once_and_nothing_is_lost(world, disk, capsys, count, rounds):
     world.start()
     document = {
         "benchmark": "faults",
         "target": {"model": "squeezenet"},
-        "matrix": {"workload.seed": list(range(JOBS))},
+        "matrix": {"workload.seed": list(range(count))},
     }
     campaign = world.client.submit(Submission(document=document))["id"]
     faults = Faults(world, campaign, random.Random(SEED), disk)
-    for name in faults.schedule():
+    for name in faults.schedule(rounds):
         faults.inject(name)
         time.sleep(faults.chance.uniform(0.1, 0.5))
     until(lambda: world.client.get(f"/campaigns/{campaign}")["state"] != "running", "the campaign ends", 300)
     until(lambda: not undelivered(world), "every result on a disk is delivered", 60)
     jobs = [world.client.get(f"/jobs/{one['id']}") for one in world.client.pages("/jobs", {"campaign": campaign})]
-    assert len(jobs) == JOBS
+    assert len(jobs) == count
     problems = [problem for job in jobs for problem in explain(job)]
     lost = lost_results(world, jobs)
     table = render(faults, jobs, lost)
@@ -220,7 +221,7 @@ def test_every_job_ends_once_and_nothing_is_lost(world, disk, capsys):
         print(f"\n{table}")
     if path := os.environ.get("ASSAY_FAULT_TABLE"):
         Path(path).write_text(table)
-    assert faults.while_running > 25, "the jobs were over before the faults were"
+    assert faults.while_running > 8 * rounds, "the jobs were over before the faults were"
     assert not problems
     assert not lost
     assert all(job["summary"]["state"] in ("done", "cancelled") for job in jobs)

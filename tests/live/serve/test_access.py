@@ -92,28 +92,34 @@ def closed(tmp_path_factory):
     server.stop()
 
 
-def call(server, method, route, secret):
+@pytest.fixture(scope="module")
+def client():
+    with httpx.Client(trust_env=False, timeout=30) as client:
+        yield client
+
+
+def call(client, server, method, route, secret):
     path = re.sub(r"\{fence\}|\{run\}", "1", route.path)
     path = re.sub(r"\{sha256\}", "0" * 64, path)
     path = re.sub(r"\{form\}", "csv", path)
     path = re.sub(r"\{[^}]*\}", "none", path)
     headers = {"Authorization": f"Bearer {secret}"} if secret else {}
-    return httpx.request(method, f"{server.url}{path}", headers=headers, trust_env=False, timeout=30)
+    return client.request(method, f"{server.url}{path}", headers=headers)
 
 
 @pytest.mark.live
 @pytest.mark.parametrize(("method", "route"), ALL, ids=IDS)
-def test_without_the_right_token_nothing_is_done(closed, method, route):
+def test_without_the_right_token_nothing_is_done(closed, client, method, route):
     server, tokens = closed
     if any(isinstance(gate, Public | MetricsAccess) for gate in gates(route)) or "events" in route.path:
         pytest.skip("open to everybody here, or a stream: tested elsewhere")
     for secret in (None, "assay_wrong", tokens["admin"] + "x", ""):
-        answer = call(server, method, route, secret)
+        answer = call(client, server, method, route, secret)
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"].startswith("Bearer")
     gate = next(one for one in gates(route) if isinstance(one, Allow))
     for role in ROLES:
-        answer = call(server, method, route, tokens[role])
+        answer = call(client, server, method, route, tokens[role])
         assert (answer.status_code == 403) == (role not in gate.roles), (role, answer.text)
 
 

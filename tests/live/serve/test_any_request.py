@@ -22,7 +22,8 @@ LEFT_OUT = ("/events", "/api/reset")
 OPERATIONS = [one.ok() for one in DOCUMENT.get_all_operations() if not one.ok().path.endswith(LEFT_OUT)]
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+# What is refused, and how, does not depend on the database; the second one is for the second tier.
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)])
 def filled(tmp_path_factory, request):
     """A server that has one of everything, and the names of those things."""
     url = request.getfixturevalue("postgresql").migrated() if request.param == "postgresql" else None

@@ -16,7 +16,10 @@ SERIOUS = ("serious", "critical")
 PHONE = {"width": 390, "height": 800}
 # Pages whose tables have few enough columns for a screen of 1400 px.
 _WIDE = {"compare", "campaign", "job", "job-llm"}
-WHOLE = [one for one in PAGES if one.name not in _WIDE]
+# On a push every page is seen once; in dark and in other sizes these: text, a wide table, charts.
+ON_A_PUSH = {"overview", "campaigns", "job-llm"}
+EACH = [pytest.param(one, id=one.name, marks=() if one.name in ON_A_PUSH else pytest.mark.nightly) for one in PAGES]
+WHOLE = [one for one in EACH if one.id not in _WIDE]
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +28,18 @@ def names(demo):
         return names_in(api)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("shown", PAGES, ids=lambda one: one.name)
-def test_a_page_is_accessible(browser, demo, names, shown, theme):
+def test_a_page_is_accessible(browser, demo, names, shown):
     """Axe finds nothing serious; nothing is refused by the policy, and nobody else is asked."""
+    _is_accessible(browser, demo, names, shown, "light")
+
+
+@pytest.mark.parametrize("shown", EACH)
+def test_a_page_is_accessible_in_dark(browser, demo, names, shown):
+    _is_accessible(browser, demo, names, shown, "dark")
+
+
+def _is_accessible(browser, demo, names, shown, theme):
     with watched_page(browser, demo, theme) as watched:
         watched.page.goto(shown.address.format(**names))
         rest(watched.page)
@@ -39,7 +50,7 @@ def test_a_page_is_accessible(browser, demo, names, shown, theme):
         assert bad == []
 
 
-@pytest.mark.parametrize("shown", PAGES, ids=lambda one: one.name)
+@pytest.mark.parametrize("shown", EACH)
 def test_a_page_fits_a_small_screen(browser, demo, names, shown):
     """Nothing but what scrolls by itself is wider than the screen."""
     with watched_page(browser, demo) as watched:
@@ -50,7 +61,7 @@ def test_a_page_fits_a_small_screen(browser, demo, names, shown):
         assert wide <= 1
 
 
-@pytest.mark.parametrize("shown", PAGES, ids=lambda one: one.name)
+@pytest.mark.parametrize("shown", EACH)
 def test_a_small_screen_breaks_no_word(browser, demo, names, shown):
     """Columns are as wide as their words: nothing is set one letter a line."""
     with watched_page(browser, demo) as watched:
@@ -96,7 +107,7 @@ def test_a_table_that_scrolls_sideways_shows_it(browser, demo, names):
         assert "gradient" in box.evaluate("(one) => getComputedStyle(one).backgroundImage")
 
 
-@pytest.mark.parametrize("shown", WHOLE, ids=lambda one: one.name)
+@pytest.mark.parametrize("shown", WHOLE)
 def test_a_wide_screen_shows_all_columns(browser, demo, names, shown):
     with watched_page(browser, demo) as watched:
         watched.page.goto(shown.address.format(**names))
