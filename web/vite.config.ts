@@ -60,5 +60,5 @@ export default defineConfig({
   },
   // The drawings wear the style sheet of the HTML report, which lies outside this folder.
   server: { fs: { allow: ['.', '../src/assay/report/html'] } },
-  test: { environment: 'jsdom', setupFiles: ['src/testing/setup.ts'], restoreMocks: true },
+  test: { environment: 'jsdom', setupFiles: ['src/testing/setup.ts'], restoreMocks: true, testTimeout: 120_000 },
 })

@@ -10,19 +10,34 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 SHARED = {
+    # Its nodes are a cluster of their own.
+    "tests/live/slurm/test_separate_nodes.py": "separate-nodes",
     "tests/live/slurm/": "slurm",
     "tests/live/slurm_node/test_on_slurm.py": "slurm",
-    "tests/live/browser/": "browser",
+    "tests/unit/engines/slurm/test_live.py": "slurm",
+    "tests/live/examples/test_examples.py::test_an_example_for_a_cluster_runs_on_one": "slurm",
+    "tests/live/browser/e2e/": "browser",
 }
+# Long tests that share nothing: each is a group.
+ALONE = (
+    "tests/live/docs/test_docs.py::test_commands_and_code_of_a_page_work",
+    "tests/live/examples/",
+    "tests/live/faults/test_faults.py::test_every_job",
+    "tests/live/test_served.py",
+)
 # The longest begin first, so that none of them is left over at the end.
 LONGEST = (
+    "separate-nodes",
     "slurm",
     "browser",
-    "tests/live/docs/",
-    "tests/live/kubernetes/",
     "tests/live/faults/",
+    "tests/live/browser/",
+    "tests/live/docs/",
+    "tests/live/examples/",
+    "tests/live/kubernetes/",
     "tests/live/test_served.py",
     "tests/live/serve/",
+    "tests/live/",
 )
 
 
@@ -34,9 +49,9 @@ class GroupScheduling(LoadScopeScheduling):
 
 
 def group_of(nodeid: str) -> str:
-    """The group of a test: that of its folder where it shares something expensive, else its file."""
-    file = nodeid.partition("::")[0]
-    return next((group for folder, group in SHARED.items() if file.startswith(folder)), file)
+    """The group of a test: that of its folder where it shares something expensive, itself, or else its file."""
+    shared = next((group for start, group in SHARED.items() if nodeid.startswith(start)), None)
+    return shared or (nodeid if nodeid.startswith(ALONE) else nodeid.partition("::")[0])
 
 
 @pytest.hookimpl(optionalhook=True)

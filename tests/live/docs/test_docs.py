@@ -161,11 +161,11 @@ def is_run(block: Block) -> bool:
 ALL = [block for page in PAGES for block in blocks_of(page)]
 BENCHMARKS = [block for block in ALL if is_benchmark(block)]
 RUN = [page for page in PAGES if any(is_run(block) for block in blocks_of(page))]
-# A first day, each way of giving a target, a server with its agents, an importer, the gate, objects, and Python.
+# A first day, a server with its agents, an importer, the gate, a bucket, Python, a simulated server.
 ON_A_PUSH = {
     "README.md", "docs/tutorial.md", "docs/how-to/from-team9.md", "docs/how-to/gate-in-ci.md",
-    "docs/how-to/keep-results-in-a-bucket.md", "docs/how-to/measure-an-endpoint.md",
-    "docs/how-to/python-and-notebooks.md", "docs/how-to/run-a-fleet.md",
+    "docs/how-to/keep-results-in-a-bucket.md", "docs/how-to/python-and-notebooks.md",
+    "docs/how-to/run-a-fleet.md", "docs/how-to/simulate-a-server.md",
 }  # fmt: skip
 
 

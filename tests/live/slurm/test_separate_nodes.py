@@ -73,6 +73,8 @@ def test_a_service_is_reached_from_another_host_by_its_own_address(hosts, tmp_pa
     assert whole["runs"][0]["sample_counts"]["e2e_ms"] > 20
 
 
+# Slurm's own timers, of up to five minutes; test_live.py sees a node that is lost.
+@pytest.mark.nightly
 def test_a_node_that_is_cut_off_ends_its_job_and_comes_back_clean(hosts, tmp_path):
     site = Site(hosts, tmp_path)
     document = site.document("sleep 300; echo x=3", slurm={"options": ["--nodelist=n3", "--no-requeue"]})

@@ -1,5 +1,8 @@
-import { cleanup } from '@testing-library/react'
+import { cleanup, configure } from '@testing-library/react'
 import { afterEach, vi } from 'vitest'
+
+// What has to appear is waited for, however busy the machine is; what must not appear is never waited for.
+configure({ asyncUtilTimeout: 60_000 })
 
 afterEach(() => {
   cleanup()

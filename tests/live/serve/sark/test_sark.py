@@ -8,9 +8,9 @@ import io
 import pytest
 from fastapi.testclient import TestClient
 from tests.live.serve.setups import Agent, result_of
+from tests.support.running_server import new_app
 
 from assay.report.export import SARK_COLUMNS
-from assay.serve.app import create_app
 from assay.serve.settings import ServerSettings
 
 WORKER = {
@@ -24,7 +24,7 @@ MODEL = "https://example.org/models/squeezenet.onnx"
 
 @pytest.fixture
 def client(tmp_path):
-    app = create_app(ServerSettings(folder=tmp_path / "store"))
+    app = new_app(ServerSettings(folder=tmp_path / "store"))
     with TestClient(app, base_url="http://127.0.0.1:8080") as made:
         yield made
 
