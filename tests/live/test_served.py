@@ -1,7 +1,6 @@
 """Whole runs against a server whose truth is known: what the result says must be what the server did."""
 
 import json
-import time
 
 import numpy as np
 import pytest
@@ -160,9 +159,8 @@ def test_a_stream_without_done_is_an_answer(tmp_path):
 
 def test_a_wrong_model_name_ends_at_once_with_the_servers_words(tmp_path):
     with llm_server(ttft_ms=2, itl_ms=1, tokens=8, model="right") as sim:
-        began = time.monotonic()
         result = run(sim.url, tmp_path, model="wrong", runs=5)
-    assert time.monotonic() - began < 15
+    assert len(job(result).runs) == 1, "the next run would only repeat it"
     assert job(result).state == "failed"
     assert "404" in job(result).error.message
     assert "wrong" in job(result).error.message

@@ -24,7 +24,8 @@ from assay.serve.server import AssayServer, listen
 from assay.serve.settings import ServerSettings
 from assay.serve.state import ServerState
 
-PATIENCE_S = 30.0
+# Longer than anything takes on a machine with ten times the work that it can do.
+PATIENCE_S = 120.0
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = PATIENCE_S, what: str = "it") -> Any:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
-import signal
 import subprocess
 import sys
-from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.command_line import called
 from tests.support.slurm_cluster import SlurmCluster
 
-from assay.cli.main import main
 from assay.spec.load import load
 
 RECIPE = {
@@ -32,14 +29,7 @@ SIMULATOR = f"services.ollama={json.dumps({'command': WORDS, 'ready': {'http': '
 
 
 def assay(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command that measures nothing, by a call: in a tenth of the time of a process."""
-    out, err, before = io.StringIO(), io.StringIO(), signal.getsignal(signal.SIGTERM)
-    with redirect_stdout(out), redirect_stderr(err), chdir(folder), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["assay", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    signal.signal(signal.SIGTERM, before)
-    return subprocess.CompletedProcess(arguments, int(ended.value.code or 0), out.getvalue(), err.getvalue())
+    return called(*arguments, cwd=folder)
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

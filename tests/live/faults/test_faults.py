@@ -197,6 +197,7 @@ class Faults:
 
 
 # Each fault once for every 150 jobs, so that it falls into their time.
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("count", "rounds"), [(150, 1), pytest.param(500, 3, marks=pytest.mark.nightly)])
 def test_every_job_ends_once_and_nothing_is_lost(world, disk, capsys, count, rounds):
     world.start()

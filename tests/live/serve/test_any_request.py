@@ -15,14 +15,14 @@ from assay.serve.settings import ServerSettings
 
 pytestmark = pytest.mark.live
 
-EXAMPLES = 8
+EXAMPLES = {"sqlite": 4, "postgresql": 8}
 DOCUMENT = schemathesis.openapi.from_dict(create_app(ServerSettings()).openapi())
 # A stream never ends, and a reset would leave the others nothing to find.
 LEFT_OUT = ("/events", "/api/reset")
 OPERATIONS = [one.ok() for one in DOCUMENT.get_all_operations() if not one.ok().path.endswith(LEFT_OUT)]
 
 
-# What is refused, and how, does not depend on the database; the second one is for the second tier.
+# What is refused, and how, does not depend on the database; the second one is for the second tier, with more requests.
 @pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)])
 def filled(tmp_path_factory, request):
     """A server that has one of everything, and the names of those things."""
@@ -49,7 +49,7 @@ def filled(tmp_path_factory, request):
         "worker": agent.id,
         "machine": "box",
     }
-    yield server, names
+    yield server, names, EXAMPLES[request.param]
     server.stop()
 
 
@@ -61,10 +61,10 @@ def _as_documented(answer):
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.label)
 def test_no_request_makes_the_server_fail(operation, mode, filled):
-    server, names = filled
+    server, names, examples = filled
 
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=examples,
         derandomize=True,
         deadline=None,
         database=None,
