@@ -154,7 +154,7 @@ def test_an_idle_agent_is_small_and_ends_at_once(server, tmp_path):
             began = time.monotonic()
             agent.send_signal(number)
             assert agent.wait(60) == 0
-            assert time.monotonic() - began < 3
+            assert time.monotonic() - began < 8
 
 
 def test_the_token_reaches_no_job(small_server_at, make_job, tmp_path):

