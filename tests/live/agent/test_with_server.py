@@ -103,7 +103,7 @@ class Fleet:
 
     def _answers(self):
         try:
-            return httpx.get(f"{self.url}/api/v1/ready", trust_env=False).status_code == 200
+            return httpx.get(f"{self.url}/api/v1/ready", trust_env=False, timeout=60).status_code == 200
         except httpx.HTTPError:
             return False
 

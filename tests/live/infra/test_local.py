@@ -179,7 +179,9 @@ def _scraped(prometheus: str) -> bool:
     """Whether Prometheus has reached the server, by its token."""
 
     def up() -> bool:
-        found = httpx.get(f"{prometheus}/api/v1/query", params={"query": 'up{job="assay-server"}'}, trust_env=False)
+        found = httpx.get(
+            f"{prometheus}/api/v1/query", params={"query": 'up{job="assay-server"}'}, trust_env=False, timeout=60
+        )
         return any(one["value"][1] == "1" for one in found.json()["data"]["result"])
 
     return until(up, "Prometheus scrapes the server")

@@ -223,7 +223,7 @@ def test_an_open_server_refuses_what_a_proxy_forwards(serve, name, chosen):
     assert name.lower() in refused["detail"]
     assert "open" in refused["detail"]
     assert "--closed" in refused["try"]
-    assert httpx.get(f"{server.url}/metrics", headers=sent, trust_env=False).status_code == 403
+    assert httpx.get(f"{server.url}/metrics", headers=sent, trust_env=False, timeout=60).status_code == 403
     assert server.client.get("/tokens").status_code == 200
 
 
@@ -267,25 +267,29 @@ def test_other_origins_are_closed_unless_named(serve):
 @pytest.mark.live
 def test_metrics_need_a_reader_where_others_can_ask(serve):
     server = serve(host="0.0.0.0", token="the admin token of this test")
-    assert httpx.get(f"{server.url}/metrics").status_code == 401
+    assert httpx.get(f"{server.url}/metrics", timeout=60).status_code == 401
     agent = server.token("agent")
-    assert httpx.get(f"{server.url}/metrics", headers={"Authorization": f"Bearer {agent}"}).status_code == 403
+    assert (
+        httpx.get(f"{server.url}/metrics", headers={"Authorization": f"Bearer {agent}"}, timeout=60).status_code == 403
+    )
     reader = server.token("reader")
-    assert httpx.get(f"{server.url}/metrics", headers={"Authorization": f"Bearer {reader}"}).status_code == 200
+    assert (
+        httpx.get(f"{server.url}/metrics", headers={"Authorization": f"Bearer {reader}"}, timeout=60).status_code == 200
+    )
 
 
 @pytest.mark.live
 def test_metrics_need_a_token_on_loopback_too_once_there_are_tokens(serve):
     server = serve(open=False)
-    assert httpx.get(f"{server.url}/metrics", trust_env=False).status_code == 401
+    assert httpx.get(f"{server.url}/metrics", trust_env=False, timeout=60).status_code == 401
     reader = {"Authorization": f"Bearer {server.token('reader')}"}
-    assert httpx.get(f"{server.url}/metrics", headers=reader, trust_env=False).status_code == 200
+    assert httpx.get(f"{server.url}/metrics", headers=reader, trust_env=False, timeout=60).status_code == 200
 
 
 @pytest.mark.live
 def test_metrics_are_open_to_everybody_where_the_settings_say_so(serve):
     server = serve(open=False, open_metrics=True)
-    assert httpx.get(f"{server.url}/metrics", headers=FORWARDED, trust_env=False).status_code == 200
+    assert httpx.get(f"{server.url}/metrics", headers=FORWARDED, trust_env=False, timeout=60).status_code == 200
     assert server.client.get("/campaigns").status_code == 401
 
 

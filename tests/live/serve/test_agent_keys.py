@@ -49,7 +49,9 @@ def test_nobody_acts_as_an_agent_without_its_key(fleet):
         for headers in ({}, {"Assay-Agent-Key": "0" * 64}):
             refused = is_problem(attacker.request(method, path, headers=headers, **more), 403, "agent-key")
             assert agent in refused["detail"], name
-    sark = httpx.put(f"{server.url}/api/workers/{agent}/status", json={"status": "faulty"}, headers=attacker.headers)
+    sark = httpx.put(
+        f"{server.url}/api/workers/{agent}/status", json={"status": "faulty"}, headers=attacker.headers, timeout=60
+    )
     assert sark.status_code == 403
     answer = victim.heartbeat(agent, Heartbeat("busy", (Held(lease.job.id, lease.fence),)))
     assert answer.lost == ()

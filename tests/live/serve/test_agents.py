@@ -103,7 +103,7 @@ def test_a_silent_agent_loses_its_job_and_is_marked(serve):
     assert (again.job.id, again.fence) == (lease.job.id, 2)
     assert agent.deliver(lease).json() == {"delivery": "late"}
     assert other.deliver(again).json() == {"delivery": "accepted"}
-    assert "assay_leases_expired_total 1.0" in httpx.get(f"{server.url}/metrics").text
+    assert "assay_leases_expired_total 1.0" in httpx.get(f"{server.url}/metrics", timeout=60).text
 
 
 def test_a_poll_is_answered_the_moment_there_is_a_job(server):
@@ -176,7 +176,9 @@ def device():
             asked.append((self.path, self.headers.get("Authorization")))
             order = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             headers = {"Authorization": f"Bearer {order['token']}"} if order["token"] else {}
-            answer = httpx.post(f"{order['server']}/api/v1/agents", json=enrolment("device"), headers=headers)
+            answer = httpx.post(
+                f"{order['server']}/api/v1/agents", json=enrolment("device"), headers=headers, timeout=60
+            )
             self.reply(answer.status_code, answer.text)
 
         def reply(self, status, body):

@@ -148,18 +148,18 @@ def test_it_works_below_the_path_of_a_proxy(serve, built, stripped):
     root = f"http://127.0.0.1:{server.port}"
     below = root if stripped else f"{root}/tools/assay"
     for path in ("/", "/campaigns/c-1"):
-        assert base_of(httpx.get(f"{below}{path}", trust_env=False)) == "/tools/assay/"
-    assert httpx.get(f"{below}/assets/index-CnBuIlT1.js", trust_env=False).text == SCRIPT
-    is_problem(httpx.get(f"{below}/api/v1/none", trust_env=False), 404, "not-found")
-    assert httpx.get(f"{below}/api/v1/session", trust_env=False).json()["open"] is True
+        assert base_of(httpx.get(f"{below}{path}", trust_env=False, timeout=60)) == "/tools/assay/"
+    assert httpx.get(f"{below}/assets/index-CnBuIlT1.js", trust_env=False, timeout=60).text == SCRIPT
+    is_problem(httpx.get(f"{below}/api/v1/none", trust_env=False, timeout=60), 404, "not-found")
+    assert httpx.get(f"{below}/api/v1/session", trust_env=False, timeout=60).json()["open"] is True
     if not stripped:
-        assert base_of(httpx.get(below, trust_env=False)) == "/tools/assay/"
+        assert base_of(httpx.get(below, trust_env=False, timeout=60)) == "/tools/assay/"
 
 
 @pytest.mark.live
 def test_pages_need_no_token_and_tell_nothing(serve, built):
     server = serve(dashboard=built, open=False)
-    assert httpx.get(f"{server.url}/", trust_env=False).status_code == 200
+    assert httpx.get(f"{server.url}/", trust_env=False, timeout=60).status_code == 200
     assert server.client.get("/session").status_code == 401
 
 
@@ -167,12 +167,14 @@ def test_pages_need_no_token_and_tell_nothing(serve, built):
 def test_where_nothing_was_built_the_page_says_so_and_how(serve, built):
     server = serve(dashboard=built, root_path="/a'b")
     shutil.rmtree(built)
-    page = httpx.get(f"http://127.0.0.1:{server.port}/campaigns", trust_env=False)
+    page = httpx.get(f"http://127.0.0.1:{server.port}/campaigns", trust_env=False, timeout=60)
     assert page.status_code == 200
     assert "make web" in page.text
     assert 'href="/a&#x27;b/api/v1/docs"' in page.text
     assert "default-src 'none'" in page.headers["content-security-policy"]
-    is_problem(httpx.get(f"http://127.0.0.1:{server.port}/assets/x.js", trust_env=False), 404, "unknown-file")
+    is_problem(
+        httpx.get(f"http://127.0.0.1:{server.port}/assets/x.js", trust_env=False, timeout=60), 404, "unknown-file"
+    )
 
 
 def test_a_new_build_is_seen_at_once(built):

@@ -29,17 +29,17 @@ def operations(document):
 @pytest.mark.parametrize("root", ["", "/tools/assay"])
 def test_the_page_refers_to_nothing_outside(serve, root):
     server = serve(root_path=root)
-    page = httpx.get(f"{server.url}/api/v1/docs", trust_env=False)
+    page = httpx.get(f"{server.url}/api/v1/docs", trust_env=False, timeout=60)
     assert page.status_code == 200
     links = re.findall(r"""(?:src|href|data-document)="([^"]+)\"""", page.text)
     assert len(links) == 5
     assert all(link.startswith(f"{root}/api/v1/docs/") for link in links)
     for link in links:
-        assert httpx.get(f"http://127.0.0.1:{server.port}{link}", trust_env=False).status_code == 200
+        assert httpx.get(f"http://127.0.0.1:{server.port}{link}", trust_env=False, timeout=60).status_code == 200
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "http" not in policy
-    assert httpx.get(f"{server.url}/api/v1/docs/index.html", trust_env=False).status_code == 404
+    assert httpx.get(f"{server.url}/api/v1/docs/index.html", trust_env=False, timeout=60).status_code == 404
 
 
 # In a process of its own: one process has room for one browser driver.

@@ -50,7 +50,7 @@ def expected(samples, left):
 
 
 def waiting(server):
-    text = httpx.get(f"{server.url}/metrics", trust_env=False).text
+    text = httpx.get(f"{server.url}/metrics", trust_env=False, timeout=60).text
     return float(next(line.split()[1] for line in text.splitlines() if line.startswith("assay_objects_waiting ")))
 
 

@@ -80,7 +80,7 @@ def test_a_server_that_others_can_reach_makes_its_first_tokens(tmp_path):
     for first in (True, False):
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             wait_for(lambda: is_there(port))
-            assert httpx.get(f"http://127.0.0.1:{port}/api/v1/campaigns").status_code == 401
+            assert httpx.get(f"http://127.0.0.1:{port}/api/v1/campaigns", timeout=60).status_code == 401
             process.send_signal(signal.SIGTERM)
             said, logged = process.communicate(timeout=30)
         found = re.findall(r"(admin|agent) token\s+(\S+)", said)
@@ -101,7 +101,7 @@ def listen_free():
 
 def is_there(port):
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/api/v1/health", trust_env=False).status_code == 200
+        return httpx.get(f"http://127.0.0.1:{port}/api/v1/health", trust_env=False, timeout=60).status_code == 200
     except httpx.HTTPError:
         return False
 
@@ -167,7 +167,7 @@ def test_tls(serve_process, tmp_path):
 
         def answers():
             try:
-                return httpx.get(f"https://127.0.0.1:{port}/api/v1/health", verify=context, trust_env=False)
+                return httpx.get(f"https://127.0.0.1:{port}/api/v1/health", verify=context, trust_env=False, timeout=60)
             except httpx.HTTPError:
                 return None
 
@@ -244,7 +244,7 @@ def test_no_secret_reaches_a_log_an_answer_or_an_error(serve_process, postgresql
             client.post("/tokens", json={"name": "x", "role": "hunter2-role"}),
             client.get("/tokens"),
             client.get(f"/jobs/{lease.job.id}"),
-            httpx.get(f"{server.url}/metrics"),
+            httpx.get(f"{server.url}/metrics", timeout=60),
         ]
     for answer in answers:
         assert "hunter2" not in answer.text
@@ -305,7 +305,7 @@ def test_metrics(server):
     submit(server.client)
     agent.deliver(agent.lease())
     server.client.get("/campaigns/none")
-    text = httpx.get(f"{server.url}/metrics").text
+    text = httpx.get(f"{server.url}/metrics", timeout=60).text
     assert 'assay_http_requests_total{method="GET",route="/api/v1/campaigns/{campaign}",status="404"} 1.0' in text
     assert 'assay_deliveries_total{word="accepted"} 1.0' in text
     assert 'assay_jobs{state="done"} 1.0' in text
