@@ -44,7 +44,7 @@ def device(tmp_path, fast):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         opened.append((post, server))
         post.resume()
-        return httpx.Client(base_url=f"http://127.0.0.1:{server.server_address[1]}", trust_env=False)
+        return httpx.Client(base_url=f"http://127.0.0.1:{server.server_address[1]}", trust_env=False, timeout=60)
 
     yield start
     for post, server in opened:

@@ -48,7 +48,7 @@ def built(tmp_path):
 def pages(serve, built):
     """A server with a dashboard, and a client for its pages."""
     server = serve(dashboard=built)
-    with httpx.Client(base_url=server.url, trust_env=False) as client:
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client:
         yield client
 
 
