@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+# Codes of problems after which a record of the problem could not be kept either.
+NOT_KEPT = ("store", "samples", "disk")
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:

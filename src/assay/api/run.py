@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.clock import SYSTEM_CLOCK, Clock
-from assay.engines.local import run_here
+from assay.engines import drive
+from assay.engines.base import Engine, FollowOptions, PlacementOptions, RunOptions, engine_named
 from assay.hardware.fitness.lock import mode_from
-from assay.hardware.fitness.session import DeviceSession
 from assay.report.live import SilentView, View
-from assay.report.result import CampaignResult, kept_result
+from assay.report.result import CampaignResult
 from assay.spec.benchmark import Benchmark
 from assay.spec.load import Loaded, load
-from assay.store.location import cache_folder, store_folder
+from assay.store.location import store_folder
 from assay.store.store import Store
 
 if TYPE_CHECKING:
-    from assay.engines.base import FollowOptions
+    from assay.place.fleet.client import FleetClient
 
 
 def run(
@@ -30,10 +30,11 @@ def run(
     fresh: bool = False,
     view: View | None = None,
     clock: Clock = SYSTEM_CLOCK,
-    server: str | None = None,
+    server: str | FleetClient | None = None,
     lock: str | None = None,
     control: bool = True,
-    manner: FollowOptions | None = None,
+    follow: FollowOptions | None = None,
+    placement: PlacementOptions | None = None,
     objects: str | None = None,
 ) -> CampaignResult:
     """Run a benchmark on this machine, on a server's fleet or on a cluster, and return its results.
@@ -48,7 +49,8 @@ def run(
         lock: what to do about a device on which another process measures: `wait`, `try` (go on beside it; a check then
             fails) or `off`; from ASSAY_LOCK, else `wait`, when left out.
         control: whether the control workload is timed, where the benchmark has it.
-        manner: on a cluster, whether to stay until the end and what Ctrl-C means.
+        follow: on a fleet or cluster, whether to stay until the end and what Ctrl-C means.
+        placement: how a fleet should place the jobs, beside what the file says.
         objects: object store that samples and files also go to; from ASSAY_OBJECTS, else as the store remembers it.
 
     Raises:
@@ -56,29 +58,29 @@ def run(
         StoreError: if results cannot be kept.
     """
     loaded = benchmark if isinstance(benchmark, Loaded) else load(benchmark)
-    clustered = loaded.benchmark.place.on_cluster
-    if server is not None and not clustered:
-        from assay.engines.fleet import run_on
+    client = _connected(server) if isinstance(server, str) else server
+    engine = engine_for(loaded, client)
+    mode_from(lock)  # a wrong word is refused before anything else happens
+    follow = replace(follow or FollowOptions(), server=client)
+    options = RunOptions(fresh, lock, control, follow, placement or PlacementOptions())
+    view = view or SilentView()
+    if engine.IS_SERVED and client is not None:
+        from assay.engines.shared_load import beside_parts
 
-        return run_on(server, loaded, view or SilentView())
-    view, folder, mode = view or SilentView(), store_folder(store), mode_from(lock)
-    with closing(Store(folder, objects=objects)) as results:
-        if clustered:
-            from assay.engines import drive
-            from assay.engines.base import FollowOptions, RunOptions
-
-            follow = _reporting(server, manner or FollowOptions())
-            options = RunOptions(fresh=fresh, lock=lock, control=control, follow=follow)
-            record = drive.run(loaded, results, view, clock, options)
-        else:
-            devices = DeviceSession(mode, cache_folder(), view.waiting, control=control)
-            record = run_here(loaded, results, view, clock, devices, fresh=fresh)
-    return kept_result(folder, record)
+        return beside_parts(drive.run(engine, loaded, client, view, clock, options))
+    with closing(Store(store_folder(store), objects=objects)) as results:
+        return drive.run(engine, loaded, results, view, clock, options)
 
 
-def _reporting(server: str | None, options: FollowOptions) -> FollowOptions:
-    if server is None:
-        return options
+def engine_for(loaded: Loaded, client: FleetClient | None) -> type[Engine[Any, Any]]:
+    """The engine that a benchmark runs on: the fleet of a server that was named, unless its file names a cluster."""
+    place = loaded.benchmark.place
+    return engine_named("fleet" if client is not None and not place.on_cluster else place.engine)
+
+
+def _connected(server: str) -> FleetClient:
     from assay.place.fleet.client import FleetClient, read_token
 
-    return replace(options, server=FleetClient(server, read_token()))
+    client = FleetClient(server, read_token())
+    client.greet()
+    return client

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.logs import say_job_lines
+from assay.cli.logs import show_logs
 from assay.cli.options import (
     FailOn,
     Format,
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from assay.engines.base import Engine
     from assay.place.fleet.client import FleetClient
     from assay.report.live import View
-    from assay.report.result import CampaignResult
-    from assay.store.store import Store
 
 campaigns_app = Verbs(help="List, follow, cancel and repeat campaigns of a server or cluster.")
 
@@ -89,28 +87,15 @@ def attach(
     A campaign on a cluster that this store knows is found without a server; what was not submitted yet is submitted.
     The server that is named here, or was told about it before, is told how it goes, and whatever it has missed.
     """
+    from assay.engines import drive
+    from assay.engines.base import FollowOptions
     from assay.report.live import view_for
 
     view = view_for(text=form is Format.text, quiet=quiet)
-    with _on_cluster(campaign, store) as here:
-        result = None if here is None else _attached(here, server, view, cancel_on_interrupt=cancel_on_interrupt)
-    if result is None:
-        from assay.engines.fleet import follow
-
-        result = follow(server.connect(), campaign, view)
+    with _submitted(campaign, store, server, view) as there:
+        options = FollowOptions(cancel_on_interrupt=cancel_on_interrupt, server=there.reported_to)
+        result = drive.attach(there.engine, view, options)
     end(result, form, fail_on)
-
-
-def _attached(
-    here: _ClusterCampaign, server: ServerOptions, view: View, *, cancel_on_interrupt: bool
-) -> CampaignResult:
-    from assay.clock import SYSTEM_CLOCK
-    from assay.engines import drive
-    from assay.engines.base import FollowOptions
-    from assay.report.result import kept_result
-
-    options = FollowOptions(cancel_on_interrupt=cancel_on_interrupt, server=here.reporting_server(server))
-    return kept_result(here.store.folder, drive.attach(here.store, here.id, view, SYSTEM_CLOCK, options))
 
 
 @campaigns_app.command("placement")
@@ -137,43 +122,29 @@ def cancel(
     store: StoreOption = None,
 ) -> None:
     """Cancel every job of a campaign that has not ended; on a cluster, all that it has there is removed."""
-    for name in campaigns:
-        with _on_cluster(name, store) as here:
-            state = None if here is None else _cancelled(here, server)
-        if state is None:
-            state = server.connect().post(f"/campaigns/{name}/cancel")["state"]
-        say(f"{name}: {state}")
-
-
-def _cancelled(here: _ClusterCampaign, server: ServerOptions) -> str:
-    from assay.clock import SYSTEM_CLOCK
     from assay.engines import drive
     from assay.report.live import PlainView
 
-    return drive.cancel(here.store, here.id, PlainView(), SYSTEM_CLOCK, here.reporting_server(server)).state
+    view = PlainView()
+    for name in campaigns:
+        with _submitted(name, store, server, view) as there:
+            say(f"{name}: {drive.cancel(there.engine, view, there.reported_to)}")
 
 
 @dataclass(frozen=True, slots=True)
-class _ClusterCampaign:
-    """A campaign of a store here that was submitted to a cluster."""
+class _SubmittedCampaign:
+    """A campaign that was submitted to a cluster from here, or to a server."""
 
-    store: Store
-    id: str
-    engine: type[Engine]
-
-    def reporting_server(self, named: ServerOptions) -> FleetClient | None:
-        """The server that the progress is reported to: the one that is named, or the one of an earlier run."""
-        from assay.engines.reporting import remembered_server
-
-        url = named.url or remembered_server(self.engine.folder_of(self.store.folder, self.id).path)
-        # A server from an earlier run is informed if it answers; only one that was named now must be right.
-        return replace(named, url=url).connect(greet=bool(named.url)) if url else None
+    engine: Engine[Any, Any]
+    reported_to: FleetClient | None
+    """The server that the progress of a campaign on a cluster is reported to."""
 
 
 @contextmanager
-def _on_cluster(campaign: str, store: Path | None) -> Iterator[_ClusterCampaign | None]:
-    """A campaign of the store here that was submitted to a cluster; None where a server must know it."""
-    from assay.engines.base import engine_holding
+def _submitted(campaign: str, store: Path | None, server: ServerOptions, view: View) -> Iterator[_SubmittedCampaign]:
+    """A campaign of the store here that is on a cluster, or one that a server must know."""
+    from assay.clock import SYSTEM_CLOCK
+    from assay.engines.base import engine_in, engine_named
     from assay.errors import UsageError
 
     with open_store(store) as opened:
@@ -181,8 +152,24 @@ def _on_cluster(campaign: str, store: Path | None) -> Iterator[_ClusterCampaign 
             name = opened.find(campaign)
         except UsageError:  # no such campaign here
             name = ""
-        engine = engine_holding(opened.folder, name) if name else None
-        yield None if engine is None else _ClusterCampaign(opened, name, engine)
+        engine = engine_in(opened.folder, name) if name else engine_named("local")
+        folder = engine.folder_of(opened.folder, name)
+        if folder is not None:
+            yield _SubmittedCampaign(
+                engine.open(opened, name, view, SYSTEM_CLOCK), _reporting_server(server, folder.path)
+            )
+            return
+    client = server.connect()
+    yield _SubmittedCampaign(engine_named("fleet").open(client, campaign, view, SYSTEM_CLOCK), None)
+
+
+def _reporting_server(named: ServerOptions, folder: Path) -> FleetClient | None:
+    """The server that progress is reported to: the one that is named, or the one of an earlier run."""
+    from assay.engines.reporting import remembered_server
+
+    url = named.url or remembered_server(folder)
+    # A server from an earlier run is informed if it answers; only one that was named now must be right.
+    return replace(named, url=url).connect(greet=bool(named.url)) if url else None
 
 
 @campaigns_app.command("retry")
@@ -260,7 +247,9 @@ def show_job(job: JobName, json_: JsonOption = False, *, server: ServerOptions) 
 @jobs_app.command("logs")
 def job_logs(job: JobName, *, server: ServerOptions) -> None:
     """Print the lines that a job's attempts wrote."""
-    say_job_lines(server.connect(), job)
+    from assay.engines.fleet import job_lines
+
+    show_logs(job_lines(server.connect(), job))
 
 
 @jobs_app.command("cancel")

@@ -25,9 +25,7 @@ from assay.cli.output import exit_code, rendered, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.engines.base import FollowOptions
-    from assay.engines.fleet import PlacementOptions
-    from assay.place.fleet.client import FleetClient
+    from assay.engines.base import PlacementOptions
     from assay.report.live import View
     from assay.report.result import CampaignResult
     from assay.spec.load import Loaded
@@ -65,7 +63,9 @@ NoControlOption = Annotated[
 
 CancelOption = Annotated[
     bool,
-    typer.Option("--cancel-on-interrupt", help="On a cluster: Ctrl-C ends the campaign, instead of leaving it there."),
+    typer.Option(
+        "--cancel-on-interrupt", help="On a server or cluster: Ctrl-C ends the campaign, instead of leaving it there."
+    ),
 ]
 
 
@@ -91,7 +91,7 @@ class PlacementFlags:
     ] = None
 
     def options(self) -> PlacementOptions:
-        from assay.engines.fleet import PlacementOptions
+        from assay.engines.base import PlacementOptions
         from assay.errors import UsageError
         from assay.units import seconds
 
@@ -137,41 +137,30 @@ def run(
     back to it. A server is then told how it goes, and measures nothing itself.
     """
     loaded, view = _opened(file, settings or (), text=form is Format.text, quiet=quiet)
-    clustered = loaded.benchmark.place.on_cluster
     client = server.connect() if server.url and not local else None
-    if client is not None and not clustered:
-        wishes = placement.options()
-        done = _on_server(loaded, client, wishes, view, detach=detach)
-        if done is not None:
-            end(done, form, fail_on, out)
-        return
+    options = placement.options()
+    if loaded.benchmark.place.on_cluster:
+        _refuse_placement(options, loaded.benchmark.place.engine)
+    from assay.api.run import engine_for
     from assay.api.run import run as run_benchmark
+    from assay.engines.base import FollowOptions
 
-    mode = lock.value if lock else None
-    if clustered:
-        _refuse_wishes(placement.options(), loaded.benchmark.place.engine)
-    manner = _manner(client, detach=detach, cancel=cancel_on_interrupt) if clustered else None
     result = run_benchmark(
-        loaded, store=store, fresh=fresh, view=view, lock=mode, control=not no_control, manner=manner, objects=objects
+        loaded,
+        store=store,
+        fresh=fresh,
+        view=view,
+        server=client,
+        lock=lock.value if lock else None,
+        control=not no_control,
+        follow=FollowOptions(detach, cancel_on_interrupt),
+        placement=options,
+        objects=objects,
     )
-    if manner is not None and detach:
+    if detach and engine_for(loaded, client).OUTLIVES:
         say(result.record.campaign)
         return
     end(result, form, fail_on, out)
-
-
-def _on_server(
-    loaded: Loaded, client: FleetClient, wishes: PlacementOptions, view: View, *, detach: bool
-) -> CampaignResult | None:
-    """Hand a benchmark to a server's fleet; None where nobody waits for the results."""
-    from assay.engines.fleet import follow, submit
-
-    campaign = submit(loaded, client, wishes, view)
-    if not detach:
-        return follow(client, campaign, view)
-    view.close()
-    say(campaign)
-    return None
 
 
 def _opened(file: Path, settings: Sequence[str], *, text: bool, quiet: bool) -> tuple[Loaded, View]:
@@ -188,19 +177,13 @@ def _opened(file: Path, settings: Sequence[str], *, text: bool, quiet: bool) -> 
     return loaded, view
 
 
-def _manner(client: FleetClient | None, *, detach: bool, cancel: bool) -> FollowOptions:
-    from assay.engines.base import FollowOptions
-
-    return FollowOptions(detach=detach, cancel_on_interrupt=cancel, server=client)
-
-
-def _refuse_wishes(wishes: PlacementOptions, engine: str) -> None:
+def _refuse_placement(options: PlacementOptions, engine: str) -> None:
     """Refuse what only a fleet could heed."""
     from dataclasses import asdict
 
     from assay.errors import UsageError
 
-    named = [name.removesuffix("_s") for name, value in asdict(wishes).items() if value not in (None, "")]
+    named = [name.removesuffix("_s") for name, value in asdict(options).items() if value not in (None, "")]
     if named:
         raise UsageError(
             f"--{named[0]} is for the agents of a server, and {engine.capitalize()} places these jobs",

@@ -35,7 +35,8 @@ def add(
 ) -> None:
     """Hand a benchmark with a schedule to a server; one of the same name is changed."""
     from assay.documents import to_plain
-    from assay.engines.fleet import PlacementOptions, submission_of
+    from assay.engines.base import PlacementOptions
+    from assay.engines.fleet import submission_of
     from assay.report.live import view_for
     from assay.spec.load import read_with
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from assay.errors import UsageError
+from assay.plugins import find_plugin
 
 if TYPE_CHECKING:
+    from assay.analyse.records import CampaignRecord, MultiRunJobResult
     from assay.clock import Clock
     from assay.engines.collect import Termination
     from assay.engines.folder import CampaignFolder
     from assay.place.fleet.client import FleetClient
-    from assay.plan.job import Job
+    from assay.place.fleet.protocol import JobProgress
     from assay.plan.plan import Plan
+    from assay.report.live import View
+    from assay.report.result import CampaignResult
     from assay.spec.load import Loaded
-    from assay.store.store import Store
 
 # Code of the problem that a cancelled campaign is; also the state of its jobs.
 CANCELLED = "cancelled"
@@ -38,16 +42,28 @@ class FollowOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacementOptions:
+    """How a fleet should place a campaign, beside what its file says."""
+
+    priority: int | None = None
+    deadline_s: float | None = None
+    agent: str = ""
+    spread: Literal["any", "spread", "pack"] | None = None
+    unplaceable: Literal["wait", "fail"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunOptions:
     """How `assay run` was called, as far as an engine acts on it."""
 
     fresh: bool = False
-    """Submit again, even where a campaign of the same plan could be followed."""
+    """Measure everything again, even where a campaign of the same plan could go on."""
     lock: str | None = None
     """What jobs do about a device that another measurement holds."""
     control: bool = True
     """Whether the control workload is timed."""
     follow: FollowOptions = field(default_factory=FollowOptions)
+    placement: PlacementOptions = field(default_factory=PlacementOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,20 +145,123 @@ class LogChunk:
     text: str
 
 
-class CampaignDraft(Protocol):
-    """A campaign that an engine can take, before anything of it is kept."""
+@dataclass(frozen=True, slots=True)
+class CampaignSize:
+    """How much a campaign measures."""
 
-    def write(self, plan: Plan, store: Store, clock: Clock, tell: Callable[[str], None]) -> Engine:
-        """Write everything down that machines and later processes need; nothing is submitted.
+    jobs: int
+    runs: int
 
-        Args:
-            plan: with the ids that the store gave to the campaign and its jobs.
+
+class JobRef(Protocol):
+    """A job, as far as following it needs."""
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def id(self) -> str: ...
+
+
+J = TypeVar("J", bound=JobRef)
+Home = TypeVar("Home", contravariant=True)
+"""Where campaigns are recorded: a store here, or a server."""
+
+
+@dataclass(slots=True)
+class OpenJobs(Generic[J]):
+    """The jobs of a campaign that have not ended."""
+
+    jobs: dict[int, J]
+    running: set[int]
+    total: int
+    """Jobs of the campaign, ended ones included."""
+
+
+class Reporter(Protocol):
+    """Learns how the jobs of a campaign stand and end. No call waits for anything."""
+
+    def stands(self, standings: Iterable[JobProgress]) -> None:
+        """How jobs stand now; those that are left out stand as before."""
+
+    def ended(self, index: int) -> None:
+        """The store has the result of a job."""
+
+    def all_ended(self) -> None:
+        """Every result is final: those that have changed since they were reported are sent again."""
+
+    def left(self, words: str) -> None:
+        """Nothing more will be reported for now, and why."""
+
+
+class NullReporter:
+    """No server was named."""
+
+    def stands(self, standings: Iterable[JobProgress]) -> None: ...
+
+    def ended(self, index: int) -> None: ...
+
+    def all_ended(self) -> None: ...
+
+    def left(self, words: str) -> None: ...
+
+
+class Ledger(Protocol[J]):
+    """The record of one campaign: what became of its jobs, and their results."""
+
+    @property
+    def campaign(self) -> str: ...
+
+    def following(self, server: FleetClient | None, note: Callable[[str], None]) -> AbstractContextManager[Reporter]:
+        """Follow the campaign from this process alone, and report its progress to a server."""
+        ...
+
+    def state(self) -> str: ...
+
+    def size(self) -> CampaignSize: ...
+
+    def open_jobs(self) -> OpenJobs[J]: ...
+
+    def started(self, job: J) -> None: ...
+
+    def released(self, job: J) -> None:
+        """A job that ran waits again."""
+        ...
+
+    def collect(self, job: J, ended: Termination) -> MultiRunJobResult:
+        """Take in what an ended job left, and end it.
+
+        Raises:
+            StoreError: if it cannot be kept; nothing is lost then.
         """
         ...
 
+    def end(self, state: str) -> None:
+        """Record that the campaign has ended, or was interrupted."""
+        ...
 
-class Engine(Protocol):
-    """One campaign on one engine. What is done to it is in drive.py, once for all engines."""
+    def findings(self, record: CampaignRecord, view: View) -> None:
+        """Take results into their series, and say what changed."""
+        ...
+
+    def result(self) -> CampaignResult:
+        """The results as they are now."""
+        ...
+
+
+class CampaignDraft(Protocol[J, Home]):
+    """A campaign that an engine can take, before anything of it is kept."""
+
+    def begin(self, view: View, clock: Clock) -> Engine[J, Home]:
+        """Write everything down that machines and later processes need; nothing is measured yet."""
+        ...
+
+
+class Engine(Protocol[J, Home]):
+    """One campaign on one engine. What is done to it is in drive.py, once for all engines.
+
+    Class methods take the home of campaigns: the store, or for a fleet the client of its server.
+    """
 
     NAME: ClassVar[str]
     """As `place.engine` and the store spell it."""
@@ -154,11 +273,20 @@ class Engine(Protocol):
     """Codes of problems after which a later process can go on."""
     REQUEUES: ClassVar[bool]
     """Whether a job that ran may wait again."""
+    OUTLIVES: ClassVar[bool]
+    """Whether a campaign goes on without the process that follows it."""
+    IS_SERVED: ClassVar[bool]
+    """Whether a server collects the results and ends the campaign; following it only watches then."""
 
     # Campaigns
 
     @classmethod
-    def check(cls, loaded: Loaded, plan: Plan, store: Path, options: RunOptions) -> CampaignDraft:
+    def resume(cls, home: Home, plan: Plan, view: View, clock: Clock) -> Engine[J, Home] | None:
+        """The newest campaign of an equal plan that can go on and that no process follows; None where there is none."""
+        ...
+
+    @classmethod
+    def check(cls, loaded: Loaded, plan: Plan, home: Home, options: RunOptions) -> CampaignDraft[J, Home]:
         """See whether the engine can take a plan: what is wrong is said before anything is kept.
 
         Raises:
@@ -168,31 +296,16 @@ class Engine(Protocol):
         ...
 
     @classmethod
-    def holds(cls, store: Path, campaign: str) -> bool:
-        """Whether a campaign of a store was submitted to this engine."""
-        ...
-
-    @classmethod
-    def folder_of(cls, store: Path, campaign: str) -> CampaignFolder:
-        """The folder of a campaign that it holds."""
-        ...
-
-    @classmethod
-    def open(cls, store: Store, campaign: str, clock: Clock, tell: Callable[[str], None]) -> Engine:
+    def open(cls, home: Home, campaign: str, view: View, clock: Clock) -> Engine[J, Home]:
         """A campaign that an earlier process began.
 
         Raises:
-            UsageError: if it was not submitted from this store.
+            UsageError: if it is not on this engine.
         """
         ...
 
     @classmethod
-    def remove(cls, store: Path, campaign: str) -> str:
-        """Remove what a campaign left beside the store; return what became of it in words, empty for nothing."""
-        ...
-
-    @classmethod
-    def logs(cls, store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:
+    def logs(cls, home: Home, job: J, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:
         """What a job or one of its services wrote; with `follow`, until it has ended.
 
         Raises:
@@ -201,13 +314,20 @@ class Engine(Protocol):
         """
         ...
 
+    @classmethod
+    def folder_of(cls, store: Path, campaign: str) -> CampaignFolder | None:
+        """What it keeps of a campaign beside the store; None where it keeps nothing."""
+        ...
+
+    @classmethod
+    def remove(cls, store: Path, campaign: str) -> str:
+        """Remove what a campaign left beside the store; return what became of it in words, empty for nothing."""
+        ...
+
     # One campaign
 
     @property
-    def campaign(self) -> str: ...
-
-    @property
-    def folder(self) -> CampaignFolder: ...
+    def ledger(self) -> Ledger[J]: ...
 
     @property
     def where(self) -> str:
@@ -226,14 +346,18 @@ class Engine(Protocol):
         ...
 
     def advance(self, jobs: Collection[int]) -> int:
-        """Submit what has become due, and release what none of the open jobs needs; return how many wait for later."""
+        """Submit or measure what has become due, and release what none of the open jobs needs.
+
+        Returns:
+            how many jobs wait for later.
+        """
         ...
 
-    def snapshot(self, jobs: Mapping[int, Job]) -> Snapshot:
+    def snapshot(self, jobs: Mapping[int, J]) -> Snapshot:
         """How open jobs stand now."""
         ...
 
-    def fetch(self, job: Job, ended: FinishedJob) -> Termination | None:
+    def fetch(self, job: J, ended: FinishedJob) -> Termination | None:
         """Bring the result folder of an ended job here, and say how it ended; None where that needs another look."""
         ...
 
@@ -253,7 +377,7 @@ class Engine(Protocol):
         """Remove whatever is left of the campaign; return what would not go in words, empty for nothing."""
         ...
 
-    def settle(self, store: Store) -> None:
+    def settle(self) -> None:
         """Complete the results, before the campaign is ended in the store."""
         ...
 
@@ -265,38 +389,34 @@ class Engine(Protocol):
 GROUP = "assay.engines"
 # Ours are found without reading what every installed package registers; pyproject.toml names them too.
 OURS = {
+    "local": "assay.engines.local:LocalEngine",
     "kubernetes": "assay.engines.kubernetes.engine:KubernetesEngine",
     "slurm": "assay.engines.slurm.engine:SlurmEngine",
+    "fleet": "assay.engines.fleet:FleetEngine",
 }
 
 
-def engine_named(name: str) -> type[Engine]:
+def engine_named(name: str) -> type[Engine[Any, Any]]:
     """The engine that `place.engine` names.
 
     Raises:
         UsageError: if no package has it.
     """
-    if name in OURS:
-        return _loaded(EntryPoint(name, OURS[name], GROUP))
-    entry = next(iter(entry_points(group=GROUP, name=name)), None)
+    entry = EntryPoint(name, OURS[name], GROUP) if name in OURS else find_plugin(name, GROUP)
     if entry is None:
         raise UsageError(
             f"there is no engine {name!r}", code="no-engine", at="place.engine", try_=f"use one of {', '.join(OURS)}"
         )
-    return _loaded(entry)
-
-
-def engines() -> Iterator[type[Engine]]:
-    """Every engine that is installed, ours first."""
-    yield from map(engine_named, OURS)
-    yield from (_loaded(entry) for entry in entry_points(group=GROUP) if entry.name not in OURS)
-
-
-def engine_holding(store: Path, campaign: str) -> type[Engine] | None:
-    """The engine that a campaign of a store was submitted to; None where no engine but this machine has it."""
-    return next((engine for engine in engines() if engine.holds(store, campaign)), None)
-
-
-def _loaded(entry: EntryPoint) -> type[Engine]:
-    engine: type[Engine] = entry.load()
+    engine: type[Engine[Any, Any]] = entry.load()
     return engine
+
+
+def engine_in(store: Path, campaign: str) -> type[Engine[Any, Any]]:
+    """The engine that a campaign of a store was submitted to: the one that keeps a folder of it, else this machine."""
+    return next((one for one in engines() if one.folder_of(store, campaign) is not None), engine_named("local"))
+
+
+def engines() -> Iterator[type[Engine[Any, Any]]]:
+    """Every engine that is installed, ours first."""
+    others = [entry.name for entry in entry_points(group=GROUP) if entry.name not in OURS]
+    return map(engine_named, [*OURS, *others])

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic
 
-from assay.analyse.records import CampaignRecord, MultiRunJobResult
+from assay.analyse.records import MultiRunJobResult
 from assay.clock import Clock
 from assay.engines.base import (
     CANCELLED,
@@ -20,39 +21,49 @@ from assay.engines.base import (
     FailureReason,
     FinishedJob,
     FollowOptions,
+    J,
     JobStatus,
+    NullReporter,
+    OpenJobs,
+    Reporter,
     RunningJob,
     RunOptions,
     Snapshot,
-    engine_holding,
-    engine_named,
+    engine_in,
     engines,
 )
-from assay.engines.collect import Termination, collect
-from assay.engines.node import NOT_KEPT
-from assay.engines.reporting import NullReporter, Reporter, reporting_to
-from assay.engines.status import StatusPrinter, note_findings, note_unused, standings
-from assay.errors import MeasureError, UsageError
-from assay.exec.machine import surroundings
-from assay.place.fleet.client import FleetClient
-from assay.plan.job import Job
-from assay.plan.lifecycle import FINAL, campaign_state
-from assay.plan.plan import refuse_unsupported
+from assay.engines.collect import Termination
+from assay.engines.status import StatusPrinter, note_unused, standings
+from assay.errors import NOT_KEPT, AssayError, MeasureError, UsageError
+from assay.plan.lifecycle import campaign_state
 from assay.report.live import View
-from assay.report.reading import read_campaign
+from assay.report.result import CampaignResult
 from assay.run.inputs import plan_of
-from assay.run.scratch import held, is_held
+from assay.run.scratch import is_held
 from assay.spec.load import Loaded
-from assay.store.store import Store
+
+if TYPE_CHECKING:
+    from assay.place.fleet.client import FleetClient
+    from assay.store.store import Store
 
 # How often a server learns how the jobs stand.
 _REPORT_S = 2.0
 
 
-def run(loaded: Loaded, store: Store, view: View, clock: Clock, options: RunOptions | None = None) -> CampaignRecord:
-    """Submit a benchmark to the engine that it names, follow it to its end and return its results.
+def run(
+    engine_type: type[Engine[Any, Any]],
+    loaded: Loaded,
+    home: Store | FleetClient,
+    view: View,
+    clock: Clock,
+    options: RunOptions | None = None,
+) -> CampaignResult:
+    """Submit a benchmark to an engine, follow it to its end and return its results.
 
-    A campaign of the same plan that no process follows is followed instead, unless `fresh`.
+    A campaign of the same plan that can go on is continued instead, unless `fresh`.
+
+    Args:
+        home: where the campaign is recorded: the store, for a fleet the client of its server.
 
     Raises:
         SpecError: if the benchmark is wrong.
@@ -60,59 +71,37 @@ def run(loaded: Loaded, store: Store, view: View, clock: Clock, options: RunOpti
         MeasureError: if the engine refuses it or does not answer.
     """
     options = options or RunOptions()
-    benchmark = loaded.benchmark
-    engine_type = engine_named(benchmark.place.engine)
-    refuse_unsupported(benchmark, (engine_type.NAME,))
     plan = plan_of(loaded)
-    if not options.fresh and (campaign := _unfollowed(engine_type, store, plan.digest)) is not None:
-        view.note(
-            f"campaign {campaign} of the same plan goes on in {engine_type.TITLE}; "
-            "following it (--fresh submits a new one)"
-        )
-        return attach(store, campaign, view, clock, options.follow)
-    draft = engine_type.check(loaded, plan, store.folder, options)
-    document = loaded.source.document
-    plan = store.create_campaign(plan, document, benchmark.labels, surroundings(), clock, engine_type.NAME)
-    campaign = plan.jobs[0].campaign
-    try:
-        engine = draft.write(plan, store, clock, view.note)
-    except BaseException:
-        store.end_campaign(campaign, "failed", clock)
-        raise
-    runs = sum(job.definition.measure.runs for job in plan.jobs)
-    view.campaign(campaign, len(plan.jobs), runs, engine.where)
-    note_unused(benchmark, view, f"a run on {engine.TITLE}")
-    return CampaignDriver(engine, store, view, clock, options.follow).run()
+    engine = None if options.fresh else engine_type.resume(home, plan, view, clock)
+    if engine is None:
+        engine = engine_type.check(loaded, plan, home, options).begin(view, clock)
+        if not engine.IS_SERVED:
+            note_unused(loaded.benchmark, view, f"a run on {engine.TITLE}")
+    return CampaignDriver(engine, view, options.follow).run()
 
 
-def attach(
-    store: Store, campaign: str, view: View, clock: Clock, options: FollowOptions | None = None
-) -> CampaignRecord:
+def attach(engine: Engine[Any, Any], view: View, options: FollowOptions | None = None) -> CampaignResult:
     """Follow a campaign to its end, from wherever the process before was lost, and return its results.
 
     Raises:
-        UsageError: if it was not submitted to an engine from this store.
         MeasureError: if the engine refuses what is still to be submitted, or cannot be reached from here.
     """
-    engine = _opened(store, campaign, view, clock)
-    _, stored = store.campaign(campaign)
-    view.campaign(campaign, len(stored), sum(one.job.definition.measure.runs for one in stored), engine.where)
-    return CampaignDriver(engine, store, view, clock, options or FollowOptions()).run()
+    return CampaignDriver(engine, view, options or FollowOptions()).run()
 
 
-def cancel(store: Store, campaign: str, view: View, clock: Clock, server: FleetClient | None = None) -> CampaignRecord:
-    """End every job of a campaign, keep what was measured, and return it.
+def cancel(engine: Engine[Any, Any], view: View, server: FleetClient | None = None) -> str:
+    """End every job of a campaign, keep what was measured, and return the state that it then has.
 
     Raises:
-        UsageError: if it was not submitted to an engine from this store.
         MeasureError: if the engine does not answer.
     """
-    engine = _opened(store, campaign, view, clock)
-    driver = CampaignDriver(engine, store, view, clock, FollowOptions(server=server))
-    if store.campaign(campaign)[0].state == "running":
+    driver = CampaignDriver(engine, view, FollowOptions(server=server))
+    if engine.IS_SERVED or engine.ledger.state() == "running":
         engine.cancel()
+    if engine.IS_SERVED:
+        return engine.ledger.state()
     driver.tear_down()
-    return driver.run()
+    return driver.run().record.state
 
 
 def remove(store: Store, campaign: str) -> tuple[str, ...]:
@@ -132,70 +121,41 @@ def refuse_followed(store: Path, campaign: str) -> None:
     Raises:
         UsageError: `busy` if one does.
     """
-    engine = engine_holding(store, campaign)
-    folder = engine.folder_of(store, campaign).path if engine is not None else None
-    if folder is not None and folder.is_dir() and is_held(folder):
+    folder = engine_in(store, campaign).folder_of(store, campaign)
+    if folder is not None and folder.path.is_dir() and is_held(folder.path):
         raise UsageError(f"a process follows campaign {campaign}", code="busy", try_="wait until it ends")
 
 
-def _opened(store: Store, campaign: str, view: View, clock: Clock) -> Engine:
-    engine_type = engine_holding(store.folder, campaign)
-    if engine_type is None:
-        raise UsageError(
-            f"campaign {campaign} was not submitted to a cluster from this store",
-            code="no-cluster",
-            at=str(store.folder),
-            try_="give the store that it was submitted with, by --store or ASSAY_STORE",
-        )
-    return engine_type.open(store, campaign, clock, view.note)
-
-
-def _unfollowed(engine: type[Engine], store: Store, digest: str) -> str | None:
-    """The newest campaign of a plan that the engine still has and that no process follows."""
-    for campaign in store.unfinished(digest, engine.NAME):
-        if engine.holds(store.folder, campaign):
-            folder = engine.folder_of(store.folder, campaign)
-            if folder.campaign.is_file() and not is_held(folder.path):
-                return campaign
-    return None
-
-
 @dataclass(slots=True)
-class CampaignDriver:
+class CampaignDriver(Generic[J]):
     """One process and one campaign."""
 
-    engine: Engine
-    store: Store
+    engine: Engine[J, Any]
     view: View
-    clock: Clock
     options: FollowOptions = field(default_factory=FollowOptions)
     _reporter: Reporter = field(default_factory=NullReporter)
     _reported_s: float = -_REPORT_S
     _printer: StatusPrinter = field(init=False)
-    _open: dict[int, Job] = field(default_factory=dict)
-    """Jobs that have not ended."""
-    _running: set[int] = field(default_factory=set)
-    _total: int = 0
+    _jobs: OpenJobs[J] = field(default_factory=lambda: OpenJobs({}, set(), 0))
 
     def __post_init__(self) -> None:
         self._printer = StatusPrinter(self.view, self.engine.TITLE)
 
-    def run(self) -> CampaignRecord:
+    def run(self) -> CampaignResult:
         """Submit what is missing, follow, collect, tear down."""
-        campaign, folder = self.engine.campaign, self.engine.folder.path
+        ledger = self.engine.ledger
         try:
-            with (
-                held(folder, lambda: self.view.note("another process follows this campaign; waiting for it")),
-                reporting_to(self.options.server, self.store, campaign, folder, self.view.note) as self._reporter,
-            ):
-                if self.store.campaign(campaign)[0].state != "running":
-                    return read_campaign(self.store, campaign)
-                return self._driven()
+            size = ledger.size()
+            self.view.campaign(ledger.campaign, size.jobs, size.runs, self.engine.where)
+            with ledger.following(self.options.server, self.view.note) as self._reporter:
+                if ledger.state() != "running":
+                    return ledger.result()
+                return self._driven() if self.engine.OUTLIVES else self._measured_here()
         finally:
             self.engine.close()
             self.view.close()
 
-    def _driven(self) -> CampaignRecord:
+    def _driven(self) -> CampaignResult:
         try:
             self._submit()
             try:
@@ -210,10 +170,21 @@ class CampaignDriver:
             raise
         return self._finished()
 
+    def _measured_here(self) -> CampaignResult:
+        """A campaign that this process measures itself; another process can go on with what it leaves."""
+        try:
+            self._jobs = self.engine.ledger.open_jobs()
+            self.engine.submit()
+            self._follow()
+        except BaseException:
+            self._suspend()
+            raise
+        return self._finished()
+
     # Beginning
 
     def _submit(self) -> None:
-        self._read_open()
+        self._jobs = self.engine.ledger.open_jobs()
         if self.engine.is_cancelled:
             self.tear_down()
             return
@@ -228,18 +199,12 @@ class CampaignDriver:
             if problem.problem.code != CANCELLED:
                 raise
 
-    def _read_open(self) -> None:
-        _, stored = self.store.campaign(self.engine.campaign)
-        self._open = {one.job.index: one.job for one in stored if one.state not in FINAL}
-        self._running = {one.job.index for one in stored if one.state == "running"}
-        self._total = len(stored)
-
-    def _detached(self) -> CampaignRecord:
+    def _detached(self) -> CampaignResult:
         """Hand over all that may be there at once, and leave."""
-        if later := self.engine.advance(self._open):
+        if later := self.engine.advance(self._jobs.jobs):
             self.view.note(f"{later} jobs are submitted when those before them have ended, by `assay campaigns attach`")
         self._leave()
-        return read_campaign(self.store, self.engine.campaign)
+        return self.engine.ledger.result()
 
     # Following
 
@@ -250,10 +215,9 @@ class CampaignDriver:
             MeasureError: if the engine refuses for good what is asked of it.
             StoreError: if results cannot be kept.
         """
-        self._read_open()
-        while self._open:
+        while self._jobs.jobs:
             moved = self._patiently(self._step)
-            if self._open:
+            if self._jobs.jobs:
                 self.engine.wait(moved=moved)
         while not self._patiently(self.engine.finish):
             self.engine.wait(moved=True)
@@ -271,37 +235,39 @@ class CampaignDriver:
 
     def _step(self) -> bool:
         """Look once; return whether anything moved."""
-        before = (len(self._open), len(self._running))
+        jobs = self._jobs
+        before = (len(jobs.jobs), len(jobs.running))
         cancelled = self.engine.is_cancelled
-        snapshot = self.engine.snapshot(self._open)
+        snapshot = self.engine.snapshot(jobs.jobs)
         self._printer.silent(snapshot.silence)
         for index, status in snapshot.jobs.items():
-            self._apply(self._open[index], status, cancelled=cancelled)
-        self.engine.advance(self._open)
+            self._apply(jobs.jobs[index], status, cancelled=cancelled)
+        self.engine.advance(jobs.jobs)
         if not snapshot.silence:
-            self._printer.show(snapshot, self._total - len(self._open), self._total)
+            self._printer.show(snapshot, jobs.total - len(jobs.jobs), jobs.total)
             self._report(snapshot)
-        return before != (len(self._open), len(self._running))
+        return before != (len(jobs.jobs), len(jobs.running))
 
-    def _apply(self, job: Job, status: JobStatus, *, cancelled: bool) -> None:
+    def _apply(self, job: J, status: JobStatus, *, cancelled: bool) -> None:
         """Note that a job began, was put back, or ended."""
+        ledger, running = self.engine.ledger, self._jobs.running
         if isinstance(status, FinishedJob):
             termination = self.engine.fetch(job, status)
             if termination is not None:
                 self._collect(job, replace(termination, cancelled=cancelled))
         elif isinstance(status, RunningJob):
-            if job.index not in self._running:
-                self._running.add(job.index)
-                self.store.move_job(job.id, "start")
-        elif self.engine.REQUEUES and job.index in self._running:
-            self._running.discard(job.index)
-            self.store.move_job(job.id, "release")
+            if job.index not in running:
+                running.add(job.index)
+                ledger.started(job)
+        elif self.engine.REQUEUES and job.index in running:
+            running.discard(job.index)
+            ledger.released(job)
             self.view.note(f"the {status.handle} was put back into the queue")
 
-    def _collect(self, job: Job, termination: Termination) -> None:
-        result = collect(self.store, self.engine.folder, job, termination, self.clock.utc())
-        self._open.pop(job.index, None)
-        self._running.discard(job.index)
+    def _collect(self, job: J, termination: Termination) -> None:
+        result = self.engine.ledger.collect(job, termination)
+        self._jobs.jobs.pop(job.index, None)
+        self._jobs.running.discard(job.index)
         self.view.job_done(result)
         self._reporter.ended(job.index)
 
@@ -310,23 +276,31 @@ class CampaignDriver:
         now_s = time.monotonic()
         if not isinstance(self._reporter, NullReporter) and now_s - self._reported_s >= _REPORT_S:
             self._reported_s = now_s
-            self._reporter.stands(standings(snapshot, self._open))
+            self._reporter.stands(standings(snapshot, self._jobs.jobs))
 
     # Ending
 
     def _leave(self) -> None:
-        engine, campaign = self.engine, self.engine.campaign
-        self._reporter.left(f"left to {engine.TITLE}: nobody follows it for now")
+        title, campaign = self.engine.TITLE, self.engine.ledger.campaign
+        self._reporter.left(f"left to {title}: nobody follows it for now")
         self.view.note(
-            f"campaign {campaign} goes on in {engine.TITLE} without this process; `assay campaigns attach {campaign}` "
+            f"campaign {campaign} goes on in {title} without this process; `assay campaigns attach {campaign}` "
             f"follows it and collects its results, `assay campaigns cancel {campaign}` ends it"
         )
+
+    def _suspend(self) -> None:
+        """Record that the campaign can go on later; the store may be the very thing that failed, then nothing can."""
+        try:
+            self.engine.ledger.end("interrupted")
+        except AssayError:
+            return
+        self.view.note(f"campaign {self.engine.ledger.campaign} is interrupted; the same command continues it")
 
     def _interrupted(self) -> None:
         if not self.options.cancel_on_interrupt:
             self._leave()
             return
-        self.view.note(f"cancelling campaign {self.engine.campaign}; what was measured is kept")
+        self.view.note(f"cancelling campaign {self.engine.ledger.campaign}; what was measured is kept")
         self.engine.cancel()
         self.tear_down()
         self._follow()
@@ -334,25 +308,26 @@ class CampaignDriver:
 
     def _refused(self, problem: MeasureError) -> None:
         """Leave a campaign to a later process where the engine is silent; take it back where it refuses a part."""
-        said, campaign = problem.problem, self.engine.campaign
-        if said.code in (*self.engine.RESUMABLE, *NOT_KEPT):
+        reason, campaign = problem.problem, self.engine.ledger.campaign
+        if reason.code in (*self.engine.RESUMABLE, *NOT_KEPT):
             self.view.note(
                 f"campaign {campaign} is left as it is; `assay campaigns attach {campaign}` goes on with it, "
                 f"`assay campaigns cancel {campaign}` ends it"
             )
             return
-        self._take_back(FailureReason(said.code, said.message, said.try_))
+        self._take_back(FailureReason(reason.code, reason.message, reason.try_))
 
     def _take_back(self, why: FailureReason) -> None:
+        ledger = self.engine.ledger
         self.engine.cancel()
         self.tear_down()
-        self._read_open()
+        if self.engine.IS_SERVED:
+            return
+        self._jobs = ledger.open_jobs()
         ended = Termination(None, why, {}, {}, cancelled=why.code == CANCELLED, final=True)
-        for job in self._open.values():
-            collect(self.store, self.engine.folder, job, ended, self.clock.utc())
-        _, stored = self.store.campaign(self.engine.campaign)
-        state = campaign_state(Counter(one.state for one in stored))
-        self.store.end_campaign(self.engine.campaign, state, self.clock)
+        for job in self._jobs.jobs.values():
+            ledger.collect(job, ended)
+        ledger.end(campaign_state(Counter(job.state for job in ledger.result().jobs)))
         self._reporter.all_ended()
 
     def tear_down(self) -> None:
@@ -360,17 +335,20 @@ class CampaignDriver:
         if left := self.engine.tear_down():
             self.view.note(left)
 
-    def _finished(self) -> CampaignRecord:
+    def _finished(self) -> CampaignResult:
+        ledger = self.engine.ledger
         self.tear_down()
-        self.engine.settle(self.store)
-        record = read_campaign(self.store, self.engine.campaign)
+        self.engine.settle()
+        result = ledger.result()
+        if self.engine.IS_SERVED:
+            return result
         cancelled = self.engine.is_cancelled
-        state = campaign_state(Counter(_ended_as(job, cancelled=cancelled) for job in record.jobs))
-        self.store.end_campaign(self.engine.campaign, state, self.clock)
-        record = replace(record, state=state)
-        note_findings(self.store, record, self.view, self.clock)
+        state = campaign_state(Counter(_ended_as(job, cancelled=cancelled) for job in result.jobs))
+        ledger.end(state)
+        result = replace(result, record=replace(result.record, state=state))
+        ledger.findings(result.record, self.view)
         self._reporter.all_ended()  # some results may have been completed at the end
-        return record
+        return result
 
 
 def _ended_as(job: MultiRunJobResult, *, cancelled: bool) -> str:

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, ClassVar
 
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
-from assay.clock import wall_time
+from assay.clock import Clock, wall_time
 from assay.documents import from_json
+from assay.engines.base import (
+    CampaignSize,
+    FinishedJob,
+    JobStatus,
+    LogChunk,
+    NullReporter,
+    OpenJobs,
+    PlacementOptions,
+    Reporter,
+    RunOptions,
+    Snapshot,
+)
+from assay.engines.collect import Termination
+from assay.engines.logs import STREAMS
 from assay.errors import MeasureError, UsageError
 from assay.hardware.environment import git_state
-from assay.place.fleet.client import AWAY, FleetClient, read_token
+from assay.place.fleet.client import AWAY, FleetClient
 from assay.place.fleet.protocol import Submission
 from assay.plan.job import JobFile
 from assay.plan.lifecycle import FINAL
+from assay.plan.plan import Plan
 from assay.report.live import View
 from assay.report.result import CampaignResult
 from assay.report.sheet import plain
@@ -31,66 +48,20 @@ POLL_S = 1.0
 _PAGE = 500
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementOptions:
-    """How a campaign should be placed, beside what its file says."""
-
-    priority: int | None = None
-    deadline_s: float | None = None
-    agent: str = ""
-    spread: Literal["any", "spread", "pack"] | None = None
-    unplaceable: Literal["wait", "fail"] | None = None
-
-
-def run_on(server: str, loaded: Loaded, view: View) -> CampaignResult:
-    """Measure a benchmark on a server's fleet and return its results, those of shared loads put together."""
-    from assay.engines.shared_load import beside_parts
-
-    client = FleetClient(server, read_token())
-    client.greet()
-    return beside_parts(follow(client, submit(loaded, client, PlacementOptions(), view), view))
-
-
-def submit(loaded: Loaded, client: FleetClient, wishes: PlacementOptions, view: View) -> str:
-    """Hand a benchmark to a server, with the files it names; return the campaign's id."""
-    answer = client.submit(submission_of(loaded, client, wishes, view))
-    for line in placement_lines(answer["placement"]):
-        view.note(line)
-    if scheduled := answer.get("schedule"):
-        view.note(_schedule_line(scheduled))
-    return str(answer["id"])
-
-
-def submission_of(loaded: Loaded, client: FleetClient, wishes: PlacementOptions, view: View) -> Submission:
+def submission_of(loaded: Loaded, client: FleetClient, placement: PlacementOptions, view: View) -> Submission:
     """What to hand to a server; the files that it names are uploaded first."""
     parts = _local_files(loaded)
     _upload(parts, client, view)
     return Submission(
         document=loaded.source.document,
         files={text: tuple(_described(one) for one in found) for text, found in parts.items()},
-        priority=wishes.priority,
-        deadline_s=wishes.deadline_s,
-        unplaceable=wishes.unplaceable,
-        spread=wishes.spread,
-        agent=wishes.agent,
+        priority=placement.priority,
+        deadline_s=placement.deadline_s,
+        unplaceable=placement.unplaceable,
+        spread=placement.spread,
+        agent=placement.agent,
         git=git_state(loaded.base) or {},
     )
-
-
-def follow(
-    client: FleetClient, campaign: str, view: View, pause: Callable[[float], None] = time.sleep
-) -> CampaignResult:
-    """Watch a campaign until it ends and return its results; a server that goes away for a while is waited for."""
-    follower = _Follower(client, campaign, view)
-    try:
-        while not follower.step():
-            pause(POLL_S)
-    except KeyboardInterrupt:
-        view.note(f"campaign {campaign} goes on; `assay campaigns attach {campaign}` follows it, `cancel` ends it")
-        raise
-    finally:
-        view.close()
-    return read(client, campaign)
 
 
 def find(client: FleetClient, reference: str) -> str:
@@ -197,40 +168,105 @@ def read_file(client: FleetClient, job: str, run: int, name: str) -> bytes | Non
     return client.content(f"/artefacts/{digest}", missing_ok=True) if digest else None
 
 
-@dataclass(slots=True)
-class _Follower:
-    """Turns what the server says about a campaign into what a view shows."""
+@dataclass(frozen=True, slots=True)
+class FleetJob:
+    """A job as the server lists it."""
 
+    index: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class FleetDraft:
+    """A benchmark for a fleet; its server checks it when it is submitted."""
+
+    loaded: Loaded
     client: FleetClient
-    campaign: str
-    view: View
-    _begun: bool = False
-    _away: bool = False
-    _counts: Mapping[str, int] = field(default_factory=dict)
-    _shown: dict[str, str] = field(default_factory=dict)  # job → state that was shown
-    _runs: dict[str, int] = field(default_factory=dict)  # job → run that was shown
+    placement: PlacementOptions
 
-    def step(self) -> bool:
-        """Look once; True when the campaign has ended and everything was shown."""
-        try:
-            summary = self.client.get(f"/campaigns/{self.campaign}")
-            self._begin(summary)
-            for job in self._jobs(summary):
-                self._show(job, summary["jobs"])
-        except MeasureError as away:
-            if away.problem.code != AWAY:
-                raise
-            if not self._away:
-                self.view.note(f"{away.problem.message}; the campaign goes on there, waiting for the server")
-            self._away = True
-            return False
-        self._away = False
-        return bool(summary["state"] != "running")
+    def begin(self, view: View, clock: Clock) -> FleetEngine:  # noqa: ARG002  (the server has its own)
+        """Upload the files that the benchmark names, and submit it."""
+        answer = self.client.submit(submission_of(self.loaded, self.client, self.placement, view))
+        for line in placement_lines(answer["placement"]):
+            view.note(line)
+        if scheduled := answer.get("schedule"):
+            view.note(_schedule_line(scheduled))
+        return FleetEngine(self.client, str(answer["id"]), view)
 
-    def _begin(self, summary: Mapping[str, Any]) -> None:
-        if not self._begun:
-            self._begun = True
-            self.view.campaign(self.campaign, summary["jobs"], summary["runs"], f"on {self.client.url}")
+
+class FleetEngine:
+    """One campaign on the agents of a server, which collects its results and ends it."""
+
+    NAME: ClassVar[str] = "fleet"
+    TITLE: ClassVar[str] = "the fleet"
+    TRANSIENT: ClassVar[Collection[str]] = (AWAY,)
+    RESUMABLE: ClassVar[Collection[str]] = (AWAY,)
+    REQUEUES: ClassVar[bool] = False
+    OUTLIVES: ClassVar[bool] = True
+    IS_SERVED: ClassVar[bool] = True
+    is_cancelled = False
+    """Whether it is makes no difference here: the server ends its jobs."""
+
+    def __init__(
+        self, client: FleetClient, campaign: str, view: View, pause: Callable[[float], None] = time.sleep
+    ) -> None:
+        self.ledger = ServerLedger(client, campaign, view, pause)
+        self.where = f"on {client.url}"
+        self._client, self._campaign, self._view, self._pause = client, campaign, view, pause
+        self._state = "running"
+        self._counts: Mapping[str, int] = {}
+        self._shown: set[int] = set()
+        """Jobs that were shown to have begun."""
+        self._runs: dict[int, int] = {}
+        """Job → run that was shown."""
+
+    @classmethod
+    def resume(cls, home: FleetClient, plan: Plan, view: View, clock: Clock) -> FleetEngine | None:  # noqa: ARG003
+        """Each submission to a server is a campaign of its own."""
+        return None
+
+    @classmethod
+    def check(cls, loaded: Loaded, plan: Plan, home: FleetClient, options: RunOptions) -> FleetDraft:  # noqa: ARG003
+        return FleetDraft(loaded, home, options.placement)
+
+    @classmethod
+    def open(cls, home: FleetClient, campaign: str, view: View, clock: Clock) -> FleetEngine:  # noqa: ARG003
+        return cls(home, campaign, view)
+
+    @classmethod
+    def logs(cls, home: FleetClient, job: FleetJob, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:
+        return service_logs(home, job.id, service) if service else job_lines(home, job.id, follow=follow)
+
+    @classmethod
+    def folder_of(cls, store: Path, campaign: str) -> None:  # noqa: ARG003
+        return None
+
+    @classmethod
+    def remove(cls, store: Path, campaign: str) -> str:  # noqa: ARG003
+        return ""
+
+    def submit(self) -> None:
+        """It was submitted when it began."""
+
+    def advance(self, jobs: Collection[int]) -> int:  # noqa: ARG002  (the server offers them)
+        return 0
+
+    def snapshot(self, jobs: Mapping[int, FleetJob]) -> Snapshot:
+        """Which jobs have ended since the last look; what the others do is shown run by run."""
+        summary = self._client.get(f"/campaigns/{self._campaign}")
+        self._state = summary["state"]
+        ended: dict[int, JobStatus] = {}
+        for job in self._jobs(summary):
+            if job["index"] not in jobs or job["state"] == "pending":
+                continue
+            if job["index"] not in self._shown:
+                self._shown.add(job["index"])
+                self._view.job(job["id"], job["label"], job["index"], summary["jobs"])
+            if job["state"] in FINAL:
+                ended[job["index"]] = FinishedJob()
+            elif job["state"] == "running" and job["progress"]:
+                self._progress(job["index"], job["progress"])
+        return Snapshot(ended)
 
     def _jobs(self, summary: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         """The jobs of the campaign; those beyond the first page only when the counts say that some have moved."""
@@ -238,31 +274,129 @@ class _Follower:
         if len(listed) == summary["jobs"]:
             yield from listed
         elif summary["counts"] != self._counts or summary["state"] != "running":
-            yield from self.client.pages("/jobs", {"campaign": self.campaign, "limit": 500})
+            yield from self._client.pages("/jobs", {"campaign": self._campaign, "limit": _PAGE})
         self._counts = summary["counts"]
 
-    def _show(self, job: Mapping[str, Any], of: int) -> None:
-        state, name = job["state"], job["id"]
-        if state == "pending":
-            return
-        if self._shown.get(name) not in ("running", state):
-            self.view.job(name, job["label"], job["index"], of)
-        if state in FINAL and self._shown.get(name) != state:
-            self._show_result(name)
-        elif state == "running" and job["progress"]:
-            self._progress(name, job["progress"])
-        self._shown[name] = state
+    def _progress(self, index: int, progress: Mapping[str, Any]) -> None:
+        if self._runs.get(index) != progress["run"]:
+            self._runs[index] = progress["run"]
+            self._view.run(progress["run"], progress["runs"])
+        self._view.phase(progress["phase"])
+        self._view.progress(progress["share"], progress["note"])
 
-    def _progress(self, name: str, progress: Mapping[str, Any]) -> None:
-        if self._runs.get(name) != progress["run"]:
-            self._runs[name] = progress["run"]
-            self.view.run(progress["run"], progress["runs"])
-        self.view.phase(progress["phase"])
-        self.view.progress(progress["share"], progress["note"])
+    def fetch(self, job: FleetJob, ended: FinishedJob) -> Termination:  # noqa: ARG002  (the server has what it left)
+        return Termination(None, None, {}, {})
 
-    def _show_result(self, job: str) -> None:
-        result = from_json(MultiRunJobResult, self.client.text(f"/jobs/{job}/result"), source=job)
+    def wait(self, *, moved: bool) -> None:  # noqa: ARG002
+        self._pause(POLL_S)
+
+    def cancel(self) -> None:
+        self._client.post(f"/campaigns/{self._campaign}/cancel")
+
+    def finish(self) -> bool:
+        if self._state == "running":
+            self._state = self.ledger.state()
+        return self._state != "running"
+
+    def tear_down(self) -> str:
+        return ""
+
+    def settle(self) -> None:
+        """The server completes the results."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class ServerLedger:
+    """The record of a campaign on a server."""
+
+    def __init__(self, client: FleetClient, campaign: str, view: View, pause: Callable[[float], None]) -> None:
+        self.campaign = campaign
+        self._client, self._view, self._pause = client, view, pause
+
+    @contextmanager
+    def following(self, server: FleetClient | None, note: Callable[[str], None]) -> Iterator[Reporter]:  # noqa: ARG002
+        """The server that it could be reported to is the one that has it."""
+        yield NullReporter()
+
+    def _summary(self) -> Mapping[str, Any]:
+        """How the campaign stands; a server that goes away for a while is waited for."""
+        silent = False
+        while True:
+            try:
+                summary: Mapping[str, Any] = self._client.get(f"/campaigns/{self.campaign}")
+            except MeasureError as away:
+                if away.problem.code != AWAY:
+                    raise
+                if not silent:
+                    self._view.note(f"{away.problem.message}; the campaign goes on, waiting for the server")
+                silent = True
+                self._pause(POLL_S)
+            else:
+                return summary
+
+    def state(self) -> str:
+        return str(self._summary()["state"])
+
+    def size(self) -> CampaignSize:
+        summary = self._summary()
+        return CampaignSize(summary["jobs"], summary["runs"])
+
+    def open_jobs(self) -> OpenJobs[FleetJob]:
+        """All its jobs: the results of those that ended before are shown too."""
+        summary = self._summary()
+        listed = summary["job_list"]
+        if len(listed) < summary["jobs"]:
+            listed = self._client.pages("/jobs", {"campaign": self.campaign, "limit": _PAGE})
+        jobs = {job["index"]: FleetJob(job["index"], job["id"]) for job in listed}
+        return OpenJobs(jobs, set(), len(jobs))
+
+    def started(self, job: FleetJob) -> None:
+        """The server knows."""
+
+    def released(self, job: FleetJob) -> None:
+        """The server knows."""
+
+    def collect(self, job: FleetJob, ended: Termination) -> MultiRunJobResult:  # noqa: ARG002
+        """The result of an ended job; its runs are shown."""
+        result = from_json(MultiRunJobResult, self._client.text(f"/jobs/{job.id}/result"), source=job.id)
         for run in result.runs:
-            self.view.run(run.run_id, result.total_runs)
-            self.view.run_done(run)
-        self.view.job_done(result)
+            self._view.run(run.run_id, result.total_runs)
+            self._view.run_done(run)
+        return result
+
+    def end(self, state: str) -> None:
+        """The server ends it."""
+
+    def findings(self, record: CampaignRecord, view: View) -> None:
+        """The server takes results into their series."""
+
+    def result(self) -> CampaignResult:
+        return read(self._client, self.campaign)
+
+
+def job_lines(client: FleetClient, job: str, *, follow: bool = False) -> Iterator[LogChunk]:
+    """The lines that the attempts of a job on a server wrote."""
+    after = 0
+    while True:
+        over = not follow or client.get(f"/jobs/{job}")["summary"]["state"] in FINAL
+        page = client.get(f"/jobs/{job}/logs", {"after": after})
+        for line in page["lines"]:
+            yield LogChunk("", line["text"])
+        after = page["next"]
+        if not page["lines"]:
+            if over:
+                return
+            time.sleep(POLL_S)
+
+
+def service_logs(client: FleetClient, job: str, service: str) -> Iterator[LogChunk]:
+    """What is kept of a service with the runs of a job on a server."""
+    result = from_json(MultiRunJobResult, client.text(f"/jobs/{job}/result"), source=job)
+    for run in result.runs:
+        for name in (f"service-{service}.{stream}" for stream in STREAMS):
+            digest = run.files.get(name)
+            content = client.content(f"/artefacts/{digest}", missing_ok=True) if digest else None
+            if content is not None:
+                yield LogChunk(f"run {run.run_id} {name}", content.decode(errors="replace"))

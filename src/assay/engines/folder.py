@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from pydantic import JsonValue
 
@@ -19,6 +19,12 @@ from assay.documents import from_json, to_json
 from assay.errors import StoreError, UsageError
 from assay.files import append_line, write_whole
 from assay.plan.job import Job
+from assay.run.scratch import is_held
+
+if TYPE_CHECKING:
+    from assay.engines.base import Engine
+    from assay.report.live import View
+    from assay.store.store import Store
 
 T = TypeVar("T")
 
@@ -122,3 +128,16 @@ class CampaignFolder(ABC):
             write_whole(path, content, mode=self.MODE if mode is None else mode)
         except OSError as problem:
             raise self.unusable(path, problem) from None
+
+
+def unfollowed(engine: type[Engine[Job, Store]], store: Store, digest: str, view: View) -> str | None:
+    """The newest campaign of a plan that an engine still has and that no process follows."""
+    for campaign in store.unfinished(digest, engine.NAME):
+        folder = engine.folder_of(store.folder, campaign)
+        if folder is not None and folder.campaign.is_file() and not is_held(folder.path):
+            view.note(
+                f"campaign {campaign} of the same plan goes on in {engine.TITLE}; "
+                "following it (--fresh submits a new one)"
+            )
+            return campaign
+    return None

@@ -2,117 +2,205 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.clock import Clock
-from assay.engines.collect import Termination, collect
-from assay.engines.status import note_findings, note_unused
-from assay.errors import AssayError
+from assay.engines.base import FinishedJob, LogChunk, RunOptions, Snapshot
+from assay.engines.collect import Termination
+from assay.engines.ledger import StoreLedger, new_campaign
+from assay.engines.logs import stored_logs
+from assay.errors import UsageError
 from assay.exec.folder import ResultFolder
 from assay.exec.machine import surroundings
 from assay.exec.runner import JobHooks, JobRunner, label_of
+from assay.hardware.fitness.lock import mode_from
 from assay.hardware.fitness.session import DeviceSession
 from assay.monitoring.monitor import Monitor, monitored
+from assay.place.needs import Profile
 from assay.plan.job import Job
-from assay.plan.lifecycle import FINAL, campaign_state
+from assay.plan.lifecycle import FINAL
 from assay.plan.plan import Plan, refuse_parts_in_turn, refuse_unsupported
 from assay.report.live import View
-from assay.report.reading import read_campaign, read_job
+from assay.report.reading import read_job
 from assay.run.capabilities import profile_for
-from assay.run.inputs import plan_of
 from assay.run.records import RunOutcome, SingleRunResult
 from assay.run.scratch import scratch_folder, sweep_abandoned
 from assay.spec.load import Loaded
+from assay.store.location import cache_folder
 from assay.store.store import Store
 
 
-def run_here(
-    loaded: Loaded, store: Store, view: View, clock: Clock, devices: DeviceSession, *, fresh: bool
-) -> CampaignRecord:
-    """Measure a benchmark on this machine; an interrupted campaign of the same plan goes on unless `fresh`."""
-    refuse_unsupported(loaded.benchmark)
-    note_unused(loaded.benchmark, view)
-    runner = JobRunner(view, devices, clock)  # now: it looks at other processes while the campaign is planned
-    sweep_abandoned()
-    plan = plan_of(loaded)
-    refuse_parts_in_turn(plan.jobs)
-    plan = _submit(plan, loaded, store, view, clock, fresh=fresh)
-    campaign = plan.jobs[0].campaign
-    try:
-        with monitored(loaded.benchmark, plan.jobs, view.note) as monitor:
-            _measure(plan, runner, _Recorder(store, monitor, clock), view)
-    except BaseException:
-        _interrupted(campaign, store, view, clock)
-        raise
-    finally:
-        view.close()
-    record = read_campaign(store, campaign)
-    state = campaign_state(Counter(job.state for job in record.jobs))
-    store.end_campaign(campaign, state, clock)
-    note_findings(store, record, view, clock)
-    return replace(record, state=state)
-
-
-def _submit(plan: Plan, loaded: Loaded, store: Store, view: View, clock: Clock, *, fresh: bool) -> Plan:
-    """Continue an interrupted campaign of the same plan, or begin a new one."""
-    here = surroundings()
-    resumed = None if fresh else store.take_over_interrupted(plan.digest, here)
-    if fresh:
-        store.abandon_interrupted(plan.digest)
-    if resumed is None:
-        plan = store.create_campaign(plan, loaded.source.document, loaded.benchmark.labels, here, clock)
-    else:
-        plan = plan.submitted_as(resumed)
-    runs = sum(job.definition.measure.runs for job in plan.jobs)
-    note = "" if resumed is None else "resumed: what was measured before the interruption is kept"
-    view.campaign(plan.jobs[0].campaign, len(plan.jobs), runs, note)
-    return plan
-
-
-def _measure(plan: Plan, runner: JobRunner, recorder: _Recorder, view: View) -> None:
-    """Measure the jobs that have not ended, each through the door of `exec` and the collection of every engine."""
-    store, profile = recorder.store, profile_for(plan.jobs)
-    for job in plan.jobs:
-        view.job(job.id, label_of(job), job.index, len(plan.jobs))
-        if store.job_state(job.id) in FINAL:
-            view.job_done(read_job(store.job(job.id), store.runs))
-            continue
-        with scratch_folder() as path:
-            # Samples and files go where they will stay; the folder itself holds documents alone, and may be lost.
-            folder = ResultFolder(path, store.samples, store.artefacts, durable=False)
-            folder.restore(store.runs(job.id))
-            runner.measure(job, folder, profile, hooks=recorder)
-            view.job_done(recorder.collect(job, path))
-
-
 @dataclass(frozen=True, slots=True)
-class _Scratch:
-    """The result folder of the job that is measured now."""
+class LocalDraft:
+    """A campaign that this machine can take."""
 
-    path: Path
+    loaded: Loaded
+    plan: Plan
+    store: Store
+    options: RunOptions
+
+    def begin(self, view: View, clock: Clock) -> LocalEngine:
+        """Continue an interrupted campaign of the same plan, or begin a new one."""
+        store = self.store
+        runner = _runner(self.options, view, clock)  # now: it looks at other processes while the campaign is recorded
+        sweep_abandoned()
+        if self.options.fresh:
+            store.abandon_interrupted(self.plan.digest)
+        elif (campaign := store.take_over_interrupted(self.plan.digest, surroundings())) is not None:
+            plan = self.plan.submitted_as(campaign)
+            where = "resumed: what was measured before the interruption is kept"
+            return LocalEngine(store, plan, self.loaded, runner, view, clock, where, is_new=False)
+        with new_campaign(store, self.loaded, self.plan, LocalEngine.NAME, clock) as plan:
+            return LocalEngine(store, plan, self.loaded, runner, view, clock, "", is_new=True)
+
+
+class LocalEngine(JobHooks):
+    """One campaign on this machine. A job is measured in `advance`, through the door of `exec`."""
+
+    NAME: ClassVar[str] = "local"
+    TITLE: ClassVar[str] = "this machine"
+    TRANSIENT: ClassVar[Collection[str]] = ()
+    RESUMABLE: ClassVar[Collection[str]] = ()
+    REQUEUES: ClassVar[bool] = False
+    OUTLIVES: ClassVar[bool] = False
+    IS_SERVED: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        store: Store,
+        plan: Plan,
+        loaded: Loaded,
+        runner: JobRunner,
+        view: View,
+        clock: Clock,
+        where: str,
+        *,
+        is_new: bool,
+    ) -> None:
+        self.where = where
+        self.is_cancelled = False
+        self._store, self._plan, self._loaded, self._view, self._clock = store, plan, loaded, view, clock
+        self._runner = runner
+        self._jobs: deque[Job] = deque()
+        self._profile: Profile
+        self._monitor: Monitor
+        self._held = ExitStack()
+        """Monitoring, and the scratch folder of the job that was measured last."""
+        self._scratch = ExitStack()
+        self._folder = Path()
+        self._began_s: float | None = None
+        self._ended: Job | None = None
+        campaign = plan.jobs[0].campaign
+        self.ledger = StoreLedger(store, campaign, clock, self, new=plan if is_new else None)
+
+    @classmethod
+    def resume(cls, home: Store, plan: Plan, view: View, clock: Clock) -> LocalEngine | None:  # noqa: ARG003
+        """A local campaign is taken over where it begins, in one transaction with the look."""
+        return None
+
+    @classmethod
+    def check(cls, loaded: Loaded, plan: Plan, home: Store, options: RunOptions) -> LocalDraft:
+        refuse_unsupported(loaded.benchmark)
+        refuse_parts_in_turn(plan.jobs)
+        return LocalDraft(loaded, plan, home, options)
+
+    @classmethod
+    def open(cls, home: Store, campaign: str, view: View, clock: Clock) -> LocalEngine:  # noqa: ARG003
+        raise UsageError(
+            f"campaign {campaign} was not submitted to a cluster from this store",
+            code="no-cluster",
+            at=str(home.folder),
+            try_="give the store that it was submitted with, by --store or ASSAY_STORE",
+        )
+
+    @classmethod
+    def logs(cls, home: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:  # noqa: ARG003
+        return stored_logs(home, job, service)
+
+    @classmethod
+    def folder_of(cls, store: Path, campaign: str) -> None:  # noqa: ARG003
+        return None
+
+    @classmethod
+    def remove(cls, store: Path, campaign: str) -> str:  # noqa: ARG003
+        return ""
+
+    def submit(self) -> None:
+        """Begin to scrape, and show the jobs that an earlier process has ended."""
+        plan = self._plan
+        self._profile = profile_for(plan.jobs)
+        self._monitor = self._held.enter_context(monitored(self._loaded.benchmark, plan.jobs, self._view.note))
+        for job in plan.jobs:
+            if self.where and self._store.job_state(job.id) in FINAL:
+                self._begin(job)
+                self._view.job_done(read_job(self._store.job(job.id), self._store.runs))
+            else:
+                self._jobs.append(job)
+
+    def advance(self, jobs: Collection[int]) -> int:  # noqa: ARG002  (they are in the queue)
+        """Measure the next job."""
+        if not self._jobs:
+            return 0
+        job = self._jobs.popleft()
+        self._begin(job)
+        self._scratch.close()
+        self._folder = self._scratch.enter_context(scratch_folder())
+        # Samples and files go where they will stay; the folder itself holds documents alone, and may be lost.
+        folder = ResultFolder(self._folder, self._store.samples, self._store.artefacts, durable=False)
+        if self.where:
+            folder.restore(self._store.runs(job.id))
+        self._began_s = None
+        self._runner.measure(job, folder, self._profile, hooks=self)
+        self._ended = job
+        return 0
+
+    def _begin(self, job: Job) -> None:
+        self._view.job(job.id, label_of(job), job.index, len(self._plan.jobs))
+
+    def snapshot(self, jobs: Mapping[int, Job]) -> Snapshot:  # noqa: ARG002
+        """The job that was measured since the last look."""
+        ended, self._ended = self._ended, None
+        return Snapshot({} if ended is None else {ended.index: FinishedJob()})
+
+    def fetch(self, job: Job, ended: FinishedJob) -> Termination:  # noqa: ARG002  (its folder is here)
+        elapsed_s = None if self._began_s is None else self._clock.monotonic_s() - self._began_s  # None: refused
+        return Termination(None, None, {}, {}, elapsed_s=elapsed_s)
 
     def out(self, index: int) -> Path:  # noqa: ARG002  (there is one at a time)
-        return self.path
+        """The result folder of the job that was measured last."""
+        return self._folder
 
+    def wait(self, *, moved: bool) -> None:
+        """Measuring is the wait."""
 
-class _Recorder(JobHooks):
-    """Takes each run into the store as soon as it has ended, with what was scraped meanwhile."""
+    def cancel(self) -> None:
+        self.is_cancelled = True
 
-    def __init__(self, store: Store, monitor: Monitor, clock: Clock) -> None:
-        self.store = store
-        self._monitor = monitor
-        self._clock = clock
-        self._began_s: float | None = None
+    def finish(self) -> bool:
+        self._held.close()
+        return True
+
+    def tear_down(self) -> str:
+        return ""
+
+    def settle(self) -> None:
+        """Results are whole when they are collected."""
+
+    def close(self) -> None:
+        self._scratch.close()
+        self._held.close()
+
+    # Called while a job is measured
 
     @contextmanager
     def measuring(self, job: Job) -> Iterator[None]:
         self._began_s = self._clock.monotonic_s()
-        self.store.move_job(job.id, "start")
+        self._store.move_job(job.id, "start")
         with self._monitor.job(job):
             yield
 
@@ -120,20 +208,10 @@ class _Recorder(JobHooks):
         return self._monitor.joined(job, outcome)
 
     def kept(self, job: Job, run: SingleRunResult) -> None:
-        self.store.record_run(job.id, run)
-
-    def collect(self, job: Job, path: Path) -> MultiRunJobResult:
-        """End the job in the store with the result that lies in its folder."""
-        began_s, self._began_s = self._began_s, None
-        elapsed_s = None if began_s is None else self._clock.monotonic_s() - began_s  # None: it was refused
-        ended = Termination(None, None, {}, {}, elapsed_s=elapsed_s)
-        return collect(self.store, _Scratch(path), job, ended, self._clock.utc())
+        """Take a run into the store as soon as it has ended."""
+        self._store.record_run(job.id, run)
 
 
-def _interrupted(campaign: str, store: Store, view: View, clock: Clock) -> None:
-    """Say that the campaign can go on later; the store may be the very thing that failed, then nothing can."""
-    try:
-        store.end_campaign(campaign, "interrupted", clock)
-    except AssayError:
-        return
-    view.note(f"campaign {campaign} is interrupted; the same command continues it")
+def _runner(options: RunOptions, view: View, clock: Clock) -> JobRunner:
+    devices = DeviceSession(mode_from(options.lock), cache_folder(), view.waiting, control=options.control)
+    return JobRunner(view, devices, clock)

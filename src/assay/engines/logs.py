@@ -1,4 +1,4 @@
-"""Log files that grow while a job runs: read now, or followed until the job has ended."""
+"""What jobs wrote: files that grow while a job runs, read now or followed, and what the store keeps with its runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.engines.base import LogChunk
+from assay.errors import UsageError
+from assay.plan.job import Job
+from assay.store.store import Store
 
+STREAMS = ("out", "err")
+# What is kept of a job itself, by the engine that ran it.
+_OWN = ("slurm.out", "slurm.err", "pod.log", "command.log", "command.log.tail-before", "command.log.tail")
 _BLOCK = 1 << 16
 _LOOK_S = 0.3
 
@@ -68,3 +74,56 @@ def _more(path: Path, begin: int) -> tuple[str, int]:
         return "", begin
     whole = content.rfind(b"\n") + 1 or (len(content) if len(content) == _BLOCK else 0)
     return content[:whole].decode(errors="replace"), begin + whole
+
+
+def stored_logs(store: Store, job: Job, service: str = "") -> Iterator[LogChunk]:
+    """What the store keeps of what a job or one of its services wrote.
+
+    Raises:
+        UsageError: `no-log` if it keeps nothing.
+    """
+    shown = False
+    for chunk in _of_runs(store, job, service):
+        shown = True
+        yield chunk
+    if not shown and not service:
+        for chunk in _of_attempts(store, job):
+            shown = True
+            yield chunk
+    if not shown:
+        what = f"the service {service!r} of job {job.id}" if service else f"job {job.id}"
+        raise UsageError(
+            f"nothing is kept of what {what} wrote", code="no-log", at=str(store.folder), try_=_services(store, job)
+        )
+
+
+def _of_runs(store: Store, job: Job, service: str) -> Iterator[LogChunk]:
+    names = [f"service-{service}.{stream}" for stream in STREAMS] if service else _OWN
+    for run in store.runs(job.id):
+        for name in names:
+            path = store.file_of(job.id, run.run_id, name)
+            if path is not None:
+                yield LogChunk(f"run {run.run_id} {name}", path.read_text(encoding="utf-8", errors="replace"))
+
+
+def _of_attempts(store: Store, job: Job) -> Iterator[LogChunk]:
+    """The lines that an agent sent, or the last lines of failed runs."""
+    from assay.store.fleet.transactions import read_logs
+
+    after, any_lines = 0, False
+    while (page := read_logs(store.engine, job.id, after)).lines:
+        any_lines = True
+        yield from (LogChunk("", line.text) for line in page.lines)
+        after = page.next
+    if any_lines:
+        return
+    for run in store.runs(job.id):
+        if run.error is not None and run.error.log_tail:
+            yield LogChunk(f"run {run.run_id}, its last lines", "\n".join(run.error.log_tail))
+            return
+
+
+def _services(store: Store, job: Job) -> str:
+    names = {name for run in store.runs(job.id) for name in run.files if name.startswith("service-")}
+    services = sorted({Path(name.removeprefix("service-")).stem for name in names})
+    return f"--service {services[0]} (there is {', '.join(services)})" if services else "run it again with services"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Protocol, cast
+from typing import Literal, cast
 
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import to_json
@@ -136,46 +136,15 @@ def refused_in_words(index: int, problem: UsageError) -> str:
     return f"the server does not take the result of job {index}: {problem.problem.message}; it is kept here"
 
 
-class Reporter(Protocol):
-    """Learns how the jobs of a campaign stand and end. No call waits for anything."""
-
-    def stands(self, standings: Iterable[JobProgress]) -> None:
-        """How jobs stand now; those that are left out stand as before."""
-
-    def ended(self, index: int) -> None:
-        """The store has the result of a job."""
-
-    def all_ended(self) -> None:
-        """Every result is final: those that have changed since they were reported are sent again."""
-
-    def left(self, words: str) -> None:
-        """Nothing more will be reported for now, and why."""
-
-
-class NullReporter:
-    """No server was named."""
-
-    def stands(self, standings: Iterable[JobProgress]) -> None: ...
-
-    def ended(self, index: int) -> None: ...
-
-    def all_ended(self) -> None: ...
-
-    def left(self, words: str) -> None: ...
-
-
 @contextmanager
 def reporting_to(
-    client: FleetClient | None, store: Store, campaign: str, folder: Path, tell: Callable[[str], None]
-) -> Iterator[Reporter]:
-    """Tell a server about a campaign for as long as it is followed.
+    client: FleetClient, store: Store, campaign: str, folder: Path, tell: Callable[[str], None]
+) -> Iterator[ServerReporter]:
+    """Report a campaign to a server for as long as it is followed.
 
     Args:
         tell: shows what a person should know; called only by the thread that calls this.
     """
-    if client is None:
-        yield NullReporter()
-        return
     reporter = ServerReporter(client, store, campaign, folder, tell)
     reporter.start()
     try:

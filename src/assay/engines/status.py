@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from assay.analyse.records import CampaignRecord
 from assay.clock import Clock
 from assay.engines.base import FinishedJob, RunningJob, Snapshot, WaitingJob
 from assay.errors import AssayError
 from assay.place.fleet.protocol import JobProgress
-from assay.plan.job import Job
 from assay.report.live import View
 from assay.spec.benchmark import Benchmark
 from assay.store.store import Store
@@ -44,7 +44,8 @@ class StatusPrinter:
         running = {index: one for index, one in snapshot.jobs.items() if isinstance(one, RunningJob)}
         line = _line(waiting, list(running.values()), done, total)
         progress = [f"job {index} {one.progress}" for index, one in running.items() if one.progress][:_SHOWN]
-        self._view.phase(" · ".join([line, *([", ".join(progress)] if progress else [])]))
+        if waiting or running:
+            self._view.phase(" · ".join([line, *([", ".join(progress)] if progress else [])]))
         # The reasons and whether anything runs: counts alone change with every job, and those have lines of their own.
         key = (frozenset(one.reason for one in waiting), bool(running))
         if key != self._key and (waiting or running):
@@ -67,7 +68,7 @@ def _line(waiting: list[WaitingJob], running: list[RunningJob], done: int, total
     return " · ".join([*parts, f"{done} of {total} done"])
 
 
-def standings(snapshot: Snapshot, jobs: Mapping[int, Job]) -> Iterator[JobProgress]:
+def standings(snapshot: Snapshot, jobs: Mapping[int, Any]) -> Iterator[JobProgress]:
     """How jobs that have not ended stand, for a server."""
     for index, status in snapshot.jobs.items():
         if index not in jobs or isinstance(status, FinishedJob):

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from assay.analyse.records import MultiRunJobResult
 from assay.clock import SYSTEM_CLOCK, Clock
-from assay.errors import AssayError, MeasureError
+from assay.errors import NOT_KEPT, AssayError, MeasureError
 from assay.exec.folder import ResultFolder
 from assay.exec.machine import require_needs
 from assay.hardware.environment import UsageSample
@@ -23,8 +23,6 @@ from assay.run.load.barrier import Meeting
 from assay.run.records import Failure, RunOutcome, SingleRunResult, unmeasured_run
 from assay.run.services import RunningService
 from assay.store.location import cache_folder
-
-_NOT_KEPT = ("store", "samples", "disk")  # results cannot be kept: a record of it could not be kept either
 
 
 class JobHooks:
@@ -88,7 +86,7 @@ class JobRunner:
                         meeting=meeting,
                     )
             except MeasureError as refused:
-                if refused.problem.code in _NOT_KEPT:
+                if refused.problem.code in NOT_KEPT:
                     raise
                 problem = refused
             result = self._judge(job, folder, environment.ended(), problem)

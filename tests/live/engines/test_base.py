@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assay.engines import base
-from assay.engines.base import GROUP, OURS, engine_holding, engine_named, engines
+from assay.engines.base import GROUP, OURS, engine_in, engine_named, engines
 from assay.engines.slurm.folder import SharedFolder, remember_folder
 from assay.errors import UsageError
 
@@ -34,10 +34,10 @@ def test_another_package_may_bring_one(monkeypatch):
     theirs = EntryPoint("nomad", "assay.engines.slurm.engine:SlurmEngine", GROUP)
     monkeypatch.setattr(base, "entry_points", lambda **_: [theirs])
     assert engine_named("nomad") is engine_named("slurm")
-    assert len(list(engines())) == 3
+    assert [engine.NAME for engine in engines()] == [*OURS, "slurm"]
 
 
-def test_a_campaign_is_found_by_the_engine_that_holds_it(tmp_path):
-    assert engine_holding(tmp_path, "c1") is None
+def test_a_campaign_is_found_by_the_engine_that_keeps_a_folder_of_it(tmp_path):
+    assert engine_in(tmp_path, "c1") is engine_named("local")
     remember_folder(tmp_path, "c1", SharedFolder(tmp_path / "shared"))
-    assert engine_holding(tmp_path, "c1") is engine_named("slurm")
+    assert engine_in(tmp_path, "c1") is engine_named("slurm")

@@ -24,6 +24,7 @@ from assay.engines.base import (
 from assay.engines.collect import Termination
 from assay.engines.drive import CampaignDriver
 from assay.engines.folder import CampaignFolder
+from assay.engines.ledger import StoreLedger
 from assay.errors import MeasureError, StoreError
 from assay.plan.job import Job
 from assay.report.live import PlainView
@@ -57,9 +58,10 @@ class ScriptedEngine:
     TRANSIENT: ClassVar[Collection[str]] = ("silent",)
     RESUMABLE: ClassVar[Collection[str]] = ("silent", "missing")
     REQUEUES: ClassVar[bool] = True
+    OUTLIVES: ClassVar[bool] = True
+    IS_SERVED: ClassVar[bool] = False
 
-    campaign: str
-    folder: Folder
+    ledger: StoreLedger
     looks: list[Look]
     on_submit: Callable[[], None] = lambda: None
     where: str = "in a test"
@@ -100,7 +102,7 @@ class ScriptedEngine:
         self.calls.append("tear down")
         return "a pod will not go"
 
-    def settle(self, store: Store) -> None:
+    def settle(self) -> None:
         self.calls.append("settle")
 
     def close(self) -> None:
@@ -125,10 +127,10 @@ class Campaign:
     def driver(
         self, *looks: Look, options: FollowOptions | None = None, **more: object
     ) -> tuple[ScriptedEngine, CampaignDriver]:
-        engine = ScriptedEngine(self.id, Folder(self.folder), [*looks], **more)  # type: ignore[arg-type]
-        return engine, CampaignDriver(
-            engine, self.store, PlainView(self.said), SYSTEM_CLOCK, options or FollowOptions()
-        )
+        folder = Folder(self.folder)
+        ledger = StoreLedger(self.store, self.id, SYSTEM_CLOCK, folder, folder)
+        engine = ScriptedEngine(ledger, [*looks], **more)  # type: ignore[arg-type]
+        return engine, CampaignDriver(engine, PlainView(self.said), options or FollowOptions())
 
     def states(self) -> list[str]:
         summary, jobs = self.store.campaign(self.id)

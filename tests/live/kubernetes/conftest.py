@@ -19,6 +19,7 @@ from tests.support.kube.cluster import IMAGE, PATIENCE_S, KubeCluster
 from assay.analyse.records import CampaignRecord, MultiRunJobResult
 from assay.api.run import run
 from assay.clock import SYSTEM_CLOCK
+from assay.engines.base import engine_in
 from assay.engines.drive import attach, cancel
 from assay.report.live import PlainView
 from assay.report.reading import read_campaign
@@ -96,11 +97,21 @@ class Site:
 
     def attach(self, campaign: str) -> Followed:
         """Come back to a campaign."""
-        return self._begin(lambda view: self._with_store(lambda store: attach(store, campaign, view, SYSTEM_CLOCK)))
+        return self._begin(
+            lambda view: self._with_store(lambda store: attach(self._opened(store, campaign, view), view).record)
+        )
 
     def cancel(self, campaign: str) -> Followed:
         """End one."""
-        return self._begin(lambda view: self._with_store(lambda store: cancel(store, campaign, view, SYSTEM_CLOCK)))
+
+        def act(store: Store, view: PlainView):
+            cancel(self._opened(store, campaign, view), view)
+            return read_campaign(store, campaign)
+
+        return self._begin(lambda view: self._with_store(lambda store: act(store, view)))
+
+    def _opened(self, store: Store, campaign: str, view: PlainView):
+        return engine_in(store.folder, campaign).open(store, campaign, view, SYSTEM_CLOCK)
 
     def _begin(self, act) -> Followed:
         followed = Followed()

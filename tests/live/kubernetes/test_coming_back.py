@@ -87,7 +87,7 @@ def test_another_shell_cancels_and_what_was_measured_stays(site: Site) -> None:
 
 def test_a_detached_campaign_is_collected_later(site: Site) -> None:
     site.go()
-    record = site.run(site.waiting(), manner=FollowOptions(detach=True)).end()
+    record = site.run(site.waiting(), follow=FollowOptions(detach=True)).end()
     assert [job.state for job in record.jobs] == ["pending"]
     followed = site.attach(record.campaign)
     assert [job.state for job in followed.end().jobs] == ["done"], followed.said.getvalue()

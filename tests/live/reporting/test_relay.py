@@ -11,7 +11,10 @@ from tests.unit.store.setups import FakeClock
 
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import adapter, from_json, to_json
-from assay.engines.reporting import NullReporter, remembered_server, reporting_to
+from assay.engines.base import NullReporter
+from assay.engines.ledger import StoreLedger
+from assay.engines.reporting import remembered_server, reporting_to
+from assay.engines.slurm.folder import SharedFolder
 from assay.place.fleet.client import FleetClient
 from assay.place.fleet.protocol import JobProgress
 from assay.run.inputs import plan_of
@@ -158,7 +161,12 @@ def test_no_server_of_any_kind_ends_a_campaign(serve, campaign):
     with campaign.told(server.url, "wrong"):
         pass
     assert any("the token is not known" in note for note in campaign.notes)
-    with reporting_to(None, campaign.store, campaign.id, campaign.folder, campaign.notes.append) as nobody:
+
+
+def test_a_campaign_of_which_no_server_is_told_has_a_reporter_that_does_nothing(campaign):
+    folder = SharedFolder(campaign.folder)
+    ledger = StoreLedger(campaign.store, campaign.id, campaign.clock, folder, folder)
+    with ledger.following(None, campaign.notes.append) as nobody:
         assert isinstance(nobody, NullReporter)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from assay.clock import Clock, iso
@@ -16,8 +15,10 @@ from assay.engines.kubernetes.inputs import PackedJobs, content_of, packed, refu
 from assay.engines.kubernetes.objects.manifests import MOST_BYTES
 from assay.engines.kubernetes.objects.plan import Group, group
 from assay.engines.kubernetes.pod.context import SERVER
+from assay.engines.ledger import StoreLedger, new_campaign
 from assay.errors import UsageError
-from assay.plan.plan import Plan
+from assay.plan.plan import Plan, refuse_unsupported
+from assay.report.live import View
 from assay.spec.kubernetes import Kubernetes
 from assay.spec.load import Loaded
 from assay.store.store import Store
@@ -34,13 +35,20 @@ class KubernetesDraft:
     api: Api
     version: Version
     env: dict[str, str]
+    loaded: Loaded
+    plan: Plan
+    store: Store
 
-    def write(self, plan: Plan, store: Store, clock: Clock, tell: Callable[[str], None]) -> KubernetesEngine:
+    def begin(self, view: View, clock: Clock) -> KubernetesEngine:
         """Write everything down that later processes need.
 
         Raises:
             StoreError: if the store cannot be written.
         """
+        with new_campaign(self.store, self.loaded, self.plan, KubernetesEngine.NAME, clock) as plan:
+            return self._written(plan, view, clock)
+
+    def _written(self, plan: Plan, view: View, clock: Clock) -> KubernetesEngine:
         api, campaign = self.api, plan.jobs[0].campaign
         document = KubernetesCampaign(
             campaign,
@@ -53,23 +61,25 @@ class KubernetesDraft:
             self.version,
             self.env,
         )
-        folder = folder_of(store.folder, campaign)
+        folder = folder_of(self.store.folder, campaign)
         for digest, path in self.packed.files.items():
             folder.keep_file(digest, content_of(path))
         for job, known in zip(self.packed.jobs, plan.jobs, strict=True):
             folder.write_job(replace(job, campaign=known.campaign))
         folder.write_campaign(document)
         where = f"on Kubernetes {self.version} at {api.address}, namespace {api.namespace}"
-        return KubernetesEngine(folder, document, api, clock, tell, where)
+        ledger = StoreLedger(self.store, campaign, clock, folder, folder, new=plan)
+        return KubernetesEngine(ledger, folder, document, api, clock, view.note, where)
 
 
-def draft(loaded: Loaded, plan: Plan, options: RunOptions) -> KubernetesDraft:
+def draft(loaded: Loaded, plan: Plan, store: Store, options: RunOptions) -> KubernetesDraft:
     """See whether Kubernetes can take a plan.
 
     Raises:
         UsageError: if the file asks for what Kubernetes cannot do, or nothing says where the cluster is.
         MeasureError: if Kubernetes does not answer.
     """
+    refuse_unsupported(loaded.benchmark, (KubernetesEngine.NAME,))
     section = loaded.benchmark.place.kubernetes or Kubernetes()
     groups = group(plan.jobs, loaded.benchmark)
     for job in plan.jobs:
@@ -77,7 +87,7 @@ def draft(loaded: Loaded, plan: Plan, options: RunOptions) -> KubernetesDraft:
     sent = packed(plan.jobs, loaded.base, apart=section.services == "deployments")
     _refuse_large(sent)
     api = connect(section)
-    return KubernetesDraft(section, groups, sent, api, api.version(), variables(section, options))
+    return KubernetesDraft(section, groups, sent, api, api.version(), variables(section, options), loaded, plan, store)
 
 
 def variables(section: Kubernetes, options: RunOptions) -> dict[str, str]:

@@ -25,6 +25,7 @@ from assay.engines.base import (
     WaitingJob,
 )
 from assay.engines.collect import Termination, has_result
+from assay.engines.folder import unfollowed
 from assay.engines.kubernetes.client.api import SILENT, Api
 from assay.engines.kubernetes.client.kubeconfig import connect
 from assay.engines.kubernetes.client.watch import watch_campaign
@@ -45,9 +46,11 @@ from assay.engines.kubernetes.observer import Observer, environment_of, executio
 from assay.engines.kubernetes.phases import phase_of, waiting_words
 from assay.engines.kubernetes.pod_logs import PodDelivery, PodLogs, refused_by_rank
 from assay.engines.kubernetes.submission import Submitter, remove_job, remove_shared, tear_down
+from assay.engines.ledger import StoreLedger
 from assay.errors import MeasureError
 from assay.plan.job import Job
 from assay.plan.plan import Plan
+from assay.report.live import View
 from assay.spec.load import Loaded
 from assay.store.store import Store
 
@@ -72,9 +75,12 @@ class KubernetesEngine:
     TRANSIENT: ClassVar[Collection[str]] = (SILENT,)
     RESUMABLE: ClassVar[Collection[str]] = (SILENT,)
     REQUEUES: ClassVar[bool] = False
+    OUTLIVES: ClassVar[bool] = True
+    IS_SERVED: ClassVar[bool] = False
 
     def __init__(
         self,
+        ledger: StoreLedger,
         folder: PodFolder,
         document: KubernetesCampaign,
         api: Api,
@@ -82,7 +88,8 @@ class KubernetesEngine:
         tell: Callable[[str], None],
         where: str,
     ) -> None:
-        self.folder, self.document, self.api = folder, document, api
+        self.ledger, self.folder, self.document, self.api = ledger, folder, document, api
+        self.campaign = document.campaign
         self.clock, self.tell, self.where = clock, tell, where
         self._group_of = {index: group for group in document.groups for index in group.jobs}
         self._logbook = PodLogs(api, folder, document.section, tell)
@@ -99,33 +106,35 @@ class KubernetesEngine:
         """Job that ended → since when its node does not give out what it left."""
 
     @classmethod
-    def check(cls, loaded: Loaded, plan: Plan, store: Path, options: RunOptions) -> KubernetesDraft:  # noqa: ARG003
+    def resume(cls, home: Store, plan: Plan, view: View, clock: Clock) -> KubernetesEngine | None:
+        campaign = unfollowed(cls, home, plan.digest, view)
+        return None if campaign is None else cls.open(home, campaign, view, clock)
+
+    @classmethod
+    def check(cls, loaded: Loaded, plan: Plan, home: Store, options: RunOptions) -> KubernetesDraft:
         from assay.engines.kubernetes.draft import draft
 
-        return draft(loaded, plan, options)
+        return draft(loaded, plan, home, options)
 
     @classmethod
-    def holds(cls, store: Path, campaign: str) -> bool:
-        return is_on_kubernetes(store, campaign)
+    def folder_of(cls, store: Path, campaign: str) -> PodFolder | None:
+        return folder_of(store, campaign) if is_on_kubernetes(store, campaign) else None
 
     @classmethod
-    def folder_of(cls, store: Path, campaign: str) -> PodFolder:
-        return folder_of(store, campaign)
-
-    @classmethod
-    def open(cls, store: Store, campaign: str, clock: Clock, tell: Callable[[str], None]) -> KubernetesEngine:
+    def open(cls, home: Store, campaign: str, view: View, clock: Clock) -> KubernetesEngine:
         """A campaign that an earlier process began; the cluster that is current here may be another, which is said.
 
         Raises:
             UsageError: if it was not submitted to Kubernetes from this store, or nothing says where the cluster is.
             MeasureError: if the official client is not installed.
         """
-        folder = known_folder(store, campaign)
+        folder = known_folder(home, campaign)
         document = read_document(folder)
         api = connect(document.section.model_copy(update={"namespace": document.namespace}))
         if api.address != document.address:
-            tell(f"campaign {campaign} was submitted to {document.address}; the cluster here is {api.address}")
-        return cls(folder, document, api, clock, tell, f"in the namespace {document.namespace}")
+            view.note(f"campaign {campaign} was submitted to {document.address}; the cluster here is {api.address}")
+        ledger = StoreLedger(home, campaign, clock, folder, folder)
+        return cls(ledger, folder, document, api, clock, view.note, f"in the namespace {document.namespace}")
 
     @classmethod
     def remove(cls, store: Path, campaign: str) -> str:
@@ -138,12 +147,8 @@ class KubernetesEngine:
         return ""
 
     @classmethod
-    def logs(cls, store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:
-        return job_logs(store, job, service, follow=follow)
-
-    @property
-    def campaign(self) -> str:
-        return self.document.campaign
+    def logs(cls, home: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:
+        return job_logs(home, job, service, follow=follow)
 
     @property
     def is_cancelled(self) -> bool:
@@ -207,7 +212,7 @@ class KubernetesEngine:
     def tear_down(self) -> str:
         return tear_down(self.api, self.campaign)
 
-    def settle(self, store: Store) -> None:  # noqa: ARG002  (results are whole when they are collected)
+    def settle(self) -> None:
         """Remove what the store has taken in."""
         self.folder.forget_results()
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay.clock import Clock, iso
 from assay.engines.base import RunOptions
+from assay.engines.ledger import StoreLedger, new_campaign
 from assay.engines.slurm.clusters import resolved
 from assay.engines.slurm.engine import SlurmEngine
 from assay.engines.slurm.folder import BatchPlan, SharedFolder, SlurmCampaign, locate, remember_folder
@@ -16,7 +16,8 @@ from assay.engines.slurm.scheduler import ClusterFacts, Scheduler, scheduler_for
 from assay.engines.slurm.scripts import ScriptContext, plan_batches, variables, write_scripts
 from assay.errors import UsageError
 from assay.monitoring.scraper import order_for, write_order
-from assay.plan.plan import Plan
+from assay.plan.plan import Plan, refuse_unsupported
+from assay.report.live import View
 from assay.spec.benchmark import Benchmark
 from assay.spec.load import Loaded
 from assay.spec.monitoring import monitoring_of
@@ -35,18 +36,25 @@ class SlurmDraft:
     scheduler: Scheduler
     shared: Path
     """The folder of all campaigns."""
+    loaded: Loaded
+    plan: Plan
+    store: Store
 
-    def write(self, plan: Plan, store: Store, clock: Clock, tell: Callable[[str], None]) -> SlurmEngine:
+    def begin(self, view: View, clock: Clock) -> SlurmEngine:
         """Write everything down that the nodes and later processes need.
 
         Raises:
-            StoreError: if the shared folder cannot be written.
+            StoreError: if the store or the shared folder cannot be written.
         """
+        with new_campaign(self.store, self.loaded, self.plan, SlurmEngine.NAME, clock) as plan:
+            return self._written(plan, view, clock)
+
+    def _written(self, plan: Plan, view: View, clock: Clock) -> SlurmEngine:
         campaign = plan.jobs[0].campaign
         making = replace(self.making, campaign=campaign, folder=SharedFolder(self.shared / campaign))
         folder = making.folder
         folder.make()
-        remember_folder(store.folder, campaign, folder)
+        remember_folder(self.store.folder, campaign, folder)
         for job in plan.jobs:
             folder.write_job(job)
         order = order_for(campaign, self.benchmark)
@@ -59,22 +67,24 @@ class SlurmDraft:
         folder.write_campaign(document)
         facts = making.facts
         where = f"on {facts.name or 'Slurm'} (Slurm {facts.version}), shared folder {folder.path}"
-        return SlurmEngine(folder, document, self.scheduler, clock, tell, where)
+        ledger = StoreLedger(self.store, campaign, clock, folder, folder, new=plan)
+        return SlurmEngine(ledger, folder, document, self.scheduler, clock, view.note, where)
 
 
-def draft(loaded: Loaded, plan: Plan, store: Path, options: RunOptions) -> SlurmDraft:
+def draft(loaded: Loaded, plan: Plan, store: Store, options: RunOptions) -> SlurmDraft:
     """See whether Slurm can take a plan.
 
     Raises:
         UsageError: if the file asks for what Slurm cannot do.
         MeasureError: if Slurm does not answer.
     """
+    refuse_unsupported(loaded.benchmark, (SlurmEngine.NAME,))
     slurm = resolved(loaded.benchmark.place.slurm)
     place = loaded.benchmark.place.model_copy(update={"slurm": slurm})
     benchmark = loaded.benchmark.model_copy(update={"place": place})
     scheduler = scheduler_for(slurm)
     facts = scheduler.check()
-    shared = locate(slurm.folder, store)
+    shared = locate(slurm.folder, store.folder)
     env = variables(options.lock, control=options.control)
     making = _making(benchmark, plan, slurm, facts, loaded.base, env)
     batches = plan_batches(making)
@@ -85,7 +95,7 @@ def draft(loaded: Loaded, plan: Plan, store: Path, options: RunOptions) -> Slurm
             at="place.slurm.clients",
             try_=f"set load.hosts: {clients} in the file itself: the settings of a cluster by name cannot split a load",
         )
-    return SlurmDraft(benchmark, making, batches, scheduler, shared)
+    return SlurmDraft(benchmark, making, batches, scheduler, shared, loaded, plan, store)
 
 
 def _making(

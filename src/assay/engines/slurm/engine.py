@@ -22,6 +22,8 @@ from assay.engines.base import (
     WaitingJob,
 )
 from assay.engines.collect import Termination, has_result
+from assay.engines.folder import unfollowed
+from assay.engines.ledger import StoreLedger
 from assay.engines.node import read_progress
 from assay.engines.slurm.batches import CampaignBatches, job_logs
 from assay.engines.slurm.folder import (
@@ -42,6 +44,7 @@ from assay.engines.slurm.submission import note_cancelled, read_submitted, submi
 from assay.errors import AssayError, MeasureError, Problem
 from assay.plan.job import Job
 from assay.plan.plan import Plan
+from assay.report.live import View
 from assay.spec.load import Loaded
 from assay.spec.slurm import MONITOR
 from assay.store.store import Store
@@ -71,7 +74,10 @@ class SlurmEngine:
     TRANSIENT: ClassVar[Collection[str]] = ("slurm-silent", "slurm-refused", "slurm-answer", "slurm-token")
     RESUMABLE: ClassVar[Collection[str]] = ("slurm-silent", "slurm-missing", "shared-folder")
     REQUEUES: ClassVar[bool] = True
+    OUTLIVES: ClassVar[bool] = True
+    IS_SERVED: ClassVar[bool] = False
 
+    ledger: StoreLedger
     folder: SharedFolder
     document: SlurmCampaign
     scheduler: Scheduler
@@ -101,36 +107,35 @@ class SlurmEngine:
         self._last = CampaignBatches(self.folder, self.document, self._ids, {}, self.document.places())
 
     @classmethod
-    def check(cls, loaded: Loaded, plan: Plan, store: Path, options: RunOptions) -> SlurmDraft:
+    def resume(cls, home: Store, plan: Plan, view: View, clock: Clock) -> SlurmEngine | None:
+        campaign = unfollowed(cls, home, plan.digest, view)
+        return None if campaign is None else cls.open(home, campaign, view, clock)
+
+    @classmethod
+    def check(cls, loaded: Loaded, plan: Plan, home: Store, options: RunOptions) -> SlurmDraft:
         from assay.engines.slurm.draft import draft
 
-        return draft(loaded, plan, store, options)
+        return draft(loaded, plan, home, options)
 
     @classmethod
-    def holds(cls, store: Path, campaign: str) -> bool:
-        return is_on_cluster(store, campaign)
+    def folder_of(cls, store: Path, campaign: str) -> SharedFolder | None:
+        return folder_of(store, campaign) if is_on_cluster(store, campaign) else None
 
     @classmethod
-    def folder_of(cls, store: Path, campaign: str) -> SharedFolder:
-        return folder_of(store, campaign)
-
-    @classmethod
-    def open(cls, store: Store, campaign: str, clock: Clock, tell: Callable[[str], None]) -> SlurmEngine:
-        folder = folder_of(store.folder, campaign)
+    def open(cls, home: Store, campaign: str, view: View, clock: Clock) -> SlurmEngine:
+        folder = folder_of(home.folder, campaign)
         document = read_document(folder)
-        return cls(folder, document, scheduler_for(document.slurm), clock, tell, f"in {folder.path}")
+        ledger = StoreLedger(home, campaign, clock, folder, folder)
+        where = f"in {folder.path}"
+        return cls(ledger, folder, document, scheduler_for(document.slurm), clock, view.note, where)
 
     @classmethod
     def remove(cls, store: Path, campaign: str) -> str:
         return remove_folder(store, campaign)
 
     @classmethod
-    def logs(cls, store: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:
-        return job_logs(store, job, service, follow=follow)
-
-    @property
-    def campaign(self) -> str:
-        return self.document.campaign
+    def logs(cls, home: Store, job: Job, service: str = "", *, follow: bool = False) -> Iterator[LogChunk]:
+        return job_logs(home, job, service, follow=follow)
 
     @property
     def is_cancelled(self) -> bool:
@@ -180,9 +185,9 @@ class SlurmEngine:
     def tear_down(self) -> str:
         return tear_down(self.folder, self.document, self._ids, self.scheduler)
 
-    def settle(self, store: Store) -> None:
+    def settle(self) -> None:
         """Put the metrics that the monitor scraped to the runs."""
-        join_metrics(store, self.folder, self.document, self.tell)
+        join_metrics(self.ledger.store, self.folder, self.document, self.tell)
 
     def close(self) -> None:
         """Nothing is held open."""

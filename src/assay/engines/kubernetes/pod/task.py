@@ -34,14 +34,13 @@ from assay.engines.kubernetes.pod.services import await_services
 from assay.engines.node import (
     CONTROL,
     ENDED_BY_SIGNAL,
-    NOT_KEPT,
     NOT_MEASURED,
     TerminationRequest,
     TerminationWatch,
     begin_together,
     give_up_all,
 )
-from assay.errors import AssayError
+from assay.errors import NOT_KEPT, AssayError
 from assay.exec.document import execute_document, refuse_document
 from assay.files import write_whole
 from assay.plan.job import Job, is_part

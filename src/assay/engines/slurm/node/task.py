@@ -14,7 +14,6 @@ from pathlib import Path
 from assay.engines.node import (
     CONTROL,
     ENDED_BY_SIGNAL,
-    NOT_KEPT,
     NOT_MEASURED,
     ProgressView,
     TerminationRequest,
@@ -28,7 +27,7 @@ from assay.engines.slurm.node.context import job_at, read_known
 from assay.engines.slurm.node.monitor import watched
 from assay.engines.slurm.node.publication import await_services
 from assay.engines.slurm.plan import Group
-from assay.errors import AssayError, MeasureError
+from assay.errors import NOT_KEPT, AssayError, MeasureError
 from assay.exec.document import execute_document, refuse_document
 from assay.plan.job import Job, is_part
 from assay.report.live import View
