@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from assay.errors import UsageError
-from assay.plugins import find_plugin
+from assay.plugins import find_plugin, plugin_names
 
 if TYPE_CHECKING:
     from assay.analyse.records import CampaignRecord, MultiRunJobResult
@@ -418,5 +418,4 @@ def engine_in(store: Path, campaign: str) -> type[Engine[Any, Any]]:
 
 def engines() -> Iterator[type[Engine[Any, Any]]]:
     """Every engine that is installed, ours first."""
-    others = [entry.name for entry in entry_points(group=GROUP) if entry.name not in OURS]
-    return map(engine_named, [*OURS, *others])
+    return map(engine_named, dict.fromkeys([*OURS, *plugin_names(GROUP)]))

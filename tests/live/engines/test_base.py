@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from assay.engines import base
 from assay.engines.base import GROUP, OURS, engine_in, engine_named, engines
 from assay.engines.slurm.folder import SharedFolder, remember_folder
 from assay.errors import UsageError
@@ -32,7 +31,7 @@ def test_a_name_that_no_package_has_is_refused_with_those_there_are():
 
 def test_another_package_may_bring_one(monkeypatch):
     theirs = EntryPoint("nomad", "assay.engines.slurm.engine:SlurmEngine", GROUP)
-    monkeypatch.setattr(base, "entry_points", lambda **_: [theirs])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [theirs])
     assert engine_named("nomad") is engine_named("slurm")
     assert [engine.NAME for engine in engines()] == [*OURS, "slurm"]
 
