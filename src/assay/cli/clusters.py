@@ -27,8 +27,8 @@ def add(name: Name, settings: SetOption = None) -> None:
 
     The keys are those of place.slurm; a benchmark file takes them by `place: {slurm: {cluster: NAME}}`.
     """
-    from assay.engines.slurm.clusters import add as keep
-    from assay.engines.slurm.clusters import registry_file
+    from assay.engines.slurm.draft import add as keep
+    from assay.engines.slurm.draft import registry_file
     from assay.spec.load import settings_of
 
     keep(name, settings_of(settings or ()))
@@ -38,7 +38,7 @@ def add(name: Name, settings: SetOption = None) -> None:
 @slurm_app.command("list")
 def list_(json_: JsonOption = False) -> None:
     """List the clusters that are known by name."""
-    from assay.engines.slurm.clusters import clusters, registry_file
+    from assay.engines.slurm.draft import clusters, registry_file
 
     known = clusters()
     plain = {name: one.model_dump(mode="json", exclude_unset=True) for name, one in known.items()}
@@ -67,7 +67,7 @@ def list_(json_: JsonOption = False) -> None:
 @slurm_app.command("rm")
 def rm(names: Annotated[list[str], typer.Argument(metavar="NAME...")]) -> None:
     """Forget clusters; nothing of theirs is removed."""
-    from assay.engines.slurm.clusters import remove
+    from assay.engines.slurm.draft import remove
 
     for name in names:
         remove(name)
@@ -83,7 +83,7 @@ def check_slurm(
 ) -> None:
     """Ask Slurm what it is: version, partitions, GPUs, accounting, shared folder, container runtimes."""
     from assay.engines.slurm.check import check as look
-    from assay.engines.slurm.clusters import cluster
+    from assay.engines.slurm.draft import cluster
     from assay.spec.slurm import Slurm
     from assay.store.location import store_folder
 

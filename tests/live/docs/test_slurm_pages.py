@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from assay.engines.slurm import states
+from assay.engines.slurm import scheduler
 from assay.spec.importers import team9
 from assay.spec.slurm import Batch, Slurm
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "how-to"
-SOURCES = Path(states.__file__).parent
+SOURCES = Path(scheduler.__file__).parent
 
 
 def page(name: str) -> str:

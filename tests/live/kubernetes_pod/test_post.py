@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from assay.engines.kubernetes.pod import handover as hand
+from assay.engines.kubernetes.pod import log_transport as hand
 from assay.engines.kubernetes.pod.log_transport import (
     TAKEN,
     Receiver,

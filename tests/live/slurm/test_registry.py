@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.engines.slurm.clusters import add, cluster, clusters, registry_file, remove, resolved
+from assay.engines.slurm.draft import add, cluster, clusters, registry_file, remove, resolved
 from assay.errors import UsageError
 from assay.spec.slurm import Batch, Slurm
 

@@ -27,7 +27,7 @@ from assay.engines.base import (
 from assay.engines.collect import Termination, has_result
 from assay.engines.folder import unfollowed
 from assay.engines.kubernetes.client.api import SILENT, Api
-from assay.engines.kubernetes.client.kubeconfig import connect
+from assay.engines.kubernetes.client.client import connect
 from assay.engines.kubernetes.client.watch import watch_campaign
 from assay.engines.kubernetes.failures import DELETED, lost_node
 from assay.engines.kubernetes.folder import (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from assay.engines.base import LogChunk
 from assay.engines.kubernetes.client.api import FORBIDDEN, SILENT, Api, Document, name_of, uid_of
-from assay.engines.kubernetes.client.kubeconfig import connect
+from assay.engines.kubernetes.client.client import connect
 from assay.engines.kubernetes.folder import KubernetesCampaign, PodFolder, known_folder, read_document
 from assay.engines.kubernetes.objects.names import Part
 from assay.engines.kubernetes.objects.plan import Group

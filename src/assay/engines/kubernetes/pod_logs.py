@@ -258,7 +258,7 @@ class PodDelivery:
                 self.tell(f"large files of the pod {self.log.pod} cannot be fetched: {problem.problem.message}")
 
     def _run_there(self, words: tuple[str, ...]) -> None:
-        command = (self.python, "-m", "assay.engines.kubernetes.pod.handover", *words)
+        command = (self.python, "-m", "assay.engines.kubernetes.pod.log_transport", *words)
         contents = self.receiver.contents
         for line in lines_of(self.log.api.execute(self.log.pod, CONTAINER, command, within_s=_FETCH_S)):
             self.receiver.take(line)

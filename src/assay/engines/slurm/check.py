@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay.engines.slurm.folder import locate
-from assay.engines.slurm.scheduler import ClusterFacts, Scheduler, scheduler_for
+from assay.engines.slurm.scheduler import ClusterFacts, Scheduler, failure_of, is_final, scheduler_for, waiting_words
 from assay.engines.slurm.script import Script, directives
-from assay.engines.slurm.states import failure_of, is_final, waiting_words
 from assay.errors import AssayError, MeasureError
 from assay.files import write_whole
 from assay.run.services.containers import RUNTIMES

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay.engines.slurm import parsing
-from assay.engines.slurm.scheduler import BatchState, ClusterFacts, Dependency
-from assay.engines.slurm.states import is_final
+from assay.engines.slurm.scheduler import BatchState, ClusterFacts, Dependency, is_final
 from assay.errors import MeasureError
 
 PATIENCE_S = 60.0

@@ -25,7 +25,7 @@ from assay.engines.collect import Termination, has_result
 from assay.engines.folder import unfollowed
 from assay.engines.ledger import StoreLedger
 from assay.engines.node import read_progress
-from assay.engines.slurm.batches import CampaignBatches, job_logs
+from assay.engines.slurm.batches import CampaignBatches, job_logs, join_metrics
 from assay.engines.slurm.folder import (
     BatchPlan,
     SharedFolder,
@@ -35,11 +35,17 @@ from assay.engines.slurm.folder import (
     read_document,
     remove_folder,
 )
-from assay.engines.slurm.metrics import join_metrics
 from assay.engines.slurm.node.end import ask_to_end
 from assay.engines.slurm.node.publication import publish_failure, read_published
-from assay.engines.slurm.scheduler import BatchState, Scheduler, scheduler_for
-from assay.engines.slurm.states import WAITING, failure_of, is_final, waiting_words
+from assay.engines.slurm.scheduler import (
+    WAITING,
+    BatchState,
+    Scheduler,
+    failure_of,
+    is_final,
+    scheduler_for,
+    waiting_words,
+)
 from assay.engines.slurm.submission import note_cancelled, read_submitted, submit_all, tear_down
 from assay.errors import AssayError, MeasureError, Problem
 from assay.plan.job import Job

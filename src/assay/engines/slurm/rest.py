@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.engines.slurm import rest_documents as documents
-from assay.engines.slurm.scheduler import BatchState, ClusterFacts, Dependency
-from assay.engines.slurm.states import is_final
+from assay.engines.slurm.scheduler import BatchState, ClusterFacts, Dependency, is_final
 from assay.errors import MeasureError
 
 if TYPE_CHECKING:

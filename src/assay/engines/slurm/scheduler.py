@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, Protocol
 
+from assay.engines.base import FailureReason as FailureReason
 from assay.spec.secrets import resolve_secrets
-from assay.spec.slurm import Slurm
+from assay.spec.slurm import Batch, Slurm
+from assay.units import show_bytes, show_seconds
 
 Kind = Literal["after", "afterany", "afterok", "afternotok", "aftercorr"]
 COMMENT = "assay"
@@ -177,3 +180,263 @@ def scheduler_for(slurm: Slurm) -> Scheduler:
     from assay.engines.slurm.rest import Rest
 
     return Rest(slurm.rest, resolve_secrets(slurm.rest_token) if slurm.rest_token else "")
+
+
+FINAL = frozenset(
+    ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+     "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT")
+)  # fmt: skip
+# Waiting, or soon to wait again.
+WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"))
+# What slurmstepd writes into a job's log when it ends it for its memory; sites without cgroups tell it nowhere else.
+_MEMORY = re.compile(r"oom[-_]kill|exceeded (job |step )?memory limit|out of memory handler", re.IGNORECASE)
+_HELD = frozenset(("JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue"))
+# Exit status that Slurm itself gives a job that the kernel ended for its memory.
+_MEMORY_SIGNAL = 125
+
+
+# Reason of a waiting job → what it means, and whether it can ever go away by itself.
+_REASONS: dict[str, str] = {
+    "": "Slurm has not told why yet",
+    "None": "not looked at yet",
+    "Resources": "its resources are busy",
+    "Priority": "others come first",
+    "Dependency": "another job must end first",
+    "BeginTime": "its time has not come yet",
+    "JobArrayTaskLimit": "as many tasks of its array run as may (place.slurm.at_once)",
+    "Licenses": "a licence is missing",
+    "ReqNodeNotAvail": "a node that it needs is down, drained or reserved",
+    "Reservation": "its reservation has not begun",
+    "Prolog": "its node is being prepared",
+    "NodeDown": "a node that it needs is down",
+    "PartitionDown": "its partition is closed",
+    "PartitionInactive": "its partition takes no jobs now",
+    "Cleaning": "its last life is being cleaned up",
+    "InvalidAccount": "its account is not valid",
+    "InvalidQOS": "its quality of service is not valid",
+    "QOSMaxJobsPerUserLimit": "as many of your jobs run as its quality of service allows",
+    "QOSMaxCpuPerUserLimit": "your jobs use as many processors as its quality of service allows",
+    "QOSMaxGRESPerUser": "your jobs use as many GPUs as its quality of service allows",
+    "AssocGrpCpuLimit": "your group uses as many processors as it may",
+    "AssocGrpGRES": "your group uses as many GPUs as it may",
+    "AssocGrpNodeLimit": "your group uses as many nodes as it may",
+    "AssocGrpBillingMinutes": "the account has used up its hours",
+    "AssocGrpCPUMinutesLimit": "the account has used up its hours",
+    "AssocMaxJobsLimit": "as many of your jobs run as the account allows",
+    "JobHeldUser": "it was put on hold",
+    "JobHeldAdmin": "an administrator put it on hold",
+    "DependencyNeverSatisfied": "a job that it depends on failed",
+}
+# Reasons that last until the file changes → what to change.
+_NEVER: dict[str, str] = {
+    "PartitionTimeLimit": "lower place.slurm.time, or use a partition with a longer limit",
+    "PartitionNodeLimit": "lower place.slurm.nodes, or use another partition",
+    "BadConstraints": "change place.slurm.constraint, nodes, cpus, memory or gpus: no node has all of it",
+    "InvalidAccount": "change place.slurm.account",
+    "InvalidQOS": "change place.slurm.qos",
+    "QOSNotAllowed": "change place.slurm.qos or place.slurm.partition: they do not go together",
+    "AccountNotAllowed": "change place.slurm.account or place.slurm.partition: they do not go together",
+    "QOSMaxWallDurationPerJobLimit": "lower place.slurm.time, or use another place.slurm.qos",
+    "AssocMaxWallDurationPerJobLimit": "lower place.slurm.time",
+    "QOSMaxCpuPerJobLimit": "lower place.slurm.cpus or tasks",
+    "QOSMaxNodePerJobLimit": "lower place.slurm.nodes",
+    "QOSMaxGRESPerJob": "lower place.slurm.gpus",
+    "QOSMaxMemoryPerJob": "lower place.slurm.memory",
+    "QOSMinGRES": "ask for a GPU with place.slurm.gpus",
+}
+
+
+def is_final(state: str) -> bool:
+    """Whether a job in this state has ended for good."""
+    return state in FINAL
+
+
+def failure_of(state: BatchState, asked: Batch, log: str = "") -> FailureReason | None:
+    """Why a job gave no result; None while it may still give one, and where Slurm saw nothing wrong.
+
+    Args:
+        log: the end of what it wrote; some sites tell only there that its memory ran out.
+    """
+    if state.state in WAITING:
+        return _never_runs(state)
+    if not is_final(state.state) or (state.state == "COMPLETED" and not state.exit_code):
+        return None
+    if state.state == "OUT_OF_MEMORY" or _was_memory(state, log):
+        return _out_of_memory(state, asked)
+    # A job whose dependency can never hold is cancelled by Slurm itself.
+    if state.state == "CANCELLED" and state.reason.startswith("Dependency"):
+        return _dependency(state)
+    return _TOLD.get(state.state, _failed)(state, asked)
+
+
+def forgotten(key: str) -> FailureReason:
+    """A job that Slurm knows nothing about any more, and that left no result."""
+    return FailureReason(
+        "slurm-forgotten",
+        f"the batch job {key} left no result, and Slurm does not remember how it ended",
+        "look into its log with `assay logs`; on a cluster with accounting (sacct) this would be told",
+    )
+
+
+def waiting_words(state: BatchState, now: datetime | None = None) -> str:
+    """Why a job waits, and when Slurm means to start it.
+
+    Args:
+        now: the present, for an estimate in words; the moment itself when left out.
+    """
+    reason = state.reason.partition(",")[0]
+    why = _REASONS.get(reason) or _NEVER.get(reason) or "for a reason of its own"
+    words = f"waiting: {why}" + (f" ({state.reason})" if state.reason and state.reason != "None" else "")
+    return f"{words}; {_estimate(state.estimated_start, now)}"
+
+
+def _estimate(start: datetime | None, now: datetime | None) -> str:
+    if start is None:
+        return "no estimate of its start yet"
+    if now is None:
+        return f"Slurm means to start it at {start:%Y-%m-%d %H:%M} UTC"
+    ahead_s = (start - now).total_seconds()
+    return "Slurm means to start it now" if ahead_s < 1 else f"Slurm means to start it in {show_seconds(ahead_s)}"
+
+
+def _never_runs(state: BatchState) -> FailureReason | None:
+    reason = state.reason.partition(",")[0]
+    if reason in _HELD or "held state" in state.reason or state.state in ("REQUEUE_HOLD", "SPECIAL_EXIT"):
+        who = "an administrator" if reason == "JobHeldAdmin" else "you or Slurm"
+        return FailureReason(
+            "slurm-held",
+            f"the batch job {state.key} is on hold by {who} ({state.reason or state.state})",
+            "ask the administrators of the cluster" if reason == "JobHeldAdmin" else f"scontrol release {state.key}",
+        )
+    if reason == "DependencyNeverSatisfied":
+        return _dependency(state)
+    if reason in _NEVER:
+        return FailureReason(
+            "slurm-impossible",
+            f"the batch job {state.key} can never run as it was asked for ({state.reason})",
+            _NEVER[reason],
+        )
+    return None
+
+
+def _was_memory(state: BatchState, log: str) -> bool:
+    killed = state.signal in (9, _MEMORY_SIGNAL)
+    return state.state in ("FAILED", "CANCELLED") and (
+        state.signal == _MEMORY_SIGNAL or (killed and bool(_MEMORY.search(log)))
+    )
+
+
+def _out_of_memory(state: BatchState, asked: Batch) -> FailureReason:
+    limit = "the partition's default" if asked.memory is None else show_bytes(asked.memory)
+    # Slurm looks at intervals: what it saw long before the end would mislead.
+    near = asked.memory is not None and (state.memory_max_bytes or 0) > asked.memory / 2
+    used = f"; it was last seen with {show_bytes(state.memory_max_bytes or 0)}" if near else ""
+    return FailureReason(
+        "slurm-oom",
+        f"the batch job {state.key} was ended{_where(state)} because its memory ran out: {limit} was asked for{used}",
+        "raise place.slurm.memory (or needs.memory), or measure something smaller",
+    )
+
+
+def _timeout(state: BatchState, asked: Batch) -> FailureReason:
+    limit_s = state.time_limit_s or asked.time
+    limit = "its time limit" if limit_s is None else f"its time limit of {show_seconds(limit_s)}"
+    given = "" if asked.time is not None else ", which is the partition's own"
+    return FailureReason(
+        "slurm-timeout",
+        f"the batch job {state.key} was ended{_where(state)} at {limit}{given}",
+        "raise place.slurm.time, or lower measure.runs or measure.timeout",
+    )
+
+
+def _node_fail(state: BatchState, _asked: Batch) -> FailureReason:
+    node = state.node or "its node"
+    return FailureReason(
+        "slurm-node-fail",
+        f"the batch job {state.key} was lost because {node} failed",
+        f"run it again; if {node} fails again, leave it out with place.slurm.options: "
+        f"['--exclude={state.node or 'NODE'}'] and tell the administrators",
+    )
+
+
+def _preempted(state: BatchState, asked: Batch) -> FailureReason:
+    partition = state.partition or asked.partition or "its partition"
+    return FailureReason(
+        "slurm-preempted",
+        f"the batch job {state.key} was preempted by a higher-priority job in {partition}{_times(state)}",
+        "run it again, or use a partition or quality of service (place.slurm.partition, qos) that is not preempted; "
+        "--requeue under place.slurm.options puts it back into the queue by itself",
+    )
+
+
+def _cancelled(state: BatchState, _asked: Batch) -> FailureReason:
+    who = f" ({state.reason})" if state.reason and state.reason != "None" else ""
+    # A job that never began has no node; one that ran for less than a second has one, and an elapsed time of 0.
+    never = state.started_at is None or (not state.elapsed_s and not state.node)
+    when = "before it began" if never else f"after {_elapsed(state)}"
+    return FailureReason(
+        "slurm-cancelled",
+        f"the batch job {state.key} was cancelled {when}{who}",
+        "run the campaign again: what was measured is kept",
+    )
+
+
+def _dependency(state: BatchState) -> FailureReason:
+    return FailureReason(
+        "slurm-dependency",
+        f"the batch job {state.key} was not run because a job that it depends on failed ({state.reason})",
+        "look at the state of the services and the monitor that it waited for, with `assay logs`",
+    )
+
+
+def _deadline(state: BatchState, _asked: Batch) -> FailureReason:
+    return FailureReason(
+        "slurm-deadline",
+        f"the batch job {state.key} could not end before its deadline, so Slurm ended it",
+        "move or remove --deadline under place.slurm.options, or lower place.slurm.time",
+    )
+
+
+def _boot_fail(state: BatchState, _asked: Batch) -> FailureReason:
+    return FailureReason(
+        "slurm-boot-fail",
+        f"the batch job {state.key} was not run because {state.node or 'its node'} did not start"
+        + (f" ({state.reason})" if state.reason else ""),
+        "run it again; if it happens again, tell the administrators",
+    )
+
+
+def _failed(state: BatchState, _asked: Batch) -> FailureReason:
+    how = f"signal {state.signal}" if state.signal else f"exit code {state.exit_code}"
+    told = "" if state.exit_code is None and state.signal is None else f" with {how}"
+    reason = f" ({state.reason})" if state.reason and state.reason not in ("None", "NonZeroExitCode") else ""
+    word = "ended" if state.state == "COMPLETED" else f"is {state.state}"
+    return FailureReason(
+        "slurm-failed",
+        f"the batch job {state.key} {word}{_where(state)}{told}{reason}",
+        "look into its log with `assay logs`; a module or a line of the prologue may have failed on the node",
+    )
+
+
+def _where(state: BatchState) -> str:
+    return f" on {state.node}" if state.node else ""
+
+
+def _times(state: BatchState) -> str:
+    return f", after it had been put back {state.requeues} times" if state.requeues else ""
+
+
+def _elapsed(state: BatchState) -> str:
+    return "an unknown time" if state.elapsed_s is None else show_seconds(state.elapsed_s)
+
+
+_TOLD = {
+    "TIMEOUT": _timeout,
+    "NODE_FAIL": _node_fail,
+    "PREEMPTED": _preempted,
+    "CANCELLED": _cancelled,
+    "REVOKED": _cancelled,
+    "DEADLINE": _deadline,
+    "BOOT_FAIL": _boot_fail,
+    "RECONFIG_FAIL": _boot_fail,
+}

@@ -15,8 +15,7 @@ from assay.engines.slurm.folder import BatchPlan, SharedFolder, SlurmCampaign
 from assay.engines.slurm.node.context import CODE
 from assay.engines.slurm.node.end import GRACE_S, ask_to_end
 from assay.engines.slurm.node.publication import read_published
-from assay.engines.slurm.scheduler import BatchState, Dependency, Scheduler, comment_of, named_in
-from assay.engines.slurm.states import WAITING, is_final
+from assay.engines.slurm.scheduler import WAITING, BatchState, Dependency, Scheduler, comment_of, is_final, named_in
 from assay.errors import AssayError, MeasureError
 from assay.spec.slurm import MONITOR
 

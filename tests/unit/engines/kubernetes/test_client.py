@@ -7,9 +7,9 @@ import pytest
 from tests.support.kube.api import KubeApi
 from tests.support.kube.objects import RefusedError
 
-from assay.engines.kubernetes.client import kubeconfig as reaching
+from assay.engines.kubernetes.client import client as reaching
 from assay.engines.kubernetes.client.api import Expired, Right, name_of, uid_of
-from assay.engines.kubernetes.client.kubeconfig import connect
+from assay.engines.kubernetes.client.client import connect
 from assay.engines.kubernetes.client.watch import Mirror
 from assay.engines.kubernetes.objects.names import Part
 from assay.errors import MeasureError, UsageError

@@ -11,9 +11,16 @@ from tests.support.slurm_cluster import PATH, SlurmCluster
 
 from assay.engines.slurm.commands import CommandLine
 from assay.engines.slurm.rest import Rest
-from assay.engines.slurm.scheduler import BatchState, Dependency, Scheduler, comment_of
+from assay.engines.slurm.scheduler import (
+    BatchState,
+    Dependency,
+    Scheduler,
+    comment_of,
+    failure_of,
+    is_final,
+    waiting_words,
+)
 from assay.engines.slurm.script import Script, Variable, directives
-from assay.engines.slurm.states import failure_of, is_final, waiting_words
 from assay.errors import MeasureError
 from assay.spec.benchmark import Needs
 from assay.spec.slurm import Batch

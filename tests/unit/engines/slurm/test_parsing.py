@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from assay.engines.slurm import parsing
 from assay.engines.slurm.commands import _recorded
-from assay.engines.slurm.states import failure_of, is_final
+from assay.engines.slurm.scheduler import failure_of, is_final
 from assay.errors import MeasureError
 from assay.spec.slurm import Batch
 

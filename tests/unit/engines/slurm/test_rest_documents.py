@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from assay.engines.slurm import rest_documents as documents
-from assay.engines.slurm.scheduler import Dependency
+from assay.engines.slurm.scheduler import Dependency, failure_of
 from assay.engines.slurm.script import Script, directives
-from assay.engines.slurm.states import failure_of
 from assay.errors import UsageError
 from assay.spec.benchmark import Needs
 from assay.spec.slurm import Batch

@@ -5,8 +5,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assay.engines.slurm.scheduler import BatchState, comment_of, named_in
-from assay.engines.slurm.states import FINAL, WAITING, failure_of, forgotten, is_final, waiting_words
+from assay.engines.slurm.scheduler import (
+    FINAL,
+    WAITING,
+    BatchState,
+    comment_of,
+    failure_of,
+    forgotten,
+    is_final,
+    named_in,
+    waiting_words,
+)
 from assay.spec.slurm import Batch
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)

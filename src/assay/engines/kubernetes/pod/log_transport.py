@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from assay.analyse.records import MultiRunJobResult
-from assay.engines.kubernetes.pod.context import ENDED, ENDED_FILE
+from assay.engines.kubernetes.pod.context import ENDED, ENDED_FILE, read_inside
 from assay.errors import AssayError
 from assay.exec.document import RESULT
 from assay.files import write_whole
@@ -435,3 +435,29 @@ def uploader(url: str, token: str | None, tell: Callable[[str], None]) -> Callab
         return True
 
     return upload
+
+
+def main(arguments: list[str], out: Path | None = None) -> int:
+    """Give out what is held back, or let the pod go."""
+    folder = read_inside().out if out is None else out
+    if arguments == ["taken"]:
+        (folder / TAKEN).touch()
+        return 0
+    try:
+        names = json.loads((folder / HELD).read_bytes())
+    except OSError as problem:
+        sys.stderr.write(f"nothing is held back here: {problem.strerror}\n")
+        return 1
+    sender = Sender(folder, _write, budget=float("inf"))
+    sender.send([folder / str(name) for name in names])
+    sender.end()
+    sys.stdout.flush()
+    return 0
+
+
+def _write(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

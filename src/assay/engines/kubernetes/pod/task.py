@@ -16,7 +16,7 @@ from pathlib import Path
 from assay.analyse.records import MultiRunJobResult
 from assay.documents import to_json
 from assay.engines.kubernetes.pod.barrier_tcp import BarrierAddress, TcpBarrier, together
-from assay.engines.kubernetes.pod.context import SERVER, PodContext, read_inside
+from assay.engines.kubernetes.pod.context import SERVER, PodContext, await_services, read_inside
 from assay.engines.kubernetes.pod.log_transport import (
     HOLD_S,
     LOG_BYTES,
@@ -30,7 +30,6 @@ from assay.engines.kubernetes.pod.log_transport import (
     words_of,
 )
 from assay.engines.kubernetes.pod.program import before_run, beside, stand_by, to_start
-from assay.engines.kubernetes.pod.services import await_services
 from assay.engines.node import (
     CONTROL,
     ENDED_BY_SIGNAL,

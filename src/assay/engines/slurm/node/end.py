@@ -13,8 +13,7 @@ from pathlib import Path
 
 from assay.engines.slurm.folder import SharedFolder
 from assay.engines.slurm.node.context import read_known
-from assay.engines.slurm.scheduler import BatchState, Scheduler, comment_of, named_in
-from assay.engines.slurm.states import is_final
+from assay.engines.slurm.scheduler import BatchState, Scheduler, comment_of, is_final, named_in
 from assay.errors import AssayError, MeasureError
 from assay.files import write_whole
 from assay.spec.slurm import MONITOR
