@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 
 from assay.engines.base import FailureReason
-from assay.engines.kubernetes.objects.manifests import PodResources
+from assay.engines.kubernetes.objects.resources import PodResources
 from assay.engines.kubernetes.observation import ContainerObservation, EventObservation, Observation, PodObservation
 from assay.units import show_bytes, show_seconds
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from assay.engines.kubernetes.objects.manifests import PodResources, asked_for
+from assay.engines.kubernetes.objects.resources import PodResources, asked_for
 from assay.errors import UsageError
 from assay.plan.job import Job, point_key
 from assay.spec.benchmark import Benchmark, Needs, Service

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from assay.engines.kubernetes.client.api import Version
-from assay.engines.kubernetes.objects.manifests import PodResources
 from assay.engines.kubernetes.objects.names import MEASURES, host_of, secrets_name, service_name
 from assay.engines.kubernetes.objects.plan import Group
+from assay.engines.kubernetes.objects.resources import PodResources
 from assay.spec.kubernetes import OWN_FOLDER, Kubernetes, Pod, Toleration, taint_of
 from assay.spec.secrets import REFERENCE
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from assay.engines.kubernetes.objects import names
-from assay.engines.kubernetes.objects.manifests import PodResources
 from assay.engines.kubernetes.objects.names import Part
 from assay.engines.kubernetes.objects.plan import Group, GroupService, job_pod
 from assay.engines.kubernetes.objects.pods import (
@@ -25,6 +24,7 @@ from assay.engines.kubernetes.objects.pods import (
     whole_seconds,
     with_secrets,
 )
+from assay.engines.kubernetes.objects.resources import PodResources
 from assay.errors import UsageError
 from assay.spec.addresses import Ports
 from assay.spec.benchmark import Ready, Service

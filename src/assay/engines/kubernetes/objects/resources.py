@@ -1,0 +1,135 @@
+"""What one pod asks Kubernetes for: its section, and what its needs add. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.errors import UsageError
+from assay.spec.benchmark import Needs
+from assay.spec.kubernetes import Pod
+from assay.units import show_bytes
+
+GPU = "nvidia.com/gpu"
+_OS = "kubernetes.io/os"
+_HOST = "kubernetes.io/hostname"
+_SYSTEMS = {"linux": "linux", "windows": "windows"}
+_OPTION = "kubernetes-option"
+
+
+@dataclass(frozen=True, slots=True)
+class PodResources:
+    """What a pod asks for: how much of a node, and which nodes."""
+
+    cpus: float | None = None
+    memory: int | None = None
+    storage: int | None = None
+    gpus: int | None = None
+    gpu_resource: str = GPU
+    others: Mapping[str, str] = field(default_factory=dict)
+    """Further resources → how much."""
+    limited: bool = True
+    """Whether processors and memory are also limited to this."""
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    """Labels that the node must carry."""
+    deadline_s: float | None = None
+
+    def resources(self) -> dict[str, Any]:
+        """The section `resources` of a container; empty where nothing is asked for."""
+        plain = {
+            "cpu": None if self.cpus is None else cpu_words(self.cpus),
+            "memory": None if self.memory is None else str(self.memory),
+            "ephemeral-storage": None if self.storage is None else str(self.storage),
+        }
+        shared = {name: text for name, text in plain.items() if text is not None}
+        # Kubernetes takes whole devices only where the limit equals the request.
+        devices = {**({self.gpu_resource: str(self.gpus)} if self.gpus else {}), **self.others}
+        limits = {**(shared if self.limited else {}), **devices}
+        requests = {**shared, **devices}
+        return {name: part for name, part in (("requests", requests), ("limits", limits)) if part}
+
+
+def asked_for(pod: Pod, needs: Needs) -> PodResources:
+    """What a pod asks for: what its section says, and what its needs add where that is silent.
+
+    Raises:
+        UsageError: if the section asks for less than the job needs, or for what no node can be asked for.
+    """
+    _refuse_less(pod, needs)
+    return PodResources(
+        cpus=pod.cpus if pod.cpus is not None else (None if needs.cpus is None else float(needs.cpus)),
+        memory=pod.memory or needs.memory,
+        storage=pod.storage,
+        gpus=pod.gpus if pod.gpus is not None else needs.gpus,
+        gpu_resource=pod.gpu_resource or GPU,
+        others={name: str(amount) for name, amount in pod.resources.items()},
+        limited=pod.limits != "none",
+        nodes=_nodes(pod, needs),
+        deadline_s=pod.deadline,
+    )
+
+
+def cpu_words(cpus: float) -> str:
+    """Processors as Kubernetes writes them: `2`, or `500m` for a half."""
+    thousandths = max(1, round(cpus * 1000))
+    return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"
+
+
+def _nodes(pod: Pod, needs: Needs) -> dict[str, str]:
+    if needs.os == "macos":
+        raise UsageError(
+            "needs.os is macos, and no node of Kubernetes is",
+            code=_OPTION,
+            at="needs.os",
+            try_="run it on a fleet (place.engine: fleet)",
+        )
+    for key, text in needs.labels.items():
+        _label(key, text)
+    wanted = dict(needs.labels)
+    wanted |= {_OS: _SYSTEMS[needs.os]} if needs.os else {}
+    wanted |= {_HOST: needs.agent} if needs.agent else {}
+    for key, text in pod.node_selector.items():
+        if wanted.get(key, text) != text:
+            raise UsageError(
+                f"place.kubernetes.node_selector asks for {key}={text}, and needs for {key}={wanted[key]}",
+                code=_OPTION,
+                at="place.kubernetes.node_selector",
+                try_="keep one of them: no node carries both",
+            )
+    return {**wanted, **pod.node_selector}
+
+
+def _label(key: str, text: str) -> None:
+    try:
+        Pod(node_selector={key: text})
+    except ValueError:
+        raise UsageError(
+            f"needs.labels has {key}={text}, which no node of Kubernetes can carry",
+            code=_OPTION,
+            at="needs.labels",
+            try_="use a label of your nodes: kubectl get nodes --show-labels",
+        ) from None
+
+
+def _refuse_less(pod: Pod, needs: Needs) -> None:
+    """Refuse a section that contradicts the needs: the job would wait for its node, and then fail on it.
+
+    A pod without limits may use more than it asks for: whether its node has enough, the pod itself sees.
+    """
+    limited = pod.limits != "none"
+    if limited and pod.cpus is not None and needs.cpus is not None and pod.cpus < needs.cpus:
+        raise _less("cpus", str(needs.cpus), f"{pod.cpus:g}")
+    if limited and pod.memory is not None and needs.memory is not None and pod.memory < needs.memory:
+        raise _less("memory", show_bytes(needs.memory), show_bytes(pod.memory))
+    if pod.gpus is not None and needs.gpus is not None and pod.gpus < needs.gpus:
+        raise _less("gpus", str(needs.gpus), str(pod.gpus))
+
+
+def _less(key: str, needed: str, asked: str) -> UsageError:
+    return UsageError(
+        f"needs.{key} is {needed}, and place.kubernetes asks for {asked}",
+        code=_OPTION,
+        at=f"place.kubernetes.{key}",
+        try_=f"raise place.kubernetes.{key} (for a service under each), lower needs.{key}, or leave one of them out",
+    )
